@@ -1,0 +1,45 @@
+# Every target sets up what it needs under .venv: Python 3.11 and make are enough.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# compat: with setuptools' default editable install twistd does not see twisted/plugins.
+EDITABLE := --config-settings editable_mode=compat --editable
+
+.PHONY: run test lint docs news bench clean
+
+run: $(VENV)/installed
+	$(BIN)/twistd --nodaemon --pidfile= rocket-echo
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m tests
+
+lint: $(VENV)/installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/installed-docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+# Collects docs/newsfragments into NEWS.rst: make news VERSION=0.1.0
+news: $(VENV)/installed-docs
+	$(BIN)/towncrier build --config docs/towncrier.toml --dir . --yes --version $(VERSION)
+
+bench: $(VENV)/installed
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist docs/_build _trial_temp* .coverage* *.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: setup.cfg pyproject.toml | $(VENV)/bin/python
+	$(PIP) install $(EDITABLE) .
+	touch $@
+
+$(VENV)/installed-%: setup.cfg pyproject.toml | $(VENV)/bin/python
+	$(PIP) install $(EDITABLE) '.[$*]'
+	touch $@

@@ -1,0 +1,565 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Everything that txrocket raises on purpose::
+
+    RocketError
+      ProtocolError      bytes that cannot be understood
+      RemotingError      a request that got no answer: where, and in which phase
+      ResponseError      an answer other than SUCCESS: one class per response code
+
+A caller that retries looks at C{retriable} and never at a number.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "ConnectFailed",
+    "ConnectionLost",
+    "ConsumeMsgTimeout",
+    "ConsumerNotOnline",
+    "DeleteAclConfigFailed",
+    "FilterDataNotExist",
+    "FilterDataNotLatest",
+    "FlowControl",
+    "FlushDiskTimeout",
+    "FlushSlaveTimeout",
+    "FrameTooLarge",
+    "HeaderTooLong",
+    "InvalidFrameLength",
+    "InvalidMessage",
+    "MalformedBody",
+    "MalformedField",
+    "MalformedHeader",
+    "MalformedRecord",
+    "MessageIllegal",
+    "MissingField",
+    "NoBuyerId",
+    "NoMessage",
+    "NoPermission",
+    "NotInCurrentUnit",
+    "ProtocolError",
+    "PullNotFound",
+    "PullOffsetMoved",
+    "PullRetryImmediately",
+    "QueryNotFound",
+    "RemoteSystemError",
+    "RemotingError",
+    "RequestCodeNotSupported",
+    "RequestTimedOut",
+    "ResponseError",
+    "RocketError",
+    "ServiceNotAvailable",
+    "SlaveNotAvailable",
+    "SubscriptionGroupNotExist",
+    "SubscriptionNotExist",
+    "SubscriptionNotLatest",
+    "SubscriptionParseFailed",
+    "SystemBusy",
+    "TooManyRequests",
+    "TopicExistAlready",
+    "TopicNotExist",
+    "TransactionFailed",
+    "TransactionShouldCommit",
+    "TransactionShouldRollback",
+    "TransactionStateGroupWrong",
+    "TransactionStateUnknown",
+    "UnknownSerializeType",
+    "UnsupportedCompression",
+    "UpdateAclConfigFailed",
+    "UpdateGlobalWhiteAddrsFailed",
+    "VersionNotSupported",
+    "responseError",
+]
+
+
+class RocketError(Exception):
+    """
+    The root of txrocket's errors.
+
+    @cvar retriable: whether the same request may well succeed when it is made
+        again, at another broker if there is one.
+    """
+
+    retriable: ClassVar[bool] = False
+
+
+# --- bytes that cannot be understood -------------------------------------
+
+
+class ProtocolError(RocketError):
+    """
+    The peer, or a file, holds bytes that break the format.
+    """
+
+
+class FrameTooLarge(ProtocolError):
+    """
+    A frame announces more bytes than this end takes.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"frame of {size} bytes is larger than the limit of {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class InvalidFrameLength(ProtocolError):
+    """
+    A frame's length is negative, or too small to hold a header length.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"frame length {size}: a frame has at least 4 bytes")
+        self.size = size
+
+
+class HeaderTooLong(ProtocolError):
+    """
+    A header announces more bytes than its frame holds.
+    """
+
+    def __init__(self, size: int, room: int) -> None:
+        super().__init__(f"header of {size} bytes in a frame with room for {room}")
+        self.size = size
+        self.room = room
+
+
+class UnknownSerializeType(ProtocolError):
+    """
+    A header is neither JSON (0) nor RocketMQ's binary form (1).
+    """
+
+    def __init__(self, serializeType: int) -> None:
+        super().__init__(f"unknown header serialize type {serializeType}")
+        self.serializeType = serializeType
+
+
+class MalformedHeader(ProtocolError):
+    """
+    A frame's header is truncated, no valid JSON, or has members of wrong types.
+    """
+
+
+class MissingField(ProtocolError):
+    """
+    A header lacks a field that it must have.
+    """
+
+    def __init__(self, header: str, field: str) -> None:
+        super().__init__(f"{header}: field {field} is missing")
+        self.header = header
+        self.field = field
+
+
+class MalformedField(ProtocolError):
+    """
+    A field of a header has a value that its type does not allow.
+    """
+
+    def __init__(self, header: str, field: str, reason: str) -> None:
+        super().__init__(f"{header}: field {field}: {reason}")
+        self.header = header
+        self.field = field
+        self.reason = reason
+
+
+class MalformedBody(ProtocolError):
+    """
+    A body is not the JSON that its request code calls for.
+    """
+
+
+class MalformedRecord(ProtocolError):
+    """
+    A message record breaks the format, or its body does not match its CRC.
+    """
+
+
+class UnsupportedCompression(ProtocolError):
+    """
+    A body is compressed with a method that no installed library undoes.
+    """
+
+
+class InvalidMessage(RocketError):
+    """
+    A message breaks a limit of the format and was not sent or stored.
+    """
+
+
+# --- requests without an answer ------------------------------------------
+
+
+class RemotingError(RocketError):
+    """
+    A request that got no answer.
+
+    @ivar address: the peer, as C{host:port}.
+    """
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, address: str, message: str) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class ConnectFailed(RemotingError):
+    """
+    No connection could be made: nothing was sent.
+    """
+
+
+class TooManyRequests(RemotingError):
+    """
+    The limit of requests or bytes under way is reached: nothing was sent.
+    """
+
+
+class RequestTimedOut(RemotingError):
+    """
+    No answer came in time: the peer may have served the request all the same.
+    """
+
+
+class ConnectionLost(RemotingError):
+    """
+    The connection went away before the answer came: the peer may have served
+    the request all the same.
+    """
+
+
+# --- answers other than SUCCESS ------------------------------------------
+
+
+class ResponseError(RocketError):
+    """
+    An answer other than SUCCESS.  A processor raises one to give that answer;
+    a client raises one on receiving it.
+
+    @cvar code: the response code, where the class stands for one.
+    @ivar remark: what the answering end says about it.
+    @ivar address: the answering end, where known.
+    """
+
+    code: int = -1
+
+    def __init__(self, remark: str = "", *, address: str = "", code: int | None = None) -> None:
+        if code is not None:
+            self.code = code
+        self.remark = remark
+        self.address = address
+        said = f"code {self.code}: {remark}" if remark else f"code {self.code}"
+        super().__init__(f"{address} answered {said}" if address else said)
+
+
+class RemoteSystemError(ResponseError):
+    """
+    SYSTEM_ERROR: the peer failed in a way that it has no own code for.
+    """
+
+    code = 1
+    retriable = True
+
+
+class SystemBusy(ResponseError):
+    """
+    SYSTEM_BUSY: the peer sheds load and has not served the request.
+    """
+
+    code = 2
+    retriable = True
+
+
+class RequestCodeNotSupported(ResponseError):
+    """
+    REQUEST_CODE_NOT_SUPPORTED: the peer has no processor for the code.
+    """
+
+    code = 3
+
+
+class TransactionFailed(ResponseError):
+    """
+    TRANSACTION_FAILED.
+    """
+
+    code = 4
+
+
+class FlushDiskTimeout(ResponseError):
+    """
+    FLUSH_DISK_TIMEOUT: stored, but not known to be on disk.
+    """
+
+    code = 10
+
+
+class SlaveNotAvailable(ResponseError):
+    """
+    SLAVE_NOT_AVAILABLE: stored, but no slave is near enough to copy it.
+    """
+
+    code = 11
+
+
+class FlushSlaveTimeout(ResponseError):
+    """
+    FLUSH_SLAVE_TIMEOUT: stored, but not known to be on a slave.
+    """
+
+    code = 12
+
+
+class MessageIllegal(ResponseError):
+    """
+    MESSAGE_ILLEGAL: the message breaks a limit.
+    """
+
+    code = 13
+
+
+class ServiceNotAvailable(ResponseError):
+    """
+    SERVICE_NOT_AVAILABLE: the peer does not take writes now.
+    """
+
+    code = 14
+    retriable = True
+
+
+class VersionNotSupported(ResponseError):
+    """
+    VERSION_NOT_SUPPORTED.
+    """
+
+    code = 15
+
+
+class NoPermission(ResponseError):
+    """
+    NO_PERMISSION: at this broker; another may allow it.
+    """
+
+    code = 16
+    retriable = True
+
+
+class TopicNotExist(ResponseError):
+    """
+    TOPIC_NOT_EXIST: at this broker; another may have it.
+    """
+
+    code = 17
+    retriable = True
+
+
+class TopicExistAlready(ResponseError):
+    """
+    TOPIC_EXIST_ALREADY.
+    """
+
+    code = 18
+
+
+class PullNotFound(ResponseError):
+    """
+    PULL_NOT_FOUND: no message at that offset yet.
+    """
+
+    code = 19
+
+
+class PullRetryImmediately(ResponseError):
+    """
+    PULL_RETRY_IMMEDIATELY: nothing matched; pull again from the next offset.
+    """
+
+    code = 20
+    retriable = True
+
+
+class PullOffsetMoved(ResponseError):
+    """
+    PULL_OFFSET_MOVED: the offset lies outside of the queue.
+    """
+
+    code = 21
+
+
+class QueryNotFound(ResponseError):
+    """
+    QUERY_NOT_FOUND.
+    """
+
+    code = 22
+
+
+class SubscriptionParseFailed(ResponseError):
+    """
+    SUBSCRIPTION_PARSE_FAILED: the filter expression is no expression.
+    """
+
+    code = 23
+
+
+class SubscriptionNotExist(ResponseError):
+    """
+    SUBSCRIPTION_NOT_EXIST: the group does not subscribe to the topic.
+    """
+
+    code = 24
+
+
+class SubscriptionNotLatest(ResponseError):
+    """
+    SUBSCRIPTION_NOT_LATEST: the broker has not heard of the newest subscription.
+    """
+
+    code = 25
+
+
+class SubscriptionGroupNotExist(ResponseError):
+    """
+    SUBSCRIPTION_GROUP_NOT_EXIST.
+    """
+
+    code = 26
+
+
+class FilterDataNotExist(ResponseError):
+    """
+    FILTER_DATA_NOT_EXIST.
+    """
+
+    code = 27
+
+
+class FilterDataNotLatest(ResponseError):
+    """
+    FILTER_DATA_NOT_LATEST.
+    """
+
+    code = 28
+
+
+class TransactionShouldCommit(ResponseError):
+    """
+    TRANSACTION_SHOULD_COMMIT.
+    """
+
+    code = 200
+
+
+class TransactionShouldRollback(ResponseError):
+    """
+    TRANSACTION_SHOULD_ROLLBACK.
+    """
+
+    code = 201
+
+
+class TransactionStateUnknown(ResponseError):
+    """
+    TRANSACTION_STATE_UNKNOW, as RocketMQ spells it.
+    """
+
+    code = 202
+
+
+class TransactionStateGroupWrong(ResponseError):
+    """
+    TRANSACTION_STATE_GROUP_WRONG.
+    """
+
+    code = 203
+
+
+class NoBuyerId(ResponseError):
+    """
+    NO_BUYER_ID.
+    """
+
+    code = 204
+    retriable = True
+
+
+class NotInCurrentUnit(ResponseError):
+    """
+    NOT_IN_CURRENT_UNIT.
+    """
+
+    code = 205
+    retriable = True
+
+
+class ConsumerNotOnline(ResponseError):
+    """
+    CONSUMER_NOT_ONLINE.
+    """
+
+    code = 206
+
+
+class ConsumeMsgTimeout(ResponseError):
+    """
+    CONSUME_MSG_TIMEOUT.
+    """
+
+    code = 207
+
+
+class NoMessage(ResponseError):
+    """
+    NO_MESSAGE.
+    """
+
+    code = 208
+
+
+class UpdateAclConfigFailed(ResponseError):
+    """
+    UPDATE_AND_CREATE_ACL_CONFIG_FAILED.
+    """
+
+    code = 209
+
+
+class DeleteAclConfigFailed(ResponseError):
+    """
+    DELETE_ACL_CONFIG_FAILED.
+    """
+
+    code = 210
+
+
+class UpdateGlobalWhiteAddrsFailed(ResponseError):
+    """
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED.
+    """
+
+    code = 211
+
+
+class FlowControl(ResponseError):
+    """
+    FLOW_CONTROL: the peer asks for a slower pace and has not served the request.
+    """
+
+    code = 215
+    retriable = True
+
+
+_BY_CODE: dict[int, type[ResponseError]] = {
+    each.code: each for each in ResponseError.__subclasses__()
+}
+
+
+def responseError(code: int, remark: str | None, address: str = "") -> ResponseError:
+    """
+    The error that stands for a response code; a plain L{ResponseError} for a
+    code that RocketMQ 4.9.7 does not know.
+    """
+    return _BY_CODE.get(code, ResponseError)(remark or "", address=address, code=code)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The drop-in package: a module that a third party installs into
+C{txrocket/plugins/} of any folder on the path is found here by
+L{twisted.plugin.getPlugins}.
+"""
+
+from twisted.plugin import pluginPackagePaths
+
+__path__.extend(pluginPackagePaths(__name__))
+
+__all__: list[str] = []
