@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Between a command's C{extFields}, a map of strings, and a typed header.
+
+Java declares a header as a class whose fields are sent as text and read back by
+reflection; a header here is a L{msgspec.Struct} whose fields carry the wire
+names and types, so that a JSON header is decoded in C straight into the typed
+one, without a map in between.  RocketMQ's peers disagree about the text: C++
+and Node clients send some numbers and booleans bare, which fastjson accepts.
+What the quick decoder refuses is therefore brought into Java's form and tried
+once more, and only then is it an error, which names the field.
+
+One reading differs from Java's on purpose.  A C++ producer marks a batch with
+C{"batch":"1"}; Java takes every text but C{true} for false, and stores such a
+batch as one broken message.  Here 1 and 0 mean what their sender meant.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from txrocket.errors import MalformedField, MalformedHeader, MissingField, ProtocolError
+
+__all__ = ["Header", "Int32", "Int64", "decodeExtFields", "decodeHeader", "headerFromFields"]
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class Header(msgspec.Struct, gc=False):
+    """
+    A typed header: what a request code's C{extFields} mean.  An attribute
+    without a default must be there; L{None} is not sent.
+    """
+
+    def toFields(self) -> dict[str, str]:
+        """
+        The header as C{extFields}.
+        """
+        fields: dict[str, str] = {}
+        for wireName, name in _names(type(self)):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if value.__class__ is str:
+                fields[wireName] = value
+            elif value.__class__ is bool:
+                fields[wireName] = "true" if value else "false"
+            else:
+                fields[wireName] = str(value)
+        return fields
+
+
+_Header = TypeVar("_Header", bound=Header)
+
+
+@functools.cache
+def _names(header: type[Header]) -> tuple[tuple[str, str], ...]:
+    return tuple(zip(header.__struct_encode_fields__, header.__struct_fields__, strict=True))
+
+
+@functools.cache
+def _decoder(header: type[_Header]) -> msgspec.json.Decoder[_Header]:
+    return msgspec.json.Decoder(header, strict=False)
+
+
+def decodeHeader(header: type[_Header], raw: bytes | msgspec.Raw) -> _Header:
+    """
+    A typed header from the JSON text of C{extFields}.
+
+    @raise ProtocolError: naming the field that is missing or malformed.
+    """
+    try:
+        decoded: _Header = _decoder(header).decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return headerFromFields(header, decodeExtFields(raw))
+    return decoded
+
+
+def headerFromFields(header: type[_Header], fields: dict[str, str]) -> _Header:
+    """
+    A typed header from C{extFields}.
+
+    @raise ProtocolError: naming the field that is missing or malformed.
+    """
+    try:
+        return msgspec.convert(fields, header, strict=False)
+    except msgspec.ValidationError as error:
+        raise _named(header, str(error)) from None
+
+
+_MISSING = re.compile(r"missing required field `([^`]*)`")
+_AT = re.compile(r"(?P<reason>.*) - at `\$\.(?P<field>[^`]*)`")
+
+
+def _named(header: type[Header], said: str) -> ProtocolError:
+    """
+    msgspec's words as one of our errors: it names the field by its wire name.
+    """
+    title = header.__name__
+    attributes = dict(_names(header))
+
+    def known(wireName: str) -> str:
+        attribute = attributes.get(wireName, wireName)
+        return wireName if attribute == wireName else f"{wireName} ({attribute})"
+
+    if missing := _MISSING.search(said):
+        return MissingField(title, known(missing[1]))
+    if at := _AT.fullmatch(said):
+        return MalformedField(title, known(at["field"]), at["reason"])
+    return MalformedHeader(f"{title}: {said}")
+
+
+_STRINGS = msgspec.json.Decoder(dict[str, str])
+_ANYTHING = msgspec.json.Decoder(Any)
+
+
+def decodeExtFields(raw: bytes | msgspec.Raw) -> dict[str, str]:
+    """
+    C{extFields} from its JSON text.  A field whose value is null is as good as
+    absent to Java, and so it is left out.
+
+    @raise ProtocolError: if it is no map of plain values.
+    """
+    try:
+        return _STRINGS.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    try:
+        value = _ANYTHING.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedHeader(f"extFields: {error}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MalformedHeader(f"extFields: a map was expected, not {type(value).__name__}")
+    return {name: _text(name, each) for name, each in value.items() if each is not None}
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise MalformedField("extFields", name, f"a string was expected, not {type(value).__name__}")

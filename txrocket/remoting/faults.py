@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The one place where what a processor or a hook raised becomes an answer.
+"""
+
+from __future__ import annotations
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from txrocket.errors import ProtocolError, ResponseError, RocketError
+from txrocket.protocol.codes import ResponseCode, requestName
+from txrocket.protocol.command import RemotingCommand, responseCommand
+
+__all__ = ["faultResponse"]
+
+_log = Logger()
+
+
+def faultResponse(failure: Failure, request: RemotingCommand, address: str) -> RemotingCommand:
+    """
+    The answer that tells of a failure.
+
+    A L{ResponseError} was meant for the peer.  A L{ProtocolError} is the peer's
+    own doing, and what else we raise on purpose explains itself.  Everything
+    else is a bug of ours: it is logged in full, and the peer learns its name.
+
+    @param address: the peer.
+    """
+    error = failure.value
+    if isinstance(error, ResponseError):
+        return responseCommand(error.code, error.remark or None)
+    if isinstance(error, ProtocolError):
+        return responseCommand(ResponseCode.SYSTEM_ERROR, f"bad request: {error}")
+    if isinstance(error, RocketError):
+        return responseCommand(ResponseCode.SYSTEM_ERROR, str(error))
+    _log.failure(
+        "Serving {request} from {address} failed",
+        failure,
+        request=requestName(request.code),
+        address=address,
+    )
+    return responseCommand(
+        ResponseCode.SYSTEM_ERROR,
+        f"internal error while serving {requestName(request.code)}: "
+        f"{type(error).__name__}: {error}; the server's log has the details",
+    )

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the parts of remoting expect of each other and of those who plug in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from twisted.internet.defer import Deferred
+from zope.interface import Interface
+
+from txrocket.protocol.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["Answer", "IExecutor", "IHook", "IRequestProcessor", "Process"]
+
+# What a processor may return: a response, a promise of one, or nothing, where
+# no answer is owed.
+Answer: TypeAlias = "RemotingCommand | Deferred[RemotingCommand | None] | None"
+Process: TypeAlias = "Callable[[RemotingCommand, RemotingProtocol], Answer]"
+
+
+class IRequestProcessor(Interface):
+    """
+    What serves requests of one or several codes.
+    """
+
+    def process(request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+        """
+        Serve a request.
+
+        Return a Deferred only where something is awaited: an answer that is
+        given at once costs a third of one that is promised.  Raise a
+        L{ResponseError<txrocket.errors.ResponseError>} to answer with its code.
+
+        If the connection goes away, the Deferred is cancelled.
+
+        @param request: what is asked.
+        @param peer: the connection it came on, which can be called in turn.
+        """
+
+
+class IExecutor(Interface):
+    """
+    Where and when a processor runs.
+    """
+
+    def execute(process: Process, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+        """
+        Run C{process(request, peer)}, now or later.
+
+        @raise SystemBusy: instead of letting the request wait too long.
+        """
+
+
+class IHook(Interface):
+    """
+    What looks at every request and its response, at either end.
+    """
+
+    def beforeRequest(address: str, request: RemotingCommand) -> None:
+        """
+        A request is about to be sent to C{address}, or came from it.  What is
+        put into its C{extFields} is sent.
+
+        @raise ResponseError: to refuse it with that code.
+        """
+
+    def afterResponse(address: str, request: RemotingCommand, response: RemotingCommand) -> None:
+        """
+        A request was answered, by us or by the peer.
+        """

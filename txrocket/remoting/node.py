@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What all connections of a program share: who serves which code, the hooks, the
+limits, the clock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from txrocket.protocol.command import RemotingCommand
+from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.remoting.interfaces import Answer, IExecutor, IHook, IRequestProcessor, Process
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["FunctionProcessor", "Limits", "ProcessorPair", "Remoting"]
+
+
+@attrs.frozen
+class Limits:
+    """
+    How much one connection may cost.
+
+    @ivar frame: the longest frame in bytes, in and out.
+    @ivar requests: how many of our requests may wait for their answers, as
+        RocketMQ's C{clientAsyncSemaphoreValue}.
+    @ivar oneways: how many oneway requests may wait to be written, as
+        RocketMQ's C{clientOnewaySemaphoreValue}.
+    @ivar unanswered: how many of the peer's requests may wait for our answers;
+        more are answered SYSTEM_BUSY at once.
+    @ivar unsent: how many bytes may wait for a peer that does not read.
+    """
+
+    frame: int = FRAME_LIMIT
+    requests: int = 65535
+    oneways: int = 65535
+    unanswered: int = 65535
+    unsent: int = 64 * 1024 * 1024
+
+
+class ProcessorPair(NamedTuple):
+    """
+    Who serves a code, and where that runs.
+    """
+
+    process: Process
+    executor: IExecutor
+
+
+@implementer(IRequestProcessor)
+class FunctionProcessor:
+    """
+    A plain function as a processor.
+    """
+
+    def __init__(self, function: Process) -> None:
+        self._function = function
+
+    def process(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+        """
+        See L{IRequestProcessor.process}.
+        """
+        return self._function(request, peer)
+
+
+class Remoting:
+    """
+    One program's part in remoting.
+
+    @ivar processorTable: request code -> L{ProcessorPair}.
+    @ivar defaultProcessor: serves the codes that are not in the table; without
+        it they are answered REQUEST_CODE_NOT_SUPPORTED.
+    @ivar hooks: asked in this order before every request and after every answer.
+    """
+
+    def __init__(self, clock: IReactorTime, limits: Limits | None = None) -> None:
+        self.clock = clock
+        self.limits = limits or Limits()
+        self.processorTable: dict[int, ProcessorPair] = {}
+        self.defaultProcessor: ProcessorPair | None = None
+        self.hooks: list[IHook] = []
+
+    def registerProcessor(
+        self, code: int, processor: IRequestProcessor, executor: IExecutor
+    ) -> None:
+        """
+        Have a code served.  The interfaces are checked here, once, and not for
+        each request.
+
+        @raise zope.interface.exceptions.Invalid: if one is not what it should be.
+        """
+        self.processorTable[code] = _pair(processor, executor)
+
+    def registerDefaultProcessor(self, processor: IRequestProcessor, executor: IExecutor) -> None:
+        """
+        Have all codes served that no one else serves.
+        """
+        self.defaultProcessor = _pair(processor, executor)
+
+    def registerHook(self, hook: IHook) -> None:
+        """
+        Have a hook asked after those that are there.
+        """
+        verifyObject(IHook, hook)
+        self.hooks.append(hook)
+
+    def pairFor(self, code: int) -> ProcessorPair | None:
+        """
+        Who serves a code.
+        """
+        return self.processorTable.get(code) or self.defaultProcessor
+
+
+def _pair(processor: IRequestProcessor, executor: IExecutor) -> ProcessorPair:
+    verifyObject(IRequestProcessor, processor)
+    verifyObject(IExecutor, executor)
+    return ProcessorPair(processor.process, executor)

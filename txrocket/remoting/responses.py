@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The requests of one connection that wait for their answers.
+
+A timer for each request would cost more than the request's own bookkeeping
+(some 2 us against 0.1).  So there is one timer per connection, set for the
+request that is due first; when it fires, one sweep fails all that are late and
+finds the next.
+"""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from txrocket.errors import ConnectionLost, RemotingError, RequestTimedOut, TooManyRequests
+from txrocket.protocol.codes import requestName
+from txrocket.protocol.command import RemotingCommand
+
+__all__ = ["PendingRequest", "ResponseTable"]
+
+# Sweeps are at least this many seconds apart, so that a table in which a request
+# falls due every millisecond is not searched a thousand times a second.
+SWEEP_INTERVAL = 0.05
+
+
+class PendingRequest(Deferred[RemotingCommand]):
+    """
+    A request under way: the Deferred of its answer.
+    """
+
+    opaque: int
+    code: int
+    timeout: float
+    deadline: float
+
+
+class ResponseTable:
+    """
+    C{responseTable}: opaque -> the Deferred that waits for the answer.
+    """
+
+    def __init__(self, clock: IReactorTime, address: str, limit: int) -> None:
+        """
+        @param address: the peer, for the errors.
+        @param limit: how many requests may be under way.
+        """
+        self._clock = clock
+        self._address = address
+        self._limit = limit
+        self._pending: dict[int, PendingRequest] = {}
+        self._sweeper: IDelayedCall | None = None
+        self._due = 0.0
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def expect(self, opaque: int, code: int, timeout: float) -> PendingRequest:
+        """
+        Wait for an answer.
+
+        @raise TooManyRequests: if as many are waited for as may be.
+        """
+        if len(self._pending) >= self._limit:
+            raise TooManyRequests(
+                self._address,
+                f"{requestName(code)} was not sent to {self._address}: "
+                f"{self._limit} requests are under way already",
+            )
+        request = PendingRequest(self._forget)
+        request.opaque = opaque
+        request.code = code
+        request.timeout = timeout
+        request.deadline = deadline = self._clock.seconds() + timeout
+        self._pending[opaque] = request
+        if self._sweeper is None:
+            self._schedule(deadline, timeout)
+        elif deadline < self._due:
+            self._due = deadline
+            self._sweeper.reset(timeout)
+        return request
+
+    def answer(self, response: RemotingCommand) -> bool:
+        """
+        Give an answer to the request that waits for it.
+
+        @return: whether there is one.
+        """
+        request = self._pending.pop(response.opaque, None)
+        if request is None:
+            return False
+        request.callback(response)
+        return True
+
+    def failAll(self, reason: str) -> None:
+        """
+        The connection is gone: nothing will be answered any more.
+        """
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        pending, self._pending = self._pending, {}
+        for request in pending.values():
+            _fail(
+                request,
+                ConnectionLost(
+                    self._address,
+                    f"waiting for the answer to {requestName(request.code)}: "
+                    f"the connection to {self._address} was lost: {reason}",
+                ),
+            )
+
+    def _forget(self, request: Deferred[RemotingCommand]) -> None:
+        assert isinstance(request, PendingRequest)
+        self._pending.pop(request.opaque, None)
+
+    def _schedule(self, due: float, delay: float) -> None:
+        self._due = due
+        self._sweeper = self._clock.callLater(delay, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        now = self._clock.seconds()
+        late = [request for request in self._pending.values() if request.deadline <= now]
+        for request in late:
+            del self._pending[request.opaque]
+        if self._pending:
+            due = min(request.deadline for request in self._pending.values())
+            self._schedule(due, max(SWEEP_INTERVAL, due - now))
+        for request in late:
+            _fail(
+                request,
+                RequestTimedOut(
+                    self._address,
+                    f"waiting for the answer to {requestName(request.code)}: "
+                    f"{self._address} did not answer within {request.timeout:g} s",
+                ),
+            )
+
+
+def _fail(request: PendingRequest, error: RemotingError) -> None:
+    # A callback of another that failed with it may have cancelled this one.
+    if not request.called:
+        request.errback(error)
