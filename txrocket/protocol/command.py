@@ -26,10 +26,13 @@ field means that it is not there.
 
 from __future__ import annotations
 
+import functools
 from struct import Struct as Layout
+from struct import error as StructError
 from typing import Final, TypeVar
 
 import msgspec
+import orjson
 from msgspec import Raw, field
 
 from txrocket.errors import HeaderTooLong, InvalidMessage, MalformedHeader, UnknownSerializeType
@@ -41,6 +44,7 @@ from txrocket.protocol.fields import (
     decodeHeader,
     headerFromFields,
 )
+from txrocket.protocol.frames import FRAME_LIMIT
 
 __all__ = [
     "ONEWAY_FLAG",
@@ -59,11 +63,10 @@ _BINARY: Final = int(SerializeType.ROCKETMQ)
 _HEADER_LIMIT: Final = 0xFFFFFF
 
 _NO_EXT = Raw()
-_encodeJson = msgspec.json.Encoder().encode
 _Header = TypeVar("_Header", bound=Header)
 
 
-class RemotingCommand(msgspec.Struct, kw_only=True):
+class RemotingCommand(msgspec.Struct, gc=False):
     """
     A request or a response.
 
@@ -124,9 +127,9 @@ class RemotingCommand(msgspec.Struct, kw_only=True):
 
         @raise ProtocolError: naming the field that is missing or malformed.
         """
-        if self.fields is None and self.raw:
+        if self.fields is None and self.raw is not _NO_EXT:
             return decodeHeader(header, self.raw)
-        return headerFromFields(header, self.fields or {})
+        return headerFromFields(header, self.extFields)
 
     def encode(self) -> bytes:
         """
@@ -134,66 +137,60 @@ class RemotingCommand(msgspec.Struct, kw_only=True):
         """
         return self.encodeHead() + self.body
 
-    def encodeHead(self) -> bytes:
+    def encodeHead(self, limit: int = FRAME_LIMIT) -> bytes:
         """
         The frame up to its body, for a writer that gathers pieces.
+
+        @param limit: how long the whole frame may be.
+        @raise InvalidMessage: if it cannot be sent.
         """
         header = self._binaryHeader() if self.serializeType == _BINARY else self._jsonHeader()
         size = len(header)
-        if size > _HEADER_LIMIT:
-            raise InvalidMessage(f"header of {size} bytes: at most {_HEADER_LIMIT} can be sent")
-        return _PREFIX.pack(4 + size + len(self.body), self.serializeType << 24 | size) + header
+        length = 4 + size + len(self.body)
+        if length + 4 > limit or size > _HEADER_LIMIT:
+            raise InvalidMessage(
+                f"{self} would be a frame of {length + 4} bytes, {size} of them header: "
+                f"the limits are {limit} and {_HEADER_LIMIT}"
+            )
+        return _PREFIX.pack(length, self.serializeType << 24 | size) + header
 
     def _jsonHeader(self) -> bytes:
+        header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
-            ext = b'"extFields":%b,' % _encodeJson(self.fields) if self.fields else b""
-        else:
-            ext = b'"extFields":%b,' % self.raw if self.raw else b""
-        return (
-            b'{"code":%d,%b"flag":%d,"language":%b,"opaque":%d,%b'
-            b'"serializeTypeCurrentRPC":"JSON","version":%d}'
-        ) % (
-            self.code,
-            ext,
-            self.flag,
-            _QUOTED.get(self.language) or _encodeJson(self.language),
-            self.opaque,
-            b"" if self.remark is None else b'"remark":%b,' % _encodeJson(self.remark),
-            self.version,
-        )
+            if self.fields:
+                header["extFields"] = self.fields
+        elif self.raw:
+            header["extFields"] = orjson.Fragment(bytes(self.raw))
+        header["flag"] = self.flag
+        header["language"] = self.language
+        header["opaque"] = self.opaque
+        if self.remark is not None:
+            header["remark"] = self.remark
+        header["serializeTypeCurrentRPC"] = "JSON"
+        header["version"] = self.version
+        return orjson.dumps(header)
 
     def _binaryHeader(self) -> bytes:
-        remark = (self.remark or "").encode()
-        pieces: list[bytes] = []
-        for name, value in self.extFields.items():
-            nameBytes, valueBytes = name.encode(), value.encode()
-            if len(nameBytes) > 0x7FFF:
-                raise InvalidMessage(f"field name of {len(nameBytes)} bytes: at most 32767 fit")
-            pieces += (
-                _SHORT.pack(len(nameBytes)),
-                nameBytes,
-                _INT.pack(len(valueBytes)),
-                valueBytes,
-            )
-        ext = b"".join(pieces)
         if not -0x8000 <= self.code <= 0x7FFF:
             raise InvalidMessage(f"code {self.code} does not fit a binary header")
-        return b"".join(
-            (
-                _FIXED.pack(
-                    self.code,
-                    _NUMBER.get(self.language, LanguageCode.OTHER),
-                    # Wide versions wrap as in Java; nothing depends on them.
-                    (self.version + 0x8000) % 0x10000 - 0x8000,
-                    self.opaque,
-                    self.flag,
-                    len(remark),
-                ),
-                remark,
-                _INT.pack(len(ext)),
-                ext,
-            )
+        pieces: list[bytes] = []
+        for name, value in self.extFields.items():
+            valueBytes = value.encode()
+            pieces.append(_namePrefix(name))
+            pieces.append(_INT.pack(len(valueBytes)))
+            pieces.append(valueBytes)
+        fields = b"".join(pieces)
+        remark = (self.remark or "").encode()
+        fixed = _FIXED.pack(
+            self.code,
+            _NUMBER.get(self.language, LanguageCode.OTHER),
+            # Wide versions wrap as in Java; nothing depends on them.
+            (self.version + 0x8000) % 0x10000 - 0x8000,
+            self.opaque,
+            self.flag,
+            len(remark),
         )
+        return b"".join((fixed, remark, _INT.pack(len(fields)), fields))
 
     def __str__(self) -> str:
         what = f"response {self.code}" if self.isResponse else f"request {requestName(self.code)}"
@@ -203,13 +200,27 @@ class RemotingCommand(msgspec.Struct, kw_only=True):
 
 _NUMBER = {each.name: int(each) for each in LanguageCode}
 _NAME = {int(each): each.name for each in LanguageCode}
-_QUOTED = {each.name: _encodeJson(each.name) for each in LanguageCode}
 
 _PREFIX = Layout(">iI")
 _TYPE_AND_SIZE = Layout(">I").unpack_from
 _FIXED = Layout(">hbhiii")
-_SHORT = Layout(">h")
+_SHORT = Layout(">H")
 _INT = Layout(">i")
+
+# A field's name and the length of its value, by the length of the name: one
+# unpacking in place of three is worth a third of decoding a binary header.
+_NAME_AND_LENGTH = [Layout(f">{length}sI").unpack_from for length in range(64)]
+
+
+@functools.lru_cache(1024)
+def _namePrefix(name: str) -> bytes:
+    """
+    A field's name with its length in front.
+    """
+    nameBytes = name.encode()
+    if len(nameBytes) > 0x7FFF:
+        raise InvalidMessage(f"field name of {len(nameBytes)} bytes: at most 32767 fit")
+    return _SHORT.pack(len(nameBytes)) + nameBytes
 
 
 def requestCommand(
@@ -249,71 +260,76 @@ def responseCommand(
 _decodeJson = msgspec.json.Decoder(RemotingCommand, strict=False).decode
 
 
-def decodeCommand(frame: bytes) -> RemotingCommand:
+def decodeCommand(data: bytes, start: int, stop: int) -> RemotingCommand:
     """
-    A command from a frame without its length.
+    A command from the frame, without its length, between two offsets.
 
-    @raise ProtocolError: if the frame is no command.
+    @raise ProtocolError: if it is no command.
     """
-    mark = _TYPE_AND_SIZE(frame)[0]
-    end = 4 + (mark & _HEADER_LIMIT)
-    if end > len(frame):
-        raise HeaderTooLong(end - 4, len(frame) - 4)
+    mark = _TYPE_AND_SIZE(data, start)[0]
+    start += 4
+    end = start + (mark & _HEADER_LIMIT)
+    if end > stop:
+        raise HeaderTooLong(end - start, stop - start)
     serializeType = mark >> 24
     if serializeType == _JSON:
         try:
-            command = _decodeJson(frame[4:end])
+            command = _decodeJson(data[start:end])
         except (msgspec.DecodeError, RecursionError) as error:
             raise MalformedHeader(f"JSON header: {error}") from None
         command.fields = None
     elif serializeType == _BINARY:
-        command = _decodeBinary(frame, end)
+        command = _decodeBinary(data, start, end)
     else:
         raise UnknownSerializeType(serializeType)
     command.serializeType = serializeType
-    command.body = frame[end:]
+    command.body = data[end:stop]
     return command
 
 
-def _decodeBinary(frame: bytes, end: int) -> RemotingCommand:
-    start = 4 + _FIXED.size
-    if start > end:
-        raise MalformedHeader(f"binary header of {end - 4} bytes is truncated")
-    code, language, version, opaque, flag, remarkLength = _FIXED.unpack_from(frame, 4)
-    stop = start + remarkLength
+def _decodeBinary(data: bytes, start: int, end: int) -> RemotingCommand:
+    remark = start + _FIXED.size
+    if remark > end:
+        raise MalformedHeader(f"binary header of {end - start} bytes is truncated")
+    code, language, version, opaque, flag, remarkLength = _FIXED.unpack_from(data, start)
+    stop = remark + remarkLength
     if remarkLength < 0 or stop + 4 > end:
         raise MalformedHeader(f"binary header: remark length {remarkLength} does not fit")
-    (extLength,) = _INT.unpack_from(frame, stop)
-    if extLength < 0 or stop + 4 + extLength > end:
-        raise MalformedHeader(f"binary header: fields length {extLength} does not fit")
+    fields = stop + 4
+    fieldsLength = _INT.unpack_from(data, stop)[0]
+    if fieldsLength < 0 or fields + fieldsLength > end:
+        raise MalformedHeader(f"binary header: fields length {fieldsLength} does not fit")
     try:
         return RemotingCommand(
-            code=code,
-            language=_NAME.get(language, "OTHER"),
-            version=version,
-            opaque=opaque,
-            flag=flag,
-            remark=frame[start:stop].decode() or None,
-            fields=_decodeFields(frame, stop + 4, stop + 4 + extLength) if extLength else None,
+            code,
+            _NAME.get(language, "OTHER"),
+            version,
+            opaque,
+            flag,
+            data[remark:stop].decode() if remarkLength else None,
+            _NO_EXT,
+            _decodeFields(data, fields, fields + fieldsLength) if fieldsLength else None,
         )
     except UnicodeDecodeError as error:
         raise MalformedHeader(f"binary header: {error}") from None
 
 
-def _decodeFields(frame: bytes, start: int, end: int) -> dict[str, str]:
-    # The name's length is added up from its bytes because that costs half of
-    # unpacking it, and a pull or a send has a dozen fields.
+def _decodeFields(data: bytes, start: int, end: int) -> dict[str, str]:
     fields: dict[str, str] = {}
-    while start + 6 <= end:
-        name = start + 2
-        stop = name + (frame[start] << 8 | frame[start + 1])
-        value = stop + 4
-        after = value + int.from_bytes(frame[stop:value], "big")
-        if after > end:
-            break
-        if value < after:
-            fields[frame[name:stop].decode()] = frame[value:after].decode()
-        start = after
-    if start != end:
-        raise MalformedHeader("binary header: a field runs over the end")
+    short = _SHORT.unpack_from
+    try:
+        while start < end:
+            length = short(data, start)[0]
+            if length < 64:
+                name, size = _NAME_AND_LENGTH[length](data, start + 2)
+            else:
+                name, size = Layout(f">{length}sI").unpack_from(data, start + 2)
+            value = start + 6 + length
+            start = value + size
+            if start > end:
+                raise MalformedHeader(f"binary header: a field of {size} bytes does not fit")
+            if size:
+                fields[name.decode()] = data[value:start].decode()
+    except StructError:
+        raise MalformedHeader("binary header: a field is truncated") from None
     return fields

@@ -10,7 +10,7 @@ Cutting a stream of bytes into frames, as Java's C{NettyDecoder} does::
       |<-- 4 -->|<------------------- length --------------------------->|
 
 All integers are big-endian.  C{length} does not count itself.  What a frame
-means is L{txrocket.protocol.command}'s business.
+means is for the decoder to say that a L{FrameBuffer} is given.
 
 A length is judged as soon as its four bytes are there, so a peer can make this
 end hold one frame of at most the limit and never more.
@@ -18,7 +18,9 @@ end hold one frame of at most the limit and never more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
+from typing import Generic, TypeVar
 
 from txrocket.errors import FrameTooLarge, InvalidFrameLength, ProtocolError
 
@@ -30,18 +32,30 @@ FRAME_LIMIT = 16 * 1024 * 1024
 _LENGTH = Struct(">i").unpack_from
 _PREFIX = 4
 
+_Decoded = TypeVar("_Decoded")
 
-class FrameBuffer:
+
+class FrameBuffer(Generic[_Decoded]):
     """
-    Bytes in, frames out.
+    Bytes in, decoded frames out.
 
     @ivar fault: what broke the stream, or L{None}.  After a fault there is no
-        telling where the next frame begins, so what follows is dropped.
+        telling what the rest means, and it is dropped.  The frames before it
+        were returned as ever.
     """
 
-    __slots__ = ("_limit", "_needed", "_partial", "fault")
+    __slots__ = ("_decode", "_limit", "_needed", "_partial", "fault")
 
-    def __init__(self, limit: int = FRAME_LIMIT) -> None:
+    def __init__(
+        self, decode: Callable[[bytes, int, int], _Decoded], limit: int = FRAME_LIMIT
+    ) -> None:
+        """
+        @param decode: makes something of the frame, without its length, that
+            lies between two offsets; may raise L{ProtocolError}.  It is called
+            with the offsets and not with the frame, to save it a copy.
+        @param limit: the longest frame in bytes, with its length.
+        """
+        self._decode = decode
         self._limit = limit
         self._partial = bytearray()
         self._needed = _PREFIX
@@ -54,42 +68,44 @@ class FrameBuffer:
         """
         return len(self._partial)
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> list[_Decoded]:
         """
         Take what came in.
 
-        @return: the frames that are complete now, each without its length.
+        @return: what is complete now.  Look at C{fault} after having dealt
+            with it.
         """
+        decoded: list[_Decoded] = []
         if self.fault is not None:
-            return []
+            return decoded
         partial = self._partial
         if partial:
             # Growing one bytearray, rather than keeping the chunks in a list,
             # holds a peer that sends two bytes at a time to two bytes' memory.
             partial += data
             if len(partial) < self._needed:
-                return []
+                return decoded
             data = bytes(partial)
             partial.clear()
-        frames: list[bytes] = []
-        start, end, needed = 0, len(data), _PREFIX
-        while end - start >= _PREFIX:
-            length = _LENGTH(data, start)[0]
-            needed = _PREFIX + length
-            # A frame holds at least its header's length.
-            if length < _PREFIX or needed > self._limit:
-                self.fault = (
-                    InvalidFrameLength(length)
-                    if length < _PREFIX
-                    else FrameTooLarge(needed, self._limit)
-                )
-                return frames
-            stop = start + needed
-            if stop > end:
-                break
-            frames.append(data[start + _PREFIX : stop])
-            start, needed = stop, _PREFIX
-        if start < end:
-            partial += data[start:]
-            self._needed = needed
-        return frames
+        start, end, decode, limit = 0, len(data), self._decode, self._limit
+        self._needed = _PREFIX
+        try:
+            while end - start >= _PREFIX:
+                needed = _PREFIX + _LENGTH(data, start)[0]
+                # A frame holds at least its header's length.
+                if needed < _PREFIX + 4:
+                    raise InvalidFrameLength(needed - _PREFIX)
+                if needed > limit:
+                    raise FrameTooLarge(needed, limit)
+                stop = start + needed
+                if stop > end:
+                    self._needed = needed
+                    break
+                decoded.append(decode(data, start + _PREFIX, stop))
+                start = stop
+        except ProtocolError as error:
+            self.fault = error
+        else:
+            if start < end:
+                partial += data[start:]
+        return decoded

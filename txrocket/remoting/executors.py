@@ -4,7 +4,7 @@ Where processors run: in the reactor, or, for what blocks, in threads.
 
 All that decides lives in the reactor thread; a thread only runs the processor::
 
-    execute --> a thread is free? --> run it there --> answer, take the next
+    request --> a thread is free? --> run it there --> answer, take the next
                 else, room to wait? -> wait ---------> waited too long? SystemBusy
                 else SystemBusy at once
 
@@ -14,6 +14,7 @@ has given up helps no one and costs as much as one that helps.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -37,11 +38,11 @@ class InlineExecutor:
     Runs processors in the reactor thread, as they come.
     """
 
-    def execute(self, process: Process, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+    def bind(self, process: Process) -> Process:
         """
-        See L{IExecutor.execute}.
+        See L{IExecutor.bind}.
         """
-        return process(request, peer)
+        return process
 
 
 class _Threads(Protocol):
@@ -125,10 +126,15 @@ class PoolExecutor:
         """
         return len(self._waiting)
 
-    def execute(self, process: Process, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+    def bind(self, process: Process) -> Process:
         """
-        See L{IExecutor.execute}.
+        See L{IExecutor.bind}.
         """
+        return functools.partial(self._execute, process)
+
+    def _execute(
+        self, process: Process, request: RemotingCommand, peer: RemotingProtocol
+    ) -> Answer:
         if self.running >= self._size and len(self._waiting) >= self._queueLimit:
             raise SystemBusy(
                 f"[OVERLOAD] {self.name}: {len(self._waiting)} requests wait already, "

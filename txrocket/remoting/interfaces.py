@@ -49,11 +49,14 @@ class IExecutor(Interface):
     Where and when a processor runs.
     """
 
-    def execute(process: Process, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+    def bind(process: Process) -> Process:
         """
-        Run C{process(request, peer)}, now or later.
+        A function that runs a processor's C{process} where this executor runs
+        things, now or later; it raises L{SystemBusy<txrocket.errors.SystemBusy>}
+        instead of letting a request wait too long.
 
-        @raise SystemBusy: instead of letting the request wait too long.
+        Asked once, when a processor is registered, so that what runs in the
+        reactor runs without a detour.
         """
 
 

@@ -13,10 +13,8 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.frames import FRAME_LIMIT
-from txrocket.remoting.interfaces import Answer, IExecutor, IHook, IRequestProcessor, Process
-from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.interfaces import IExecutor, IHook, IRequestProcessor, Process
 
 __all__ = ["FunctionProcessor", "Limits", "ProcessorPair", "Remoting"]
 
@@ -45,11 +43,14 @@ class Limits:
 
 class ProcessorPair(NamedTuple):
     """
-    Who serves a code, and where that runs.
+    Who serves a code, and where.
+
+    @ivar serve: the processor's C{process}, as the executor runs it.
     """
 
-    process: Process
+    processor: IRequestProcessor
     executor: IExecutor
+    serve: Process
 
 
 @implementer(IRequestProcessor)
@@ -59,13 +60,7 @@ class FunctionProcessor:
     """
 
     def __init__(self, function: Process) -> None:
-        self._function = function
-
-    def process(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
-        """
-        See L{IRequestProcessor.process}.
-        """
-        return self._function(request, peer)
+        self.process = function
 
 
 class Remoting:
@@ -109,14 +104,8 @@ class Remoting:
         verifyObject(IHook, hook)
         self.hooks.append(hook)
 
-    def pairFor(self, code: int) -> ProcessorPair | None:
-        """
-        Who serves a code.
-        """
-        return self.processorTable.get(code) or self.defaultProcessor
-
 
 def _pair(processor: IRequestProcessor, executor: IExecutor) -> ProcessorPair:
     verifyObject(IRequestProcessor, processor)
     verifyObject(IExecutor, executor)
-    return ProcessorPair(processor.process, executor)
+    return ProcessorPair(processor, executor, executor.bind(processor.process))

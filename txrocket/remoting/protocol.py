@@ -34,7 +34,6 @@ from zope.interface import implementer
 
 from txrocket.errors import (
     ConnectionLost,
-    InvalidMessage,
     RequestCodeNotSupported,
     SystemBusy,
     TooManyRequests,
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RemotingProtocol"]
 
-# Answers are handed to the transport once this many bytes have gathered, so that
-# a read full of pulls cannot pile up more than the transport would tell us about.
+# Answers are handed to the transport once this many bytes of bodies have gathered,
+# so that a read full of pulls cannot pile up what the transport would warn us of.
 _GATHER_LIMIT = 128 * 1024
 
 
@@ -169,7 +168,7 @@ class RemotingProtocol(Protocol):
         Serve the requests and give out the responses that are complete now.
         """
         self.active = True
-        commands = self._connection.receive(data)
+        commands = self._connection.feed(data)
         if self._backlog:
             self._backlog += commands
         else:
@@ -208,11 +207,11 @@ class RemotingProtocol(Protocol):
             pair = remoting.processorTable.get(request.code) or remoting.defaultProcessor
             if pair is None:
                 raise RequestCodeNotSupported(f"no processor for {requestName(request.code)}")
-            if len(self._promised) >= self._limits.unanswered:
+            if self._promised and len(self._promised) >= self._limits.unanswered:
                 raise SystemBusy(
                     f"{len(self._promised)} requests of {self.address} wait for their answers"
                 )
-            answer = pair.executor.execute(pair.process, request, self)
+            answer = pair.serve(request, self)
         except Exception:
             answer = faultResponse(Failure(), request, self.address)
         if isinstance(answer, RemotingCommand):
@@ -243,10 +242,15 @@ class RemotingProtocol(Protocol):
             if self._remoting.hooks:
                 for hook in self._remoting.hooks:
                     hook.afterResponse(self.address, request, response)
-            head = self._encodeAnswer(request, response)
+            response.opaque = request.opaque
+            response.flag |= RESPONSE_FLAG
+            response.serializeType = request.serializeType
+            head = response.encodeHead(self._limits.frame)
         except Exception:
             response = faultResponse(Failure(), request, self.address)
-            head = self._encodeAnswer(request, response)
+            response.opaque = request.opaque
+            response.serializeType = request.serializeType
+            head = response.encodeHead()
         if request.flag & ONEWAY_FLAG:
             return
         if self._unread and self._unsent > self._limits.unsent:
@@ -259,21 +263,6 @@ class RemotingProtocol(Protocol):
             self.transport.abortConnection()
             return
         self._write(head, response.body)
-
-    def _encodeAnswer(self, request: RemotingCommand, response: RemotingCommand) -> bytes:
-        response.opaque = request.opaque
-        response.flag |= RESPONSE_FLAG
-        response.serializeType = request.serializeType
-        return self._encodeHead(response)
-
-    def _encodeHead(self, command: RemotingCommand) -> bytes:
-        head = command.encodeHead()
-        size = len(head) + len(command.body)
-        if size > self._limits.frame:
-            raise InvalidMessage(
-                f"{command} would be a frame of {size} bytes: the limit is {self._limits.frame}"
-            )
-        return head
 
     def _stray(self, response: RemotingCommand) -> None:
         """
@@ -304,12 +293,13 @@ class RemotingProtocol(Protocol):
             with what a hook or the encoder raised.
         """
         try:
-            self._mayWrite(command)
+            if self._unread or not self.connected:
+                self._mayWrite(command)
             if self._remoting.hooks:
                 for hook in self._remoting.hooks:
                     hook.beforeRequest(self.address, command)
             command.opaque = opaque = self._connection.nextOpaque()
-            head = self._encodeHead(command)
+            head = command.encodeHead(self._limits.frame)
             answer = self.responseTable.expect(opaque, command.code, timeout)
         except Exception:
             return fail()
@@ -335,7 +325,7 @@ class RemotingProtocol(Protocol):
             hook.beforeRequest(self.address, command)
         command.flag |= ONEWAY_FLAG
         command.opaque = self._connection.nextOpaque()
-        head = self._encodeHead(command)
+        head = command.encodeHead(self._limits.frame)
         if self._unread:
             self._onewaysUnsent += 1
         self._write(head, command.body)
@@ -360,22 +350,20 @@ class RemotingProtocol(Protocol):
         return response
 
     def _write(self, head: bytes, body: bytes) -> None:
-        gathered = self._gathered
-        gathered.append(head)
-        size = len(head)
+        self._gathered.append(head)
         if body:
-            gathered.append(body)
-            size += len(body)
-        self._gatheredSize += size
+            self._gathered.append(body)
+            self._gatheredSize += len(body)
         if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
             self._flush()
 
     def _flush(self) -> None:
-        if self._gathered and self.connected:
-            if self._unread:
-                self._unsent += self._gatheredSize
+        if self._gathered:
             data = b"".join(self._gathered)
             self._gathered.clear()
             self._gatheredSize = 0
-            self.active = True
-            self.transport.write(data)
+            if self.connected:
+                if self._unread:
+                    self._unsent += len(data)
+                self.active = True
+                self.transport.write(data)

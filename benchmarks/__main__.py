@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+C{make bench}: every benchmark, one after the other.
+
+Figures are CPU microseconds of the process under test.  Machines differ and are
+shared, so what counts are the ratios within one run.
+"""
+
+from __future__ import annotations
+
+from benchmarks import remoting
+
+if __name__ == "__main__":
+    remoting.main()

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What remoting costs, over loopback, with bodies of 1 KiB and four connections
+with 16 requests in flight each:
+
+  - a, a bare frame echo: Twisted, our framing, one write per read, no decoding;
+  - b, a send with a JSON header, decoded into its typed header, answered by an
+    inline processor with a typed header;
+  - c, the same with the binary header;
+  - d, the client's side of b: building the typed header, sending, and the
+    Deferred firing with the answer, whose typed header is decoded.
+
+The process under test runs alone in a process; its CPU time is asked before and
+after.  The load comes from this process: prebuilt frames over plain sockets.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from txrocket.protocol.codes import RequestCode, SerializeType
+from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
+from txrocket.protocol.frames import FrameBuffer
+from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+
+CONNECTIONS = 4
+IN_FLIGHT = 16
+BODY = b"x" * 1024
+ROUNDS = 5
+REQUESTS = 40_000
+
+ECHO, SEND, CLIENT = "echo", "send", "client"
+
+
+def sendRequest() -> RemotingCommand:
+    """
+    A send as a producer makes it.
+    """
+    header = SendMessageRequestHeaderV2(
+        producerGroup="bench_producer",
+        topic="bench_topic",
+        defaultTopic="TBW102",
+        defaultTopicQueueNums=4,
+        queueId=1,
+        sysFlag=0,
+        bornTimestamp=1794800784197,
+        flag=0,
+        properties="UNIQ_KEY\x017F0000010B251B89B4AC4E0EAA800205\x02WAIT\x01true\x02TAGS\x01TagA",
+        reconsumeTimes=0,
+    )
+    return requestCommand(RequestCode.SEND_MESSAGE_V2, header, BODY)
+
+
+def served(request: RemotingCommand, peer: object) -> RemotingCommand:
+    """
+    What an inline processor does at least: read the header, answer with one.
+    """
+    header = request.decodeHeader(SendMessageRequestHeaderV2)
+    return responseCommand(
+        header=SendMessageResponseHeader(
+            msgId="7F00000100002A9F0000000000000000",
+            queueId=header.queueId,
+            queueOffset=header.bornTimestamp,
+        )
+    )
+
+
+# --- the process under test ----------------------------------------------
+
+
+def serve(kind: str) -> None:
+    """
+    Run a server on a free port, and beside it one that tells the CPU time.
+    """
+    from twisted.internet import reactor as anyReactor
+    from twisted.internet.protocol import Factory, Protocol
+
+    from txrocket.remoting.executors import InlineExecutor
+    from txrocket.remoting.node import FunctionProcessor, Remoting
+    from txrocket.remoting.server import RemotingServerFactory
+
+    reactor: Any = anyReactor
+
+    class Echo(Protocol):
+        def connectionMade(self) -> None:
+            self.frames = FrameBuffer(lambda data, start, stop: data[start - 4 : stop])
+
+        def dataReceived(self, data: bytes) -> None:
+            assert self.transport is not None
+            frames = self.frames.feed(data)
+            if frames:
+                self.transport.write(b"".join(frames))
+
+    class Told(Protocol):
+        def connectionMade(self) -> None:
+            assert self.transport is not None
+            self.transport.write(b"%.6f" % time.process_time())
+            self.transport.loseConnection()
+
+    if kind == ECHO:
+        factory: Factory = Factory.forProtocol(Echo)
+    else:
+        remoting = Remoting(reactor)
+        remoting.registerDefaultProcessor(FunctionProcessor(served), InlineExecutor())
+        factory = RemotingServerFactory(remoting)
+    port = reactor.listenTCP(0, factory, interface="127.0.0.1")
+    told = reactor.listenTCP(0, Factory.forProtocol(Told), interface="127.0.0.1")
+    print(port.getHost().port, told.getHost().port, flush=True)
+    reactor.run()
+
+
+def client(port: int, requests: int) -> None:
+    """
+    Send so many requests and print the CPU microseconds that each cost.
+    """
+    from twisted.internet import reactor as anyReactor
+    from twisted.internet.defer import Deferred, gatherResults
+    from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
+    from twisted.internet.task import react
+
+    from txrocket.remoting.node import Remoting
+    from txrocket.remoting.protocol import RemotingProtocol
+
+    def flight(protocol: RemotingProtocol, count: int) -> Deferred[None]:
+        done: Deferred[None] = Deferred()
+        remaining = count
+
+        def answered(response: RemotingCommand) -> None:
+            nonlocal remaining
+            response.decodeHeader(SendMessageResponseHeader)
+            remaining -= 1
+            if remaining >= IN_FLIGHT:
+                send()
+            elif remaining == 0:
+                done.callback(None)
+
+        def send() -> None:
+            protocol.request(sendRequest(), 3.0).addCallback(answered)
+
+        for _ in range(IN_FLIGHT):
+            send()
+        return done
+
+    async def main(reactor: Any) -> None:
+        remoting = Remoting(reactor)
+        endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", port)
+        protocols = [
+            await connectProtocol(endpoint, RemotingProtocol(remoting, accepted=False))
+            for _ in range(CONNECTIONS)
+        ]
+        await gatherResults([flight(each, 1000) for each in protocols])
+        before = time.process_time()
+        await gatherResults([flight(each, requests // CONNECTIONS) for each in protocols])
+        print(1e6 * (time.process_time() - before) / requests, flush=True)
+        for each in protocols:
+            each.close()
+
+    react(lambda reactor: Deferred.fromCoroutine(main(reactor)), [], anyReactor)
+
+
+# --- the load ------------------------------------------------------------
+
+
+class Server:
+    """
+    A server in a process of its own.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.remoting", kind], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.port, self._told = map(int, self._process.stdout.readline().split())
+
+    def cpuSeconds(self) -> float:
+        """
+        The CPU time it has used so far.
+        """
+        with socket.create_connection(("127.0.0.1", self._told)) as told:
+            return float(told.recv(64))
+
+    def stop(self) -> None:
+        """
+        End the process.
+        """
+        self._process.terminate()
+        self._process.wait()
+
+
+def drive(port: int, frame: bytes, answerSize: int, requests: int) -> None:
+    """
+    Keep all connections' requests in flight until so many are answered.  All
+    answers have the same size, since all requests are equal.
+    """
+    with selectors.DefaultSelector() as selector:
+        left = requests // CONNECTIONS
+        for _ in range(CONNECTIONS):
+            connection = socket.create_connection(("127.0.0.1", port))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(frame * IN_FLIGHT)
+            selector.register(connection, selectors.EVENT_READ, [left - IN_FLIGHT, left, 0])
+        while selector.get_map():
+            for key, _ in selector.select():
+                connection = key.fileobj  # type: ignore[assignment]
+                state = key.data
+                count, state[2] = divmod(state[2] + len(connection.recv(1 << 18)), answerSize)
+                state[1] -= count
+                more = min(count, state[0])
+                state[0] -= more
+                if more:
+                    connection.sendall(frame * more)
+                if not state[1]:
+                    selector.unregister(connection)
+                    connection.close()
+
+
+def answerSizeOf(port: int, frame: bytes) -> int:
+    """
+    How long the answer to a frame is.
+    """
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(frame)
+        size = 4 + int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+        connection.recv(size - 4, socket.MSG_WAITALL)
+        return size
+
+
+def serverCost(server: Server, frame: bytes) -> Callable[[], float]:
+    """
+    Measures the CPU microseconds that one request costs a server.
+    """
+    answerSize = answerSizeOf(server.port, frame)
+    drive(server.port, frame, answerSize, 4000)
+
+    def measure() -> float:
+        before = server.cpuSeconds()
+        drive(server.port, frame, answerSize, REQUESTS)
+        return 1e6 * (server.cpuSeconds() - before) / REQUESTS
+
+    return measure
+
+
+def clientCost(server: Server) -> Callable[[], float]:
+    """
+    Measures the CPU microseconds that one request costs a client.
+    """
+
+    def measure() -> float:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.remoting", CLIENT, str(server.port), str(REQUESTS)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return float(done.stdout)
+
+    return measure
+
+
+def main() -> None:
+    """
+    Measure all four in turn, several times over, and print the medians.
+    """
+    binary = sendRequest()
+    binary.serializeType = SerializeType.ROCKETMQ
+    echo, send = Server(ECHO), Server(SEND)
+    try:
+        cases = {
+            "a  bare frame echo": (serverCost(echo, sendRequest().encode()), 1.0),
+            "b  JSON request, inline processor": (serverCost(send, sendRequest().encode()), 3.0),
+            "c  binary request, inline processor": (serverCost(send, binary.encode()), 5.0),
+            "d  client's side of b": (clientCost(send), 4.0),
+        }
+        costs: dict[str, list[float]] = {name: [] for name in cases}
+        for _ in range(ROUNDS):
+            for name, (measure, _aim) in cases.items():
+                costs[name].append(measure())
+    finally:
+        echo.stop()
+        send.stop()
+    base = statistics.median(next(iter(costs.values())))
+    print(f"remoting, CPU us per request, median of {ROUNDS}     us   ratio to a   aim")
+    for name, (_, aim) in cases.items():
+        cost = statistics.median(costs[name])
+        print(f"{name:44} {cost:8.2f} {cost / base:12.2f} {aim:5.0f}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == CLIENT:
+        client(int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        serve(sys.argv[1])
