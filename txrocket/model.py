@@ -276,5 +276,9 @@ class MessageExt(_WithProperties, msgspec.Struct, frozen=True, eq=False):
         # All but the cache: having been asked for its properties changes no value.
         return msgspec.structs.astuple(self)[:-1] == msgspec.structs.astuple(other)[:-1]
 
+    def __ne__(self, other: object) -> bool:
+        # Struct has one of its own, which would compare the cache as well.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self.storeHostData, self.commitLogOffset, self.queueOffset, self.body))

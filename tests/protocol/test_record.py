@@ -566,6 +566,17 @@ class DamageTests(SynchronousTestCase):
         properties[-32770:-32768] = b"\x80\x00"
         self.assertRaises(MalformedRecord, decodeRecord, bytes(properties))
 
+    def test_backwards(self) -> None:
+        """
+        A negative body length does not lead to bytes before the record, even
+        where they are made to look like a topic and properties that fit.
+        """
+        record = bytearray(makeRecord())
+        # From the body's place at 88, 256 back is 168 before the record.
+        record[84:88] = struct.pack(">i", -256)
+        before = struct.pack(">BH", 0, len(record) + 165) + bytes(165)
+        self.assertRaises(MalformedRecord, decodeRecord, before + record, 168)
+
     def test_propertiesThatAreNoText(self) -> None:
         """
         Properties that are no UTF-8 are read with U+FFFD, as Java does, and

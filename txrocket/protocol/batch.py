@@ -25,16 +25,18 @@ from zlib import crc32
 
 from txrocket.errors import InvalidMessage, MalformedRecord
 from txrocket.model import Message, splitProperties
+from txrocket.protocol.parts import (
+    PROPERTIES_LIMIT,
+    TopicField,
+    encodeProperties,
+    tooManyProperties,
+)
 from txrocket.protocol.record import (
     BORNHOST_V6_FLAG,
     LAYOUTS,
     MESSAGE_MAGIC_CODE,
-    PROPERTIES_LIMIT,
     STOREHOSTADDRESS_V6_FLAG,
-    TopicField,
     badHosts,
-    encodeProperties,
-    tooManyProperties,
 )
 
 __all__ = ["batchRecords", "decodeBatch", "encodeBatch"]
