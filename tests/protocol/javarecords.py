@@ -5,9 +5,14 @@ addresses, compression, Unicode, limits): C{fixtures/records.jsonl}.
 
 They were made with C{org.apache.rocketmq:rocketmq-common:4.9.7} on JDK 17: each
 C{record} by C{MessageDecoder.encode}, its expected fields by reading it back with
-C{MessageDecoder.decode}.  A C{batch} is C{MessageDecoder.encodeMessages} (C{client})
-and what C{rocketmq-store:4.9.7}'s C{MessageExtEncoder} makes of it (C{log}), with
-the two offsets filled in where C{CommitLog} fills them in.
+C{MessageDecoder.decode}; CRCs are C{UtilAll.crc32}'s and compressed bodies the
+C{Compressor}s'.  A C{batch} is C{MessageDecoder.encodeMessages} (C{client}) and what
+C{rocketmq-store:4.9.7}'s C{MessageExtEncoder} makes of it (C{log}).
+
+Three things are not Java's own: the two offsets in C{log} were filled in
+afterwards, where C{CommitLog} does it; the C{client} form of "entries closed by a
+separator" had the separators added; and numbers over 2^53, which Java's JSON
+library wrote as strings, were made numbers.
 """
 
 from __future__ import annotations
