@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The two ids of a message, both upper-case hexadecimal, as in RocketMQ's
+C{MessageDecoder} and C{MessageClientIDSetter}.
+
+The broker's says where the record is (C{offsetMsgId}, C{msgId} in a response to
+a send)::
+
+    | IP 4 or 16 | port 4 | offset in the log 8 |
+
+The client's is made before the message is sent (property C{UNIQ_KEY})::
+
+    | IP 4 or 16 | pid 2 | loader 4 | time 4 | counter 2 |
+
+C{loader} is the hash of Java's class loader: a number that differs between two
+clients in one process.  C{time} counts milliseconds since the month began in
+local time.  An id has 32 digits with an IPv4 address, 56 with an IPv6 address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, tzinfo
+from typing import Final, NamedTuple
+
+from txrocket.errors import MalformedField
+from txrocket.model import decodeHost
+
+__all__ = [
+    "UniqueId",
+    "UniqueIds",
+    "decodeMessageId",
+    "decodeUniqueId",
+    "encodeMessageId",
+    "monthStart",
+]
+
+# Digits of an id, by the length of its IP address.
+_DIGITS: Final = {4: 32, 16: 56}
+
+# A month's first day plus 32 days is always in the next month, and before its end.
+_INTO_NEXT_MONTH: Final = 32 * 24 * 3600 * 1000
+
+# How far the clock may be before the month's start and still count as set back
+# by a time server (1,000 s): such an id gets time 0.
+_SET_BACK: Final = 1_000_000
+
+
+def encodeMessageId(storeHost: bytes, offset: int) -> str:
+    """
+    Make the broker's id of a record.
+
+    @param storeHost: the broker's address, as L{txrocket.protocol.record.encodeHost}
+        gives it.
+    @param offset: where the record starts in the log.
+    """
+    return (storeHost + offset.to_bytes(8, "big", signed=True)).hex().upper()
+
+
+def decodeMessageId(messageId: str) -> tuple[str, int, int]:
+    """
+    Read the broker's id of a message.
+
+    @return: the broker's IP address, its port, and the record's offset in the log.
+    @raise MalformedField: if it is no such id.
+    """
+    data = _unhex(messageId)
+    host, port = decodeHost(data[:-8])
+    return host, port, int.from_bytes(data[-8:], "big", signed=True)
+
+
+class UniqueId(NamedTuple):
+    """
+    The parts of a client's id.
+
+    @ivar elapsed: milliseconds since the month began.
+    """
+
+    host: str
+    pid: int
+    loaderHash: int
+    elapsed: int
+    counter: int
+
+    def time(self, now: int, monthStart: Callable[[int], int]) -> int:
+        """
+        Work out when the id was made.  The id does not say in which month;
+        a time that is not before C{now} is taken to be of the month before, as
+        in Java.  Hence this very millisecond counts as a month ago.
+
+        @param now: milliseconds since the epoch.
+        @param monthStart: as for L{UniqueIds}.
+        """
+        start = monthStart(now)
+        if start + self.elapsed >= now:
+            start = monthStart(start - 1)
+        return start + self.elapsed
+
+
+def decodeUniqueId(uniqueId: str) -> UniqueId:
+    """
+    Read a client's id.
+
+    @raise MalformedField: if it is no such id.
+    """
+    data = _unhex(uniqueId)
+    # decodeHost takes a port as well; an id has none.
+    host, _ = decodeHost(data[:-12] + bytes(4))
+    rest = data[-12:]
+    return UniqueId(
+        host,
+        int.from_bytes(rest[:2], "big"),
+        int.from_bytes(rest[2:6], "big", signed=True),
+        int.from_bytes(rest[6:10], "big"),
+        int.from_bytes(rest[10:], "big"),
+    )
+
+
+class UniqueIds:
+    """
+    A client's source of ids: call it for the next one.
+    """
+
+    def __init__(
+        self,
+        ip: bytes,
+        pid: int,
+        loaderHash: int,
+        now: Callable[[], int],
+        monthStart: Callable[[int], int],
+    ) -> None:
+        """
+        @param ip: the client's address, 4 or 16 bytes.
+        @param pid: the process; its lower 16 bits are used.
+        @param loaderHash: a number that tells this source from others of the
+            same process; its lower 32 bits are used.
+        @param now: the time in milliseconds since the epoch.
+        @param monthStart: when the month began that a time is in, both in
+            milliseconds since the epoch; L{monthStart} for one.
+        """
+        if len(ip) not in _DIGITS:
+            raise ValueError(f"an IP address has 4 or 16 bytes, not {len(ip)}")
+        self._prefix = f"{ip.hex().upper()}{pid & 0xFFFF:04X}{loaderHash & 0xFFFFFFFF:08X}"
+        self._now = now
+        self._monthStart = monthStart
+        self._counter = 0
+        self._renew(now())
+
+    def _renew(self, time: int) -> None:
+        self._start = self._monthStart(time)
+        self._nextStart = self._monthStart(self._start + _INTO_NEXT_MONTH)
+
+    def __call__(self) -> str:
+        """
+        Make an id that no other call gives.
+        """
+        time = self._now()
+        if time >= self._nextStart:
+            self._renew(time)
+        elapsed = time - self._start
+        if -_SET_BACK < elapsed < 0:
+            elapsed = 0
+        counter = self._counter
+        self._counter = counter + 1 & 0xFFFF
+        return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}{counter:04X}"
+
+
+def monthStart(time: int, zone: tzinfo | None = None) -> int:
+    """
+    Find when the month began that a time is in.
+
+    @param time: milliseconds since the epoch.
+    @param zone: whose midnight counts; the process's own unless given.
+    @return: milliseconds since the epoch.
+    """
+    day = datetime.fromtimestamp(time // 1000, zone)
+    return int(datetime(day.year, day.month, 1, tzinfo=zone).timestamp()) * 1000
+
+
+def _unhex(text: str) -> bytes:
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    # fromhex skips blanks, so its result may be short for the text.
+    if len(text) not in _DIGITS.values() or 2 * len(data) != len(text):
+        reason = f"{text[:60]!r} is not of 32 or 56 hexadecimal digits"
+        raise MalformedField("message id", "msgId", reason)
+    return data
