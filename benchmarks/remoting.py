@@ -34,7 +34,7 @@ CONNECTIONS = 4
 IN_FLIGHT = 16
 BODY = b"x" * 1024
 ROUNDS = 5
-REQUESTS = 40_000
+REQUESTS = 60_000
 
 ECHO, SEND, CLIENT = "echo", "send", "client"
 

@@ -229,14 +229,9 @@ def requestCommand(
     """
     A request of ours.  Its C{opaque} is set when it is sent.
     """
-    return RemotingCommand(
-        code=code,
-        language="PYTHON",
-        version=VERSION,
-        flag=ONEWAY_FLAG if oneway else 0,
-        fields=None if header is None else header.toFields(),
-        body=body,
-    )
+    fields = None if header is None else header.toFields()
+    flag = ONEWAY_FLAG if oneway else 0
+    return RemotingCommand(code, "PYTHON", VERSION, 0, flag, None, _NO_EXT, fields, body)
 
 
 def responseCommand(
@@ -246,15 +241,8 @@ def responseCommand(
     A response of ours.  Its C{opaque} and its form are set from the request
     that it answers.
     """
-    return RemotingCommand(
-        code=code,
-        language="PYTHON",
-        version=VERSION,
-        flag=RESPONSE_FLAG,
-        remark=remark,
-        fields=None if header is None else header.toFields(),
-        body=body,
-    )
+    fields = None if header is None else header.toFields()
+    return RemotingCommand(code, "PYTHON", VERSION, 0, RESPONSE_FLAG, remark, _NO_EXT, fields, body)
 
 
 _decodeJson = msgspec.json.Decoder(RemotingCommand, strict=False).decode

@@ -44,7 +44,10 @@ class Header(msgspec.Struct, gc=False):
         """
         The header as C{extFields}.
         """
-        return _writer(type(self))(self)
+        write = _writer(type(self))
+        # From now on the class has a method that was made for it.
+        type(self).toFields = write  # type: ignore[assignment, method-assign]
+        return write(self)
 
 
 _Header = TypeVar("_Header", bound=Header)
