@@ -9,24 +9,33 @@ from __future__ import annotations
 import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket import model
 from txrocket.model import (
+    BrokerData,
     ConsumeFromWhere,
     ConsumeType,
     DataVersion,
     MessageModel,
     MessageQueue,
+    PlainAccessConfig,
+    QueueData,
     SubscriptionData,
     SubscriptionGroupConfig,
     TopicConfig,
     TopicFilterType,
+    TopicRouteData,
 )
 
-VALUES = [
-    each
-    for name in model.__all__
-    if isinstance(each := getattr(model, name), type) and issubclass(each, msgspec.Struct)
-]
+VALUES: tuple[type[msgspec.Struct], ...] = (
+    BrokerData,
+    DataVersion,
+    MessageQueue,
+    PlainAccessConfig,
+    QueueData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicRouteData,
+)
 
 
 class MessageQueueTests(SynchronousTestCase):
@@ -109,7 +118,6 @@ class ShapeTests(SynchronousTestCase):
         """
         No value can be changed in place.
         """
-        self.assertGreater(len(VALUES), 8)
         for value in VALUES:
             self.assertTrue(value.__struct_config__.frozen, value)
 

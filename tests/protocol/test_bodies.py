@@ -76,11 +76,15 @@ unhurried = settings(deadline=None)
 ROUTE = 105
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "bodies.rst"
 
+# The model also has messages, which travel as records.
+RECORDS = {"Message", "MessageExt"}
 TYPES: dict[str, type[msgspec.Struct]] = {
     name: each
     for module in (model, bodies)
     for name in module.__all__
-    if isinstance(each := getattr(module, name), type) and issubclass(each, msgspec.Struct)
+    if name not in RECORDS
+    and isinstance(each := getattr(module, name), type)
+    and issubclass(each, msgspec.Struct)
 }
 
 WRITTEN_BY_JAVA = [
