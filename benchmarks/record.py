@@ -13,7 +13,7 @@ import timeit
 import zlib
 from collections.abc import Callable
 
-from txrocket.model import Message
+from txrocket.message import Message
 from txrocket.protocol.batch import batchRecords, encodeBatch
 from txrocket.protocol.javahash import javaHash, tagsCode
 from txrocket.protocol.messageid import UniqueIds, encodeMessageId

@@ -5,173 +5,147 @@ Tests for L{txrocket.model}.
 
 from __future__ import annotations
 
-import pickle
-
-import attrs
 import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket import model
-from txrocket.errors import InvalidMessage
-from txrocket.model import Message, MessageExt, decodeHost, splitProperties
+from txrocket.model import (
+    BrokerData,
+    ConsumeFromWhere,
+    ConsumeType,
+    DataVersion,
+    MessageModel,
+    MessageQueue,
+    PlainAccessConfig,
+    QueueData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicFilterType,
+    TopicRouteData,
+)
 
-LOCAL = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+VALUES: tuple[type[msgspec.Struct], ...] = (
+    BrokerData,
+    DataVersion,
+    MessageQueue,
+    PlainAccessConfig,
+    QueueData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicRouteData,
+)
 
 
-def makeExt(properties: bytes = b"", **changes: object) -> MessageExt:
+class MessageQueueTests(SynchronousTestCase):
     """
-    A message as a consumer receives it.
-    """
-    message = MessageExt("T", b"body", 0, properties, 1, 2, 3, 0, 4, LOCAL, 5, LOCAL, 0, 0, 6, 100)
-    return msgspec.structs.replace(message, **changes)
-
-
-class PropertiesTests(SynchronousTestCase):
-    """
-    Properties as text.
-    """
-
-    def test_split(self) -> None:
-        """
-        Text is split as C{MessageDecoder.string2messageProperties} does; the
-        expected values are its own.
-        """
-        for text, expected in (
-            ("", {}),
-            ("a\x01b\x02", {"a": "b"}),
-            ("a\x01b", {"a": "b"}),
-            ("\x01b\x02", {}),
-            ("a\x01\x02", {}),
-            ("ab\x02", {}),
-            ("abc", {}),
-            ("a\x02b\x01c", {"b": "c"}),
-            ("a\x01b\x01c\x02", {"a": "b\x01c"}),
-            ("a\x01b\x02a\x01c\x02", {"a": "c"}),
-            ("\x02\x02a\x01b", {"a": "b"}),
-            ("a\x01\x02b\x01c", {"b": "c"}),
-            ("\x01\x01\x01", {}),
-            ("a\x01\x01", {"a": "\x01"}),
-        ):
-            self.assertEqual(splitProperties(text), expected, repr(text))
-
-    def test_names(self) -> None:
-        """
-        The well-known names are those of C{MessageConst}, each once, and each
-        constant is named after its text.
-        """
-        names = {name: text for name, text in vars(model).items() if name.startswith("PROPERTY_")}
-        self.assertEqual(len(names), 35)
-        for name, text in names.items():
-            self.assertEqual(name, "PROPERTY_" + text)
-
-
-class MessageTests(SynchronousTestCase):
-    """
-    A message to send.
+    Tests for L{MessageQueue}.
     """
 
-    def test_plain(self) -> None:
+    def test_order(self) -> None:
         """
-        Without arguments there are no properties, and the defaults are Java's.
+        Queues sort by topic, then broker name, then queue id as a number.
         """
-        message = Message("T", b"x")
-        self.assertEqual((message.flag, message.properties), (0, {}))
-        self.assertEqual((message.tags, message.keys), (None, []))
-        self.assertEqual((message.delayTimeLevel, message.waitStoreMsgOK), (0, True))
+        ordered = [
+            MessageQueue("A", "b", 10),
+            MessageQueue("T", "a", 2),
+            MessageQueue("T", "a", 10),
+            MessageQueue("T", "b", 0),
+            MessageQueue("a", "a", 0),
+        ]
+        shuffled = [ordered[at] for at in (3, 0, 4, 2, 1)]
+        self.assertEqual(sorted(shuffled), ordered)
 
-    def test_properties(self) -> None:
+    def test_key(self) -> None:
         """
-        Tags, keys, delay level and waiting are properties under RocketMQ's names.
+        Equal queues are one key, different ones are not.
         """
-        message = Message(
-            "T", b"x", "A", ["k1", "k2"], delayTimeLevel=3, waitStoreMsgOK=False,
-            properties={"own": "1", "TAGS": "other"},
-        )  # fmt: skip
+        table = {MessageQueue("t", "b", 1): 1, MessageQueue("t", "b", 2): 2}
+        self.assertEqual(table[MessageQueue("t", "b", 2)], 2)
+        self.assertEqual(len({*table, MessageQueue("t", "b", 1)}), 2)
+
+
+class DefaultTests(SynchronousTestCase):
+    """
+    What is not said has the value that Java's class gives it.
+    """
+
+    def test_topicConfig(self) -> None:
+        """
+        A topic has 16 queues to read and to write and may be read and written.
+        """
+        topic = TopicConfig("t")
+        self.assertEqual((topic.readQueueNums, topic.writeQueueNums, topic.perm), (16, 16, 6))
+        self.assertIs(topic.topicFilterType, TopicFilterType.SINGLE_TAG)
+        self.assertEqual((topic.topicSysFlag, topic.order), (0, False))
+
+    def test_subscriptionGroupConfig(self) -> None:
+        """
+        A group may do everything, retries 16 times in one queue and turns to
+        broker 1 when it is slow.
+        """
+        group = SubscriptionGroupConfig("g")
+        self.assertTrue(group.consumeEnable)
+        self.assertTrue(group.consumeFromMinEnable)
+        self.assertTrue(group.consumeBroadcastEnable)
+        self.assertTrue(group.notifyConsumerIdsChangedEnable)
+        self.assertEqual((group.retryQueueNums, group.retryMaxTimes), (1, 16))
+        self.assertEqual((group.brokerId, group.whichBrokerWhenConsumeSlowly), (0, 1))
+
+    def test_subscriptionData(self) -> None:
+        """
+        A subscription is to all tags.
+        """
+        subscription = SubscriptionData("t")
+        self.assertEqual((subscription.subString, subscription.expressionType), ("*", "TAG"))
+        self.assertEqual((subscription.tagsSet, subscription.codeSet), (frozenset(), frozenset()))
+
+    def test_time(self) -> None:
+        """
+        No value reads a clock.
+        """
+        self.assertEqual(DataVersion(), DataVersion(timestamp=0, counter=0))
+        self.assertEqual(SubscriptionData("t").subVersion, 0)
+
+
+class ShapeTests(SynchronousTestCase):
+    """
+    What all values have in common.
+    """
+
+    def test_frozen(self) -> None:
+        """
+        No value can be changed in place.
+        """
+        for value in VALUES:
+            self.assertTrue(value.__struct_config__.frozen, value)
+
+    def test_subscriptionIsHashable(self) -> None:
+        """
+        Subscriptions live in sets, and those with the same tags are the same
+        whatever order the tags came in.
+        """
+        one = SubscriptionData("t", "A||B", tagsSet=frozenset("AB"))
+        other = SubscriptionData("t", "A||B", tagsSet=frozenset("BA"))
+        self.assertEqual(len({one, other}), 1)
+
+    def test_ordinals(self) -> None:
+        """
+        Enum members stand in Java's order, because some clients send ordinals.
+        """
         self.assertEqual(
-            message.properties,
-            {"own": "1", "TAGS": "A", "KEYS": "k1 k2", "DELAY": "3", "WAIT": "false"},
+            [each.name for each in ConsumeType], ["CONSUME_ACTIVELY", "CONSUME_PASSIVELY"]
         )
-        self.assertEqual((message.tags, message.keys), ("A", ["k1", "k2"]))
-        self.assertEqual((message.delayTimeLevel, message.waitStoreMsgOK), (3, False))
-        self.assertEqual(Message("T", b"", keys="k1 k2").keys, ["k1", "k2"])
-
-    def test_value(self) -> None:
-        """
-        A message is a value: frozen, equal to its like, and apart from the
-        mapping that it was made of.
-        """
-        given = {"a": "b"}
-        message = Message("T", b"x", properties=given)
-        given["a"] = "c"
-        self.assertEqual(message, Message("T", b"x", properties={"a": "b"}))
-        self.assertEqual(hash(message), hash(Message("T", b"x", properties={"a": "b"})))
-        self.assertRaises(attrs.exceptions.FrozenInstanceError, setattr, message, "topic", "U")
-        changed = attrs.evolve(message, topic="U")
-        self.assertEqual((changed.topic, changed.properties), ("U", {"a": "b"}))
-
-    def test_delayThatIsNoNumber(self) -> None:
-        """
-        A delay level of a peer's that is no number gives a typed error.
-        """
-        for text in ("x", "", "9" * 10000):
-            message = Message("T", b"", properties={"DELAY": text})
-            self.assertRaises(InvalidMessage, lambda message=message: message.delayTimeLevel)
-
-
-class MessageExtTests(SynchronousTestCase):
-    """
-    A message received.
-    """
-
-    def test_properties(self) -> None:
-        """
-        Properties are split once, and what is read out of them is as in a
-        message to send.
-        """
-        message = makeExt(b"TAGS\x01A\x02KEYS\x01k1  k2\x02DELAY\x012\x02WAIT\x01False")
-        self.assertIs(message.properties, message.properties)
-        self.assertEqual((message.tags, message.keys), ("A", ["k1", "k2"]))
-        self.assertEqual((message.delayTimeLevel, message.waitStoreMsgOK), (2, False))
-
-    def test_copy(self) -> None:
-        """
-        A copy with other properties does not remember the former ones.
-        """
-        message = makeExt(b"TAGS\x01A")
-        self.assertEqual(message.tags, "A")
-        self.assertEqual(msgspec.structs.replace(message, propertiesData=b"TAGS\x01B").tags, "B")
-        self.assertEqual(msgspec.structs.replace(message, topic="U").tags, "A")
-
-    def test_value(self) -> None:
-        """
-        Equality is that of the fields, whether or not properties have been
-        asked for; a message can be pickled.
-        """
-        asked, fresh = makeExt(b"a\x01b"), makeExt(b"a\x01b")
-        self.assertEqual(asked.properties, {"a": "b"})
-        self.assertEqual(asked, fresh)
-        self.assertFalse(asked != fresh)
-        self.assertEqual(hash(asked), hash(fresh))
-        self.assertNotEqual(asked, makeExt(b"a\x01b", queueId=9))
-        self.assertNotEqual(asked, "a")
-        self.assertFalse(asked == "a")
-        self.assertEqual(pickle.loads(pickle.dumps(asked)), asked)
-        self.assertRaises(AttributeError, setattr, asked, "topic", "U")
-
-    def test_ids(self) -> None:
-        """
-        The client's id comes first, as in Java's C{MessageClientExt}; without
-        one, the broker's.
-        """
-        offsetId = "7F00000100002A9F0000000000000003"
-        self.assertEqual(makeExt().msgId, offsetId)
-        message = makeExt(b"UNIQ_KEY\x01ABC")
-        self.assertEqual((message.msgId, message.offsetMsgId), ("ABC", offsetId))
-
-    def test_hosts(self) -> None:
-        """
-        Addresses are read from 8 or 20 bytes.
-        """
-        self.assertEqual(makeExt().bornHost, ("127.0.0.1", 10911))
-        self.assertEqual(makeExt().storeHost, ("127.0.0.1", 10911))
-        self.assertEqual(decodeHost(bytes(15) + b"\x01\x00\x00\x00\x50"), ("::1", 80))
+        self.assertEqual([each.name for each in MessageModel], ["BROADCASTING", "CLUSTERING"])
+        self.assertEqual(
+            [each.name for each in ConsumeFromWhere],
+            [
+                "CONSUME_FROM_LAST_OFFSET",
+                "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+                "CONSUME_FROM_MIN_OFFSET",
+                "CONSUME_FROM_MAX_OFFSET",
+                "CONSUME_FROM_FIRST_OFFSET",
+                "CONSUME_FROM_TIMESTAMP",
+            ],
+        )
+        self.assertEqual([each.name for each in TopicFilterType], ["SINGLE_TAG", "MULTI_TAG"])

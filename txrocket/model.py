@@ -1,284 +1,284 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The values that every part of txrocket passes around: no bytes are packed, no
-I/O is done and nothing is looked up here.
+The values that every layer shares: name server, broker, store and clients hold
+them, and the wire and the files carry them.
+
+Each class is named after RocketMQ's, each attribute after the member of its
+JSON form, so that there is no mapping layer: what L{txrocket.protocol.bodies}
+reads and writes is the value itself.  All are frozen; change one with
+C{msgspec.structs.replace}.
+
+========================== ==================================================
+value                      Java's class
+========================== ==================================================
+MessageQueue               org.apache.rocketmq.common.message.MessageQueue
+TopicConfig                org.apache.rocketmq.common.TopicConfig
+DataVersion                org.apache.rocketmq.common.DataVersion
+SubscriptionData           ...common.protocol.heartbeat.SubscriptionData
+SubscriptionGroupConfig    ...common.subscription.SubscriptionGroupConfig
+QueueData, BrokerData,     ...common.protocol.route
+TopicRouteData
+PlainAccessConfig          org.apache.rocketmq.common.PlainAccessConfig
+========================== ==================================================
+
+A Java List is a tuple here, a Set a frozenset and a Map a dict.  Numbers have
+Java's defaults, but a time is never "now": it is 0 until somebody sets it.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Final
+import enum
+from typing import Annotated
 
-import attrs
 import msgspec
 
-from txrocket.errors import InvalidMessage
-
 __all__ = [
-    "Message",
-    "MessageExt",
-    "splitProperties",
+    "MASTER_ID",
+    "PERM_INHERIT",
+    "PERM_READ",
+    "PERM_WRITE",
+    "BrokerData",
+    "ConsumeFromWhere",
+    "ConsumeType",
+    "DataVersion",
+    "Int32",
+    "Int64",
+    "MessageModel",
+    "MessageQueue",
+    "PlainAccessConfig",
+    "QueueData",
+    "SubscriptionData",
+    "SubscriptionGroupConfig",
+    "TopicConfig",
+    "TopicFilterType",
+    "TopicRouteData",
 ]
 
-# --- messages ------------------------------------------------------------
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-# The property names that RocketMQ itself gives a meaning (MessageConst).  Each
-# is named after its value: PROPERTY_ and the text on the wire.
-PROPERTY_KEYS: Final = "KEYS"
-PROPERTY_TAGS: Final = "TAGS"
-PROPERTY_WAIT: Final = "WAIT"
-PROPERTY_DELAY: Final = "DELAY"
-PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
-PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
-PROPERTY_REAL_QID: Final = "REAL_QID"
-PROPERTY_TRAN_MSG: Final = "TRAN_MSG"
-PROPERTY_PGROUP: Final = "PGROUP"
-PROPERTY_MIN_OFFSET: Final = "MIN_OFFSET"
-PROPERTY_MAX_OFFSET: Final = "MAX_OFFSET"
-PROPERTY_BUYER_ID: Final = "BUYER_ID"
-PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
-PROPERTY_TRANSFER_FLAG: Final = "TRANSFER_FLAG"
-PROPERTY_CORRECTION_FLAG: Final = "CORRECTION_FLAG"
-PROPERTY_MQ2_FLAG: Final = "MQ2_FLAG"
-PROPERTY_RECONSUME_TIME: Final = "RECONSUME_TIME"
-PROPERTY_MSG_REGION: Final = "MSG_REGION"
-PROPERTY_TRACE_ON: Final = "TRACE_ON"
-PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
-PROPERTY_MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
-PROPERTY_CONSUME_START_TIME: Final = "CONSUME_START_TIME"
-PROPERTY_TRAN_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
-PROPERTY_TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
-PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-PROPERTY_INSTANCE_ID: Final = "INSTANCE_ID"
-PROPERTY_CORRELATION_ID: Final = "CORRELATION_ID"
-PROPERTY_REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
-PROPERTY_TTL: Final = "TTL"
-PROPERTY_ARRIVE_TIME: Final = "ARRIVE_TIME"
-PROPERTY_PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
-PROPERTY_CLUSTER: Final = "CLUSTER"
-PROPERTY_MSG_TYPE: Final = "MSG_TYPE"
-PROPERTY_INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
-PROPERTY_INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+#: The broker id of a master; slaves have greater ones.
+MASTER_ID = 0
 
-KEY_SEPARATOR: Final = " "
+#: Bits of C{perm}.
+PERM_READ = 4
+PERM_WRITE = 2
+PERM_INHERIT = 1
 
 
-def splitProperties(text: str) -> dict[str, str]:
+# Members stand in Java's order: clients in C++ and Go send an enum's ordinal.
+
+
+class ConsumeType(enum.Enum):
     """
-    Read properties as they stand in headers and records: C{name \\x01 value},
-    entries divided by C{\\x02}, with or without one at the end.
-
-    As in Java, an entry without C{\\x01}, without a name or without a value is
-    skipped, and the last of two entries with one name counts.
-    """
-    properties = {}
-    for entry in text.split("\x02"):
-        name, _, value = entry.partition("\x01")
-        if name and value:
-            properties[name] = value
-    return properties
-
-
-def decodeHost(data: bytes) -> tuple[str, int]:
-    """
-    Read an address of a record, 4 or 16 bytes and a port of 4.
-
-    @return: the IP address as text, and the port.
-    """
-    packed, port = data[:-4], int.from_bytes(data[-4:], "big")
-    if len(packed) == 4:
-        return ".".join(map(str, packed)), port
-    return str(ipaddress.IPv6Address(packed)), port
-
-
-class _WithProperties:
-    """
-    What RocketMQ reads out of a message's properties.
+    Who moves the messages: the consumer asks, or a listener is fed.
     """
 
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def properties(self) -> Mapping[str, str]:
-        """
-        All of them, by name.
-        """
-
-    @property
-    def tags(self) -> str | None:
-        """
-        The tag that consumers select by.
-        """
-        return self.properties.get(PROPERTY_TAGS)
-
-    @property
-    def keys(self) -> list[str]:
-        """
-        The keys that the message can be looked up by.
-        """
-        text = self.properties.get(PROPERTY_KEYS, "")
-        return [key for key in text.split(KEY_SEPARATOR) if key]
-
-    @property
-    def delayTimeLevel(self) -> int:
-        """
-        Which of the broker's delays the message waits before delivery; 0 is none.
-
-        @raise InvalidMessage: if the property is no number.
-        """
-        text = self.properties.get(PROPERTY_DELAY, "0")
-        try:
-            return int(text)
-        except ValueError:
-            raise InvalidMessage(f"delay level {text[:20]!r} is no number") from None
-
-    @property
-    def waitStoreMsgOK(self) -> bool:
-        """
-        Whether the sender waits until the message is as safe as the broker is
-        configured to make it.
-        """
-        return self.properties.get(PROPERTY_WAIT, "true").lower() == "true"
+    CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+    CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
 
 
-@attrs.frozen(init=False)
-class Message(_WithProperties):
+class MessageModel(enum.Enum):
     """
-    A message as its sender makes it.
+    Whether each consumer of a group gets every message, or the group shares them.
+    """
 
-    @ivar flag: a number for the application's own use; RocketMQ only carries it.
-    @ivar properties: the application's properties beside RocketMQ's own.
+    BROADCASTING = "BROADCASTING"
+    CLUSTERING = "CLUSTERING"
+
+
+class ConsumeFromWhere(enum.Enum):
+    """
+    Where a group without a committed offset starts.
+    """
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
+        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
+    )
+    CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
+    CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class TopicFilterType(enum.Enum):
+    """
+    How many tags a message of the topic may bear; only one is ever used.
+    """
+
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
+# cache_hash: queues are the keys of nearly every table of a client.
+class MessageQueue(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """
+    One queue of a topic at a broker.  Queues sort as in Java, by topic, broker
+    name and queue id; clients that share a topic must agree on this order.
+
+    @ivar topic: the topic's name.
+    @ivar brokerName: the name that a master and its slaves share.
+    @ivar queueId: the queue's number, from 0.
     """
 
     topic: str
-    body: bytes
-    flag: int = 0
-    properties: Mapping[str, str] = attrs.field(factory=dict, hash=False)
-
-    def __init__(
-        self,
-        topic: str,
-        body: bytes,
-        tags: str = "",
-        keys: str | Iterable[str] = (),
-        *,
-        flag: int = 0,
-        delayTimeLevel: int = 0,
-        waitStoreMsgOK: bool = True,
-        properties: Mapping[str, str] | None = None,
-    ) -> None:
-        """
-        @param keys: one key, or several.
-        @param properties: more properties.  Tags, keys, delay level and so on
-            that are given as arguments go on top.
-        """
-        merged = dict(properties) if properties else {}
-        if tags:
-            merged[PROPERTY_TAGS] = tags
-        joined = keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)
-        if joined:
-            merged[PROPERTY_KEYS] = joined
-        if delayTimeLevel:
-            merged[PROPERTY_DELAY] = str(delayTimeLevel)
-        if not waitStoreMsgOK:
-            # True goes without saying: every reader takes a missing WAIT for true.
-            merged[PROPERTY_WAIT] = "false"
-        self.__attrs_init__(topic, body, flag, merged)
+    brokerName: str
+    queueId: Int32 = 0
 
 
-# A Struct, because msgspec builds it in C: 0.15 us for these fields, a third
-# of a class with __slots__; being frozen costs nothing here.
-class MessageExt(_WithProperties, msgspec.Struct, frozen=True, eq=False):
+class TopicConfig(msgspec.Struct, frozen=True):
     """
-    A message as the log holds it and consumers receive it: all fields of a
-    record.
+    A topic at one broker.
 
-    Properties, addresses and ids are kept as the record's bytes, and are read
-    when somebody asks: most readers ask for few of them.
+    @ivar topicName: the topic's name.
+    @ivar readQueueNums: how many queues consumers see.
+    @ivar writeQueueNums: how many queues producers see.
+    @ivar perm: L{PERM_READ}, L{PERM_WRITE} and L{PERM_INHERIT} together.
+    @ivar topicFilterType: always SINGLE_TAG.
+    @ivar topicSysFlag: 1 for a unit topic, 2 for one with unit subscribers.
+    @ivar order: whether the topic is an ordered one.
+    """
 
-    @ivar body: the body; as it is stored, so compressed if C{sysFlag} says so.
-    @ivar propertiesData: the properties, not yet split.
-    @ivar commitLogOffset: where the record starts in the broker's log.
-    @ivar bornHostData: the sender's address, 4 or 16 bytes and a port of 4.
-    @ivar storeHostData: the broker's address, likewise.
-    @ivar bodyCRC: the checksum of the body as stored.
-    @ivar storeSize: the record's length.
-    @ivar brokerName: whom the message was pulled from; not part of the record.
+    topicName: str
+    readQueueNums: Int32 = 16
+    writeQueueNums: Int32 = 16
+    perm: Int32 = PERM_READ | PERM_WRITE
+    topicFilterType: TopicFilterType = TopicFilterType.SINGLE_TAG
+    topicSysFlag: Int32 = 0
+    order: bool = False
+
+
+class DataVersion(msgspec.Struct, frozen=True):
+    """
+    The age of a table: two tables with equal versions are the same.
+
+    @ivar timestamp: when the table was last changed, in milliseconds.
+    @ivar counter: how often it was changed.
+    """
+
+    timestamp: Int64 = 0
+    counter: Int64 = 0
+
+
+class SubscriptionData(msgspec.Struct, frozen=True):
+    """
+    What a group wants of a topic.
+
+    @ivar topic: the topic's name.
+    @ivar subString: the expression: tags, or SQL92; C{*} is everything.
+    @ivar classFilterMode: whether a filter class is used; no longer in use.
+    @ivar tagsSet: the tags of a tag expression; empty for everything.
+    @ivar codeSet: Java's hash codes of those tags.
+    @ivar subVersion: when the subscription was made, in milliseconds.
+    @ivar expressionType: C{TAG} or C{SQL92}.
     """
 
     topic: str
-    body: bytes
-    flag: int
-    propertiesData: bytes
-    queueId: int
-    queueOffset: int
-    commitLogOffset: int
-    sysFlag: int
-    bornTimestamp: int
-    bornHostData: bytes
-    storeTimestamp: int
-    storeHostData: bytes
-    reconsumeTimes: int
-    preparedTransactionOffset: int
-    bodyCRC: int
-    storeSize: int
-    brokerName: str = ""
-    _split: tuple[bytes, dict[str, str]] | None = None
+    subString: str = "*"
+    classFilterMode: bool = False
+    tagsSet: frozenset[str] = frozenset()
+    codeSet: frozenset[Int32] = frozenset()
+    subVersion: Int64 = 0
+    expressionType: str = "TAG"
 
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """
-        The properties, split at the first use.  Bytes that are no UTF-8 give
-        U+FFFD, as in Java: a batch's properties reach the log unread.
-        """
-        data, split = self.propertiesData, self._split
-        # Kept with the bytes it came from: msgspec.structs.replace copies it as well.
-        if split is None or split[0] is not data:
-            split = data, splitProperties(str(data, "utf-8", "replace"))
-            msgspec.structs.force_setattr(self, "_split", split)
-        return split[1]
 
-    @property
-    def bornHost(self) -> tuple[str, int]:
-        """
-        The sender's IP address and port, as the broker saw them.
-        """
-        return decodeHost(self.bornHostData)
+class SubscriptionGroupConfig(msgspec.Struct, frozen=True):
+    """
+    A consumer group at one broker.
 
-    @property
-    def storeHost(self) -> tuple[str, int]:
-        """
-        The broker's IP address and port.
-        """
-        return decodeHost(self.storeHostData)
+    @ivar groupName: the group's name.
+    @ivar consumeEnable: whether the group may pull at all.
+    @ivar consumeFromMinEnable: whether it may start at the oldest message.
+    @ivar consumeBroadcastEnable: whether it may broadcast.
+    @ivar retryQueueNums: the queues of its retry topic.
+    @ivar retryMaxTimes: how often a message is retried before it is dead.
+    @ivar brokerId: the broker to pull from.
+    @ivar whichBrokerWhenConsumeSlowly: the broker to pull from when far behind.
+    @ivar notifyConsumerIdsChangedEnable: whether its consumers are told when
+        one comes or goes.
+    """
 
-    @property
-    def offsetMsgId(self) -> str:
-        """
-        The id that the broker gave: its address and the record's place.
-        """
-        offset = self.commitLogOffset.to_bytes(8, "big", signed=True)
-        return (self.storeHostData + offset).hex().upper()
+    groupName: str
+    consumeEnable: bool = True
+    consumeFromMinEnable: bool = True
+    consumeBroadcastEnable: bool = True
+    retryQueueNums: Int32 = 1
+    retryMaxTimes: Int32 = 16
+    brokerId: Int64 = MASTER_ID
+    whichBrokerWhenConsumeSlowly: Int64 = 1
+    notifyConsumerIdsChangedEnable: bool = True
 
-    @property
-    def msgId(self) -> str:
-        """
-        The id that the sending client gave; without one, the broker's.
-        """
-        return self.properties.get(PROPERTY_UNIQ_KEY) or self.offsetMsgId
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MessageExt):
-            return NotImplemented
-        # All but the cache: having been asked for its properties changes no value.
-        return msgspec.structs.astuple(self)[:-1] == msgspec.structs.astuple(other)[:-1]
+class QueueData(msgspec.Struct, frozen=True):
+    """
+    A topic's queues at one broker, as a route tells of them.
 
-    def __ne__(self, other: object) -> bool:
-        # Struct has one of its own, which would compare the cache as well.
-        return not self == other
+    @ivar brokerName: the broker's name.
+    @ivar readQueueNums: how many queues consumers see.
+    @ivar writeQueueNums: how many queues producers see.
+    @ivar perm: as in L{TopicConfig}.
+    @ivar topicSysFlag: as in L{TopicConfig}.
+    """
 
-    def __hash__(self) -> int:
-        return hash((self.storeHostData, self.commitLogOffset, self.queueOffset, self.body))
+    brokerName: str
+    readQueueNums: Int32 = 0
+    writeQueueNums: Int32 = 0
+    perm: Int32 = 0
+    topicSysFlag: Int32 = 0
+
+
+class BrokerData(msgspec.Struct, frozen=True):
+    """
+    A master and its slaves.
+
+    @ivar cluster: the cluster's name.
+    @ivar brokerName: the name that they share.
+    @ivar brokerAddrs: broker id to C{host:port}; L{MASTER_ID} is the master.
+    """
+
+    cluster: str
+    brokerName: str
+    brokerAddrs: dict[Int64, str] = {}
+
+
+class TopicRouteData(msgspec.Struct, frozen=True):
+    """
+    Where a topic lives.
+
+    @ivar orderTopicConf: C{broker:queues;...} where the name server has an
+        order configured for the topic.
+    @ivar queueDatas: its queues, per broker name.
+    @ivar brokerDatas: the brokers of those names.
+    @ivar filterServerTable: broker address to its filter servers; no longer in use.
+    """
+
+    orderTopicConf: str | None = None
+    queueDatas: tuple[QueueData, ...] = ()
+    brokerDatas: tuple[BrokerData, ...] = ()
+    filterServerTable: dict[str, tuple[str, ...]] = {}
+
+
+class PlainAccessConfig(msgspec.Struct, frozen=True):
+    """
+    An account and what it may do.  A list that is None is not configured at
+    all, which is not the same as an empty one.
+
+    @ivar accessKey: the account's name.
+    @ivar secretKey: the key that it signs with.
+    @ivar whiteRemoteAddress: the addresses that need no signature.
+    @ivar admin: whether it may do everything.
+    @ivar defaultTopicPerm: C{DENY}, C{PUB}, C{SUB} or C{PUB|SUB} for topics not listed.
+    @ivar defaultGroupPerm: the same for groups.
+    @ivar topicPerms: C{topic=PERM} each.
+    @ivar groupPerms: C{group=PERM} each.
+    """
+
+    accessKey: str | None = None
+    secretKey: str | None = None
+    whiteRemoteAddress: str | None = None
+    admin: bool = False
+    defaultTopicPerm: str | None = None
+    defaultGroupPerm: str | None = None
+    topicPerms: tuple[str, ...] | None = None
+    groupPerms: tuple[str, ...] | None = None

@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.captures import Capture, captures
 from tests.protocol.javarecords import javaRows
 from txrocket.errors import InvalidMessage, MalformedRecord
-from txrocket.model import Message, splitProperties
+from txrocket.message import Message, splitProperties
 from txrocket.protocol.batch import batchRecords, decodeBatch, encodeBatch
 from txrocket.protocol.messageid import decodeMessageId
 from txrocket.protocol.record import (

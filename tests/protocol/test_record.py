@@ -20,7 +20,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.captures import captures
 from tests.protocol.javarecords import javaRows
 from txrocket.errors import InvalidMessage, MalformedRecord, UnsupportedCompression
-from txrocket.model import MessageExt, splitProperties
+from txrocket.message import MessageExt, splitProperties
 from txrocket.protocol.compression import deflate
 from txrocket.protocol.record import (
     BLANK_MAGIC_CODE,

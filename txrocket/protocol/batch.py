@@ -24,7 +24,7 @@ from typing import Final
 from zlib import crc32
 
 from txrocket.errors import InvalidMessage, MalformedRecord
-from txrocket.model import Message, splitProperties
+from txrocket.message import Message, splitProperties
 from txrocket.protocol.parts import (
     PROPERTIES_LIMIT,
     TopicField,

@@ -36,10 +36,10 @@ import orjson
 from msgspec import Raw, field
 
 from txrocket.errors import HeaderTooLong, InvalidMessage, MalformedHeader, UnknownSerializeType
+from txrocket.model import Int32
 from txrocket.protocol.codes import VERSION, LanguageCode, SerializeType, requestName
 from txrocket.protocol.fields import (
     Header,
-    Int32,
     decodeExtFields,
     decodeHeader,
     headerFromFields,

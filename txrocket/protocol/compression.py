@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from txrocket.errors import MalformedRecord, UnsupportedCompression
-from txrocket.model import MessageExt
+from txrocket.message import MessageExt
 
 __all__ = [
     "COMPRESSED_FLAG",

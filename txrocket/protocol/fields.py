@@ -21,17 +21,13 @@ import functools
 import re
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from txrocket.errors import MalformedField, MalformedHeader, MissingField, ProtocolError
 
-__all__ = ["Header", "Int32", "Int64", "decodeExtFields", "decodeHeader", "headerFromFields"]
-
-Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+__all__ = ["Header", "decodeExtFields", "decodeHeader", "headerFromFields"]
 
 
 class Header(msgspec.Struct, gc=False):

@@ -15,8 +15,9 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec import field
 
+from txrocket.model import Int32, Int64
 from txrocket.protocol.codes import RequestCode as Code
-from txrocket.protocol.fields import Header, Int32, Int64
+from txrocket.protocol.fields import Header
 
 # --- sending -------------------------------------------------------------
 

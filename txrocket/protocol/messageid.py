@@ -24,7 +24,7 @@ from datetime import datetime, tzinfo
 from typing import Final, NamedTuple
 
 from txrocket.errors import MalformedField
-from txrocket.model import decodeHost
+from txrocket.message import decodeHost
 
 __all__ = [
     "UniqueId",

@@ -72,7 +72,7 @@ def encodeHost(host: str, port: int) -> bytes:
 def joinProperties(properties: Mapping[str, str]) -> str:
     """
     Write properties as headers and records have them, without a separator at
-    the end; L{txrocket.model.splitProperties} reads them.
+    the end; L{txrocket.message.splitProperties} reads them.
 
     An entry with an empty name or value is written, as by Java, and skipped by
     every reader.

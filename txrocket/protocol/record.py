@@ -39,7 +39,7 @@ from typing import Final
 from zlib import crc32
 
 from txrocket.errors import InvalidMessage, MalformedRecord
-from txrocket.model import MessageExt
+from txrocket.message import MessageExt
 from txrocket.protocol.compression import COMPRESSED_FLAG, INFLATED_LIMIT, inflated
 from txrocket.protocol.parts import (
     PROPERTIES_LIMIT,

@@ -1,0 +1,907 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.protocol.bodies}.
+
+C{WRITTEN_BY_JAVA} was printed by the classes of rocketmq-common and
+rocketmq-store 4.9.7 with their fastjson 1.2.69_noneautotype: an instance with
+these members set, C{JSON.toJSONString(it).getBytes("UTF-8")}, in the time zone
+UTC.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import inspect
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.captures import Capture, captures
+from txrocket import model
+from txrocket.errors import MalformedBody
+from txrocket.model import (
+    BrokerData,
+    ConsumeFromWhere,
+    ConsumeType,
+    DataVersion,
+    MessageModel,
+    MessageQueue,
+    PlainAccessConfig,
+    QueueData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicRouteData,
+)
+from txrocket.protocol import bodies, javajson
+from txrocket.protocol.bodies import (
+    BODIES,
+    BrokerStatsData,
+    BrokerStatsItem,
+    CheckClientRequestBody,
+    ClusterInfo,
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumerData,
+    ConsumerRunningInfo,
+    GetBrokerClusterAclConfigResponseBody,
+    HeartbeatData,
+    KVTable,
+    LockBatchRequestBody,
+    OffsetWrapper,
+    ProducerData,
+    Properties,
+    QueryConsumeTimeSpanBody,
+    RegisterBrokerBody,
+    ResetOffsetBody,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    decodeBody,
+    decodeRegisterBroker,
+    encodeBody,
+    encodeRegisterBroker,
+)
+
+# A busy machine is no failure.
+unhurried = settings(deadline=None)
+
+ROUTE = 105
+DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "bodies.rst"
+
+TYPES: dict[str, type[msgspec.Struct]] = {
+    name: each
+    for module in (model, bodies)
+    for name in module.__all__
+    if isinstance(each := getattr(module, name), type) and issubclass(each, msgspec.Struct)
+}
+
+WRITTEN_BY_JAVA = [
+    (
+        "TopicConfigSerializeWrapper",
+        (
+            '{"dataVersion":{"counter":9223372036854775807,"timestamp":1794799117383},'
+            '"topicConfigTable":{"TBW102":{"order":false,"perm":7,"readQueueNums":8,'
+            '"topicFilterType":"SINGLE_TAG","topicName":"TBW102","topicSysFlag":0,'
+            '"writeQueueNums":8}}}'
+        ),
+    ),
+    (
+        "SubscriptionGroupWrapper",
+        (
+            '{"dataVersion":{"counter":0,"timestamp":0},"subscriptionGroupTable":{"CID_A":'
+            '{"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,'
+            '"consumeFromMinEnable":true,"groupName":"CID_A",'
+            '"notifyConsumerIdsChangedEnable":true,"retryMaxTimes":16,"retryQueueNums":1,'
+            '"whichBrokerWhenConsumeSlowly":1}}}'
+        ),
+    ),
+    (
+        "ConsumerOffsetSerializeWrapper",
+        '{"offsetTable":{"TopicA@CID_A":{0:5,1:-1,15:9223372036854775807}}}',
+    ),
+    ("DelayOffsetSerializeWrapper", '{"offsetTable":{3:7,18:0}}'),
+    (
+        "ConsumeStatsList",
+        (
+            '{"brokerAddr":"127.0.0.1:10911","consumeStatsList":[{"CID_A":[{"consumeTps":0.05,'
+            '"offsetTable":{{"brokerName":"broker-a","queueId":2,"topic":"TopicA"}:'
+            '{"brokerOffset":5,"consumerOffset":2,"lastTimestamp":0}}}]}],"totalDiff":3}'
+        ),
+    ),
+    (
+        "QueryConsumeTimeSpanBody",
+        (
+            '{"consumeTimeSpanSet":[{"consumeTimeStamp":1794799117385,'
+            '"consumeTimeStampStr":"2026-11-16#03:18:37:385","delayTime":1,'
+            '"maxTimeStamp":1794799117384,"maxTimeStampStr":"2026-11-16#03:18:37:384",'
+            '"messageQueue":{"brokerName":"broker-a","queueId":2,"topic":"TopicA"},'
+            '"minTimeStamp":1794799117383,"minTimeStampStr":"2026-11-16#03:18:37:383"}]}'
+        ),
+    ),
+    ("QueryCorrectionOffsetBody", '{"correctionOffsets":{0:9}}'),
+    (
+        "GetConsumerStatusBody",
+        (
+            '{"consumerTable":{"10.0.0.1@1":{{"brokerName":"broker-a","queueId":1,'
+            '"topic":"TopicA"}:2}},"messageQueueTable":{{"brokerName":"broker-a","queueId":0,'
+            '"topic":"TopicA"}:1}}'
+        ),
+    ),
+    (
+        "ResetOffsetBodyForC",
+        '{"offsetTable":[{"brokerName":"broker-a","offset":2,"queueId":1,"topic":"TopicA"}]}',
+    ),
+    (
+        "ConsumeByWho",
+        '{"consumedGroup":["CID_A"],"notConsumedGroup":[],"offset":4,"queueId":0,"topic":"TopicA"}',
+    ),
+    (
+        "OffsetMovedEvent",
+        (
+            '{"consumerGroup":"CID_A","messageQueue":{"brokerName":"broker-a","queueId":2,'
+            '"topic":"TopicA"},"offsetNew":3,"offsetRequest":9}'
+        ),
+    ),
+    (
+        "ClusterAclVersionInfo",
+        (
+            '{"allAclConfigDataVersion":{"/conf/plain_acl.yml":{"counter":0,"timestamp":1}},'
+            '"brokerName":"broker-a"}'
+        ),
+    ),
+    ("AclConfig", '{"globalWhiteAddrs":[]}'),
+    (
+        "RollbackStats",
+        (
+            '{"brokerName":"broker-a","brokerOffset":0,"consumerOffset":0,"queueId":0,'
+            '"rollbackOffset":-1,"timestampOffset":0}'
+        ),
+    ),
+    (
+        "ConsumerRunningInfo",
+        (
+            '{"jstack":"main\\n\\tat x","mqTable":{},"properties":{},"statusTable":{},'
+            '"subscriptionSet":[]}'
+        ),
+    ),
+    (
+        "QueryConsumeQueueResponseBody",
+        (
+            '{"maxQueueIndex":0,"minQueueIndex":0,"queueData":[{"bitMap":"[1]","eval":false,'
+            '"extendDataJson":"{\\"a\\":1}","msg":"m","physicOffset":0,"physicSize":0,'
+            '"tagsCode":0}]}'
+        ),
+    ),
+    (
+        "ConsumeMessageDirectlyResult",
+        (
+            '{"autoCommit":true,"consumeResult":"CR_THROW_EXCEPTION","order":false,'
+            '"remark":"boom","spentTimeMills":0}'
+        ),
+    ),
+    (
+        "ConsumerConnection",
+        (
+            '{"connectionSet":[],"consumeType":"CONSUME_ACTIVELY","messageModel":"BROADCASTING",'
+            '"subscriptionTable":{"TopicA":{"classFilterMode":false,"codeSet":[65,66],'
+            '"expressionType":"TAG","subString":"A || B","subVersion":7,"tagsSet":["A","B"],'
+            '"topic":"TopicA"}}}'
+        ),
+    ),
+]
+
+
+def bodyType(capture: Capture) -> Any:
+    """
+    The type of a captured frame's body, None if it is no body of ours.
+    """
+    request, response = BODIES.get(capture.requestCode, (None, None))
+    return response if capture.kind == "response" else request
+
+
+CAPTURED = [each for each in captures() if each.body and bodyType(each) is not None]
+
+
+def by4_9_7(capture: Capture) -> bool:
+    """
+    Whether Java wrote the frame, in version 4.9.7.
+    """
+    # In a binary header Java is number 0; 407 is V4_9_7's ordinal.
+    return capture.header["language"] in ("JAVA", 0) and capture.header["version"] == 407
+
+
+def queueKey(members: dict[Any, Any]) -> MessageQueue:
+    """
+    An object key, with its members as they were.
+    """
+    return MessageQueue(**members)
+
+
+def withSortedSets(kind: inspect.Type, value: Any) -> Any:
+    """
+    A parsed body with each of its sets, and nothing else, in our writer's order.
+    """
+    if isinstance(kind, inspect.UnionType):
+        kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
+    if isinstance(kind, inspect.StructType):
+        fields = {each.encode_name: each.type for each in kind.fields}
+        return {name: withSortedSets(fields[name], member) for name, member in value.items()}
+    if isinstance(kind, inspect.DictType):
+        return {key: withSortedSets(kind.value_type, item) for key, item in value.items()}
+    if isinstance(kind, inspect.VarTupleType):
+        return [withSortedSets(kind.item_type, item) for item in value]
+    if isinstance(kind, inspect.FrozenSetType):
+        items = [withSortedSets(kind.item_type, item) for item in value]
+        return sorted(items, key=lambda item: javajson.write(item).decode())
+    return value
+
+
+def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
+    """
+    All values of a type.
+    """
+    match kind:
+        case inspect.StructType():
+            members = {each.name: strategy(each.type) for each in kind.fields}
+            return st.builds(kind.cls, **members)
+        case inspect.DictType():
+            # A map with this key is a reference, to fastjson as well.
+            keys = strategy(kind.key_type).filter(lambda key: key != "$ref")
+            return st.dictionaries(keys, strategy(kind.value_type), max_size=2)
+        case inspect.VarTupleType():
+            return st.lists(strategy(kind.item_type), max_size=2).map(tuple)
+        case inspect.FrozenSetType():
+            return st.frozensets(strategy(kind.item_type), max_size=2)
+        case inspect.EnumType():
+            return st.sampled_from(list(kind.cls))
+        case inspect.UnionType():
+            return st.one_of([strategy(each) for each in kind.types])
+        case inspect.IntType():
+            return st.integers(kind.ge, kind.le)
+        case inspect.FloatType():
+            return st.floats(allow_nan=False, allow_infinity=False)
+        case inspect.BoolType():
+            return st.booleans()
+        case inspect.StrType():
+            return st.text(max_size=8)
+    return st.none()
+
+
+ANY_BODY = st.sampled_from(sorted(TYPES.values(), key=lambda each: each.__name__)).flatmap(
+    lambda each: strategy(inspect.type_info(each))
+)
+
+
+class CapturedTests(SynchronousTestCase):
+    """
+    What real programs sent.
+    """
+
+    def test_coverage(self) -> None:
+        """
+        The captured frames are worth the name: they hold bodies of many kinds,
+        of clients in Java and in C++.
+        """
+        self.assertGreater(len({bodyType(each) for each in CAPTURED}), 18)
+        self.assertIn("CPP", {each.header["language"] for each in CAPTURED})
+
+    def test_decode(self) -> None:
+        """
+        Every captured body is a body of its type.
+        """
+        for each in CAPTURED:
+            kind = bodyType(each)
+            self.assertIsInstance(decodeBody(kind, each.body), kind)
+
+    def test_dialect(self) -> None:
+        """
+        What Java wrote, parsed and written without any type, is the same bytes.
+        """
+        count = 0
+        for each in CAPTURED:
+            if by4_9_7(each) and bodyType(each) is not Properties:
+                value = javajson.parse(each.body, queueKey)
+                self.assertEqual(javajson.write(value), each.body)
+                count += 1
+        self.assertGreater(count, 60)
+
+    def test_encode(self) -> None:
+        """
+        What Java wrote, decoded and encoded, is the same bytes but for the order
+        within sets, which is not part of their meaning: nothing is lost, added or
+        moved.
+        """
+        count = 0
+        for each in CAPTURED:
+            kind = bodyType(each)
+            if not by4_9_7(each):
+                continue
+            standard = each.requestCode == ROUTE
+            encoded = encodeBody(decodeBody(kind, each.body), standard=standard)
+            if kind is Properties:
+                self.assertEqual(encoded, each.body)
+                continue
+            tree = withSortedSets(inspect.type_info(kind), javajson.parse(each.body, queueKey))
+            self.assertEqual(encoded, javajson.write(tree))
+            count += 1
+        self.assertGreater(count, 60)
+
+    @unhurried
+    @given(st.sampled_from(CAPTURED), st.data())
+    def test_mutated(self, capture: Capture, data: st.DataObject) -> None:
+        """
+        A damaged body is a body or MalformedBody, never another error.
+        """
+        body = capture.body[:4096]
+        at = data.draw(st.integers(0, len(body)))
+        end = data.draw(st.integers(at, min(at + 8, len(body))))
+        patch = data.draw(
+            st.binary(max_size=4)
+            | st.sampled_from([b"{", b"}", b"[", b"]", b"null", b'""', b"1", b"-", b"9" * 30])
+            | st.sampled_from([b'{"$ref":"$"}', b'{"$ref":"$.offsetTable"}', b"1e999", b"\\ud800"])
+        )
+        with contextlib.suppress(MalformedBody):
+            decodeBody(bodyType(capture), body[:at] + patch + body[end:])
+
+
+class AnnotatedTests(SynchronousTestCase):
+    """
+    A few captured bodies, member by member.
+    """
+
+    def body(self, code: int, kind: str, **header: Any) -> bytes:
+        """
+        The first captured body of a code.
+        """
+        return next(
+            each.body
+            for each in CAPTURED
+            if each.requestCode == code
+            and each.kind == kind
+            and all(each.header[name] == value for name, value in header.items())
+        )
+
+    def test_heartbeatOfCPP(self) -> None:
+        """
+        The C++ client sends enum ordinals, a version in quotes, no tags, codes or
+        producers, and a newline.
+        """
+        heartbeat = decodeBody(HeartbeatData, self.body(34, "request", language="CPP"))
+        self.assertEqual(heartbeat.clientID, "28284-127.0.0.1@DEFAULT")
+        self.assertEqual(heartbeat.producerDataSet, frozenset())
+        (consumer,) = heartbeat.consumerDataSet
+        self.assertEqual(
+            consumer,
+            ConsumerData(
+                groupName="hc_cpp_batch_G_1e26b32ba",
+                consumeType=ConsumeType.CONSUME_PASSIVELY,  # 1
+                messageModel=MessageModel.CLUSTERING,  # 1
+                consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,  # 0
+                subscriptionDataSet=frozenset(
+                    SubscriptionData(topic, "*", subVersion=1794800039150)  # "1794800039150"
+                    for topic in (
+                        "%RETRY%hc_cpp_batch_G_1e26b32ba",
+                        "hc_cpp_batch_T_1e26b32ba",
+                    )
+                ),
+            ),
+        )
+
+    def test_heartbeatOfJava(self) -> None:
+        """
+        The Java client sends enums by name and all members.
+        """
+        heartbeat = decodeBody(HeartbeatData, self.body(34, "request", language=0))
+        self.assertEqual(
+            heartbeat.producerDataSet, frozenset({ProducerData("CLIENT_INNER_PRODUCER")})
+        )
+        (consumer,) = heartbeat.consumerDataSet
+        self.assertIs(consumer.consumeFromWhere, ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        self.assertFalse(consumer.unitMode)
+        self.assertEqual(len(consumer.subscriptionDataSet), 2)
+
+    def test_route(self) -> None:
+        """
+        A route: the master's address under the quoted id 0, and its queues.
+        """
+        route = decodeBody(TopicRouteData, self.body(ROUTE, "response", language=0))
+        self.assertEqual(
+            route,
+            TopicRouteData(
+                queueDatas=(QueueData("harness-a", 8, 8, perm=7, topicSysFlag=0),),
+                brokerDatas=(BrokerData("HarnessCluster", "harness-a", {0: "127.0.0.1:21911"}),),
+            ),
+        )
+
+    def test_cluster(self) -> None:
+        """
+        The cluster: the same under the unquoted id 0.
+        """
+        body = self.body(106, "response")
+        self.assertIn(b'{0:"127.0.0.1:21911"}', body)
+        broker = BrokerData("HarnessCluster", "harness-a", {0: "127.0.0.1:21911"})
+        self.assertEqual(
+            decodeBody(ClusterInfo, body),
+            ClusterInfo({"harness-a": broker}, {"HarnessCluster": frozenset({"harness-a"})}),
+        )
+
+    def test_consumeStats(self) -> None:
+        """
+        A group's place: queues as keys.
+        """
+        stats = decodeBody(bodies.ConsumeStats, self.body(208, "response"))
+        self.assertEqual(stats.consumeTps, 0.0)
+        self.assertEqual(
+            stats.offsetTable[MessageQueue("hcadm_T_e25d148e", "harness-a", 3)],
+            OffsetWrapper(brokerOffset=6, consumerOffset=6, lastTimestamp=1794799118766),
+        )
+
+    def test_runningInfo(self) -> None:
+        """
+        A consumer's insides: queues and topics in order, settings as text.
+        """
+        info = decodeBody(ConsumerRunningInfo, self.body(307, "response"))
+        self.assertEqual(list(info.mqTable), sorted(info.mqTable))
+        self.assertEqual(info.properties["PROP_CLIENT_VERSION"], "V4_9_7")
+        self.assertEqual(info.statusTable["hcadm_T_e25d148e"].consumeOKTPS, 2.4)
+        self.assertEqual(
+            [each.topic for each in info.subscriptionSet],
+            ["%RETRY%hcadm_G_e25d148e", "hcadm_T_e25d148e"],
+        )
+
+    def test_accounts(self) -> None:
+        """
+        Accounts: a list that is not configured is None, not empty.
+        """
+        accounts = decodeBody(GetBrokerClusterAclConfigResponseBody, self.body(54, "response"))
+        assert accounts.plainAccessConfigs is not None
+        self.assertEqual(
+            accounts.plainAccessConfigs[0],
+            PlainAccessConfig(
+                accessKey="RocketMQ",
+                secretKey="12345678",
+                defaultGroupPerm="SUB",
+                defaultTopicPerm="DENY",
+                topicPerms=("topicA=DENY",),
+                groupPerms=None,
+            ),
+        )
+
+    def test_settings(self) -> None:
+        """
+        Settings are lines.
+        """
+        body = self.body(25, "request")
+        self.assertEqual(body, b"fileReservedTime=73\n")
+        self.assertEqual(decodeBody(Properties, body), {"fileReservedTime": "73"})
+
+
+class CodecTests(SynchronousTestCase):
+    """
+    Tests for L{encodeBody} and L{decodeBody}.
+    """
+
+    def test_writtenByJava(self) -> None:
+        """
+        Bodies that no capture holds are read and written as by Java's classes.
+        """
+        for name, text in WRITTEN_BY_JAVA:
+            body = decodeBody(TYPES[name], text.encode())
+            self.assertEqual(encodeBody(body).decode(), text)
+
+    def test_notANumber(self) -> None:
+        """
+        Java writes null for a double that is no number; it is read as 0.0.
+        """
+        text = b'{"statsDay":{"avgpt":null,"sum":-9223372036854775808,"tps":1.23456789E7}}'
+        self.assertEqual(
+            decodeBody(BrokerStatsData, text),
+            BrokerStatsData(statsDay=BrokerStatsItem(-(2**63), 12345678.9, 0.0)),
+        )
+        nan = BrokerStatsData(statsDay=BrokerStatsItem(-(2**63), 12345678.9, float("nan")))
+        self.assertEqual(encodeBody(nan), text)
+
+    @unhurried
+    @given(ANY_BODY)
+    def test_roundTrip(self, body: msgspec.Struct) -> None:
+        """
+        Every value of every type is read back as written.
+        """
+        self.assertEqual(decodeBody(type(body), encodeBody(body)), body)
+
+    @unhurried
+    @given(strategy(inspect.type_info(TopicRouteData)))
+    def test_standardRoundTrip(self, route: TopicRouteData) -> None:
+        """
+        The standard form of a route is JSON, ASCII, and the same route.
+        """
+        encoded = encodeBody(route, standard=True)
+        self.assertTrue(encoded.isascii())
+        msgspec.json.decode(encoded)
+        self.assertEqual(decodeBody(TopicRouteData, encoded), route)
+
+    @unhurried
+    @given(st.sampled_from(sorted(TYPES)), st.binary())
+    def test_anyBytes(self, name: str, data: bytes) -> None:
+        """
+        Any bytes are a body or MalformedBody.
+        """
+        with contextlib.suppress(MalformedBody):
+            decodeBody(TYPES[name], data)
+
+    @unhurried
+    @given(st.sampled_from(sorted(TYPES)), ANY_BODY)
+    def test_anyOtherBody(self, name: str, body: msgspec.Struct) -> None:
+        """
+        A body of one type, taken for another, is a body or MalformedBody.
+        """
+        with contextlib.suppress(MalformedBody):
+            decodeBody(TYPES[name], encodeBody(body))
+
+    def test_deep(self) -> None:
+        """
+        Deep nesting in a member nobody knows is MalformedBody, not a RecursionError.
+        """
+        for levels in (5_000, 100_000):
+            data = b'{"x":' + b"[" * levels + b"]" * levels + b"}"
+            error = self.assertRaises(MalformedBody, decodeBody, KVTable, data)
+            self.assertIn("KVTable: nested deeper", str(error))
+
+    def test_errorsNameTheMember(self) -> None:
+        """
+        The error says which body and which member, and what was expected.
+        """
+        for kind, text, words in [
+            (
+                LockBatchRequestBody,
+                '{"mqSet":[{"topic":"t","brokerName":"b","queueId":"x"}]}',
+                ("LockBatchRequestBody", "$.mqSet", "queueId", "int"),
+            ),
+            (KVTable, '{"table":[]}', ("KVTable", "$.table", "object")),
+            (HeartbeatData, "{}", ("HeartbeatData", "clientID", "missing")),
+            (HeartbeatData, "[]", ("HeartbeatData", "object")),
+            (HeartbeatData, "", ("HeartbeatData", "no value at character 0")),
+            (
+                ResetOffsetBody,
+                '{"offsetTable":{{"topic":1,"queueId":[]}:1}}',
+                ("ResetOffsetBody", "Expected"),
+            ),
+            (ResetOffsetBody, '{"offsetTable":{"x":1}}', ("ResetOffsetBody", "$.offsetTable")),
+        ]:
+            error = str(self.assertRaises(MalformedBody, decodeBody, kind, text.encode()))
+            for word in words:
+                self.assertIn(word, error)
+
+    def test_bounds(self) -> None:
+        """
+        A number has the bits that Java's member has.
+        """
+        for number in (2**31, -(2**31) - 1):
+            text = f'{{"groupName":"g","retryMaxTimes":{number}}}'.encode()
+            self.assertRaises(MalformedBody, decodeBody, SubscriptionGroupConfig, text)
+        text = f'{{"timestamp":{2**63}}}'.encode()
+        self.assertRaises(MalformedBody, decodeBody, DataVersion, text)
+        text = b'{"timestamp":' + b"9" * 10_000 + b"}"
+        self.assertRaises(MalformedBody, decodeBody, DataVersion, text)
+
+    def test_forgiven(self) -> None:
+        """
+        Numbers and booleans in strings, null and empty members, numbers where
+        text is due and members that nobody knows are taken as fastjson takes them.
+        """
+        self.assertEqual(
+            decodeBody(
+                TopicConfig,
+                b'{"topicName":"t","readQueueNums":"8","writeQueueNums":null,"perm":"",'
+                b'"order":"true","topicFilterType":null,"topicSysFlag":2.0,"unknown":{"a":[]}}',
+            ),
+            TopicConfig("t", 8, 16, 6, topicSysFlag=2, order=True),
+        )
+        self.assertEqual(
+            decodeBody(ConsumerRunningInfo, b'{"properties":{"a":1,"b":true,"c":null}}').properties,
+            {"a": "1", "b": "true"},
+        )
+        self.assertEqual(decodeBody(TopicList, b'{"topicList":null}'), TopicList())
+        self.assertEqual(
+            decodeBody(TopicConfigSerializeWrapper, b'{"dataVersion":null}'),
+            TopicConfigSerializeWrapper(),
+        )
+
+    def test_words(self) -> None:
+        """
+        The word null in quotes is text where text is due.
+        """
+        body = decodeBody(bodies.QueryConsumeQueueResponseBody, b'{"filterData":"null"}')
+        self.assertEqual(body.filterData, "null")
+
+    def test_enums(self) -> None:
+        """
+        An enum may come by name in any case and by ordinal; a name that is
+        unknown is None, an ordinal that is unknown is an error (fastjson).
+        """
+        for value, expected in [
+            ('"CLUSTERING"', MessageModel.CLUSTERING),
+            ('"Clustering"', MessageModel.CLUSTERING),  # the Go client
+            ("1", MessageModel.CLUSTERING),
+            ("0", MessageModel.BROADCASTING),
+            ('"LITE_SELECTIVE"', None),
+            ('""', None),
+            ("null", None),
+        ]:
+            text = f'{{"groupName":"g","messageModel":{value}}}'.encode()
+            self.assertEqual(decodeBody(ConsumerData, text).messageModel, expected)
+        for value in ("7", "-1", "true", "[]", "{}"):
+            text = f'{{"groupName":"g","messageModel":{value}}}'.encode()
+            self.assertRaises(MalformedBody, decodeBody, ConsumerData, text)
+
+    def test_go(self) -> None:
+        """
+        The Go client sends the codes of tags as strings and a result's ordinal.
+        """
+        subscription = decodeBody(
+            SubscriptionData,
+            b'{"classFilterMode":false,"topic":"t","subString":"A","tagsSet":["A"],'
+            b'"codeSet":["65"],"subVersion":1,"expressionType":"TAG"}',
+        )
+        self.assertEqual(subscription.codeSet, frozenset({65}))
+        result = decodeBody(ConsumeMessageDirectlyResult, b'{"consumeResult":4,"remark":""}')
+        self.assertIs(result.consumeResult, CMResult.CR_THROW_EXCEPTION)
+
+    def test_reference(self) -> None:
+        """
+        A value that Java tells twice, the second time as a reference, is there twice.
+        """
+        queue = '{"brokerName":"b","queueId":1,"topic":"t"}'
+        text = (
+            f'{{"consumeTimeSpanSet":[{{"messageQueue":{queue}}},'
+            '{"messageQueue":{"$ref":"$.consumeTimeSpanSet[0].messageQueue"}}]}'
+        )
+        spans = decodeBody(QueryConsumeTimeSpanBody, text.encode()).consumeTimeSpanSet
+        self.assertEqual([each.messageQueue for each in spans], [MessageQueue("t", "b", 1)] * 2)
+
+    def test_subscriptionWithinCheck(self) -> None:
+        """
+        A member that is a value of its own may be missing.
+        """
+        self.assertEqual(
+            decodeBody(CheckClientRequestBody, b'{"clientId":"c","group":"g"}'),
+            CheckClientRequestBody("c", "g", None),
+        )
+        self.assertEqual(
+            encodeBody(ConsumerConnection()), b'{"connectionSet":[],"subscriptionTable":{}}'
+        )
+
+
+class RegisterBrokerTests(SynchronousTestCase):
+    """
+    Tests for L{encodeRegisterBroker} and L{decodeRegisterBroker}.
+    """
+
+    # RegisterBrokerBody.encode(true) of rocketmq-common 4.9.7.
+    COMPRESSED = bytes.fromhex(
+        "78da636060d0ac564ace2fcd2b492d52b2323632d7512ac9cc4d2d2e49cc2d50b23234b73431b7b434"
+        "343437b630ae656060600462f192fc82cc6447050b0513053385604f3f771fd7f81047779054b492a1"
+        "91b99e01101a5a192ae928651c5e6965a4140b00345818e9"
+    )
+    INFLATED = (
+        b'\0\0\0\x29{"counter":327,"timestamp":1794799117383}'  # length, the version
+        b"\0\0\0\x01"  # one topic
+        b"\0\0\0\x17topicA 8 4 6 SINGLE_TAG"  # length, name, queues, perm, filter
+        b'\0\0\0\x17["127.0.0.1:1","h\xc3\xa9:2"]'  # length, filter servers
+    )
+    BODY = RegisterBrokerBody(
+        TopicConfigSerializeWrapper(
+            {"topicA": TopicConfig("topicA", 8, 4, 6)}, DataVersion(1794799117383, 327)
+        ),
+        ("127.0.0.1:1", "hé:2"),
+    )
+
+    def refuse(self, inflated: bytes, reason: str) -> None:
+        """
+        The piece is refused for the reason.
+        """
+        error = self.assertRaises(
+            MalformedBody, decodeRegisterBroker, zlib.compress(inflated), True
+        )
+        self.assertIn(reason, str(error))
+
+    def test_layout(self) -> None:
+        """
+        Java's bytes are a zlib stream of this layout, and so are ours.
+        """
+        self.assertEqual(zlib.decompress(self.COMPRESSED), self.INFLATED)
+        self.assertEqual(zlib.decompress(encodeRegisterBroker(self.BODY, True)), self.INFLATED)
+
+    def test_decode(self) -> None:
+        """
+        Java's bytes are read.
+        """
+        self.assertEqual(decodeRegisterBroker(self.COMPRESSED, True), self.BODY)
+
+    def test_lost(self) -> None:
+        """
+        The compressed form has no place for the flag and the order of a topic.
+        """
+        topic = TopicConfig("t", topicSysFlag=1, order=True)
+        body = RegisterBrokerBody(TopicConfigSerializeWrapper({"t": topic}))
+        decoded = decodeRegisterBroker(encodeRegisterBroker(body, True), True)
+        self.assertEqual(
+            decoded.topicConfigSerializeWrapper.topicConfigTable, {"t": TopicConfig("t")}
+        )
+
+    def test_plain(self) -> None:
+        """
+        Without compression it is JSON, and loses nothing.
+        """
+        topic = TopicConfig("t", topicSysFlag=1, order=True)
+        body = RegisterBrokerBody(TopicConfigSerializeWrapper({"t": topic}))
+        encoded = encodeRegisterBroker(body, False)
+        self.assertTrue(encoded.startswith(b'{"filterServerList":[]'))
+        self.assertEqual(decodeRegisterBroker(encoded, False), body)
+
+    def test_refusals(self) -> None:
+        """
+        Anything else is MalformedBody.
+        """
+        self.refuse(b"", "truncated")
+        self.refuse(self.INFLATED[:-1], "is not there")
+        self.refuse(b"\xff\xff\xff\xff" + self.INFLATED, "is not there")
+        self.refuse(b"\x7f\xff\xff\xff" + self.INFLATED, "is not there")
+        self.refuse(self.INFLATED[:45] + b"\x7f\xff\xff\xff" + self.INFLATED[49:], "not five words")
+        self.refuse(self.INFLATED.replace(b"topicA 8", b"topicA x"), "readQueueNums")
+        self.refuse(self.INFLATED.replace(b"SINGLE_TAG", b"DOUBLE_TAG"), "topicFilterType")
+        self.refuse(self.INFLATED.replace(b"topicA 8", b"topicA88"), "not five words")
+        self.refuse(self.INFLATED.replace(b"topicA 8", b"topic\xff 8"), "not UTF-8")
+        self.refuse(self.INFLATED.replace(b'["127', b"[[127"), "tuple")
+        self.refuse(self.INFLATED.replace(b'{"counter":327', b'{"counter":[]7'), "DataVersion")
+
+    def test_stream(self) -> None:
+        """
+        What is no stream, or not all of one, is MalformedBody.
+        """
+        for data, reason in [
+            (b"", "truncated"),
+            (b"{}", "no zlib stream"),
+            (self.COMPRESSED[:-5], "truncated"),
+            (self.COMPRESSED[:-1] + b"\0", "no zlib stream"),
+        ]:
+            error = self.assertRaises(MalformedBody, decodeRegisterBroker, data, True)
+            self.assertIn(reason, str(error))
+
+    def test_bomb(self) -> None:
+        """
+        A stream that inflates without end is given up.
+        """
+        self.patch(bodies, "_MAX_INFLATED", 1000)
+        self.refuse(struct.pack(">i", 100_000) + bytes(100_000), "more than 1000 bytes")
+
+    @unhurried
+    @given(st.binary(max_size=80))
+    def test_anyBytes(self, data: bytes) -> None:
+        """
+        Any inflated bytes are a body or MalformedBody.
+        """
+        with contextlib.suppress(MalformedBody):
+            decodeRegisterBroker(zlib.compress(data), True)
+
+
+class PropertiesTests(SynchronousTestCase):
+    """
+    Tests for L{Properties}.
+    """
+
+    def test_read(self) -> None:
+        """
+        Lines are read as by java.util.Properties of JDK 17, which printed these.
+        """
+        for text, table in [
+            ("a=b", {"a": "b"}),
+            ("a = b", {"a": "b"}),
+            ("a:b", {"a": "b"}),
+            ("a b", {"a": "b"}),
+            ("  a=b  ", {"a": "b  "}),
+            ("a", {"a": ""}),
+            ("a=", {"a": ""}),
+            ("#c\na=b", {"a": "b"}),
+            ("!c\na=b", {"a": "b"}),
+            ("  # c\na=1", {"a": "1"}),
+            ("a=b\\\n  c", {"a": "bc"}),
+            ("a=1\\\n# not", {"a": "1# not"}),
+            ("a\\ b=c", {"a b": "c"}),
+            ("a\\=b=c", {"a=b": "c"}),
+            ("\\#a=1", {"#a": "1"}),
+            ("a\\:b\\n=1", {"a:b\n": "1"}),
+            ("a=\\u4e2d\\t\\n\\\\", {"a": "中\t\n\\"}),
+            ("a==b", {"a": "=b"}),
+            ("a=b\r\nc=d\re=f", {"a": "b", "c": "d", "e": "f"}),
+            ("\n\n", {}),
+            ("a=\\q", {"a": "q"}),
+            ("=b", {"": "b"}),
+            ("a=b\\", {"a": "b"}),
+            ("a\t:\t b", {"a": "b"}),
+            ("a\f=\fb", {"a": "b"}),
+            ("a=b\n\\\n c=d", {"a": "b", "c": "d"}),
+            ("a=x\\\\\nb=y", {"a": "x\\", "b": "y"}),
+        ]:
+            self.assertEqual(decodeBody(Properties, text.encode()), table, text)
+
+    def test_beyondASCII(self) -> None:
+        """
+        Bytes beyond ASCII are UTF-8 here, though Java's own reader takes them for
+        Latin-1: they were written as UTF-8.
+        """
+        self.assertEqual(decodeBody(Properties, "a=é中".encode()), {"a": "é中"})
+
+    def test_refusals(self) -> None:
+        """
+        What java.util.Properties does not take, and what is no text, is refused.
+        """
+        for data in (b"a=\\u12", b"a=\\u12x4", b"a=\xff", b"a=\\ud800"):
+            error = self.assertRaises(MalformedBody, decodeBody, Properties, data)
+            self.assertIn("Properties", str(error))
+
+    def test_write(self) -> None:
+        """
+        Settings are written as Java writes them where it can read them back, and
+        escaped where it could not.
+        """
+        self.assertEqual(
+            encodeBody(
+                Properties(
+                    {
+                        "namesrvAddr": "127.0.0.1:9876;127.0.0.2:9876",
+                        "messageDelayLevel": "1s 5s = #!",
+                        "path": "C:\\new",
+                        "a b=c": " é\n😀",
+                    }
+                )
+            ),
+            b"namesrvAddr=127.0.0.1:9876;127.0.0.2:9876\n"
+            b"messageDelayLevel=1s 5s = #!\n"
+            b"path=C:\\\\new\n"
+            b"a\\ b\\=c=\\ \\u00E9\\n\\uD83D\\uDE00\n",
+        )
+
+    @unhurried
+    @given(st.dictionaries(st.text(), st.text()))
+    def test_roundTrip(self, table: dict[str, str]) -> None:
+        """
+        All settings are read back as written.
+        """
+        self.assertEqual(decodeBody(Properties, encodeBody(Properties(table))), table)
+
+    @unhurried
+    @given(st.binary())
+    def test_anyBytes(self, data: bytes) -> None:
+        """
+        Any bytes are settings or MalformedBody.
+        """
+        with contextlib.suppress(MalformedBody):
+            decodeBody(Properties, data)
+
+
+class DocumentTests(SynchronousTestCase):
+    """
+    The page about bodies.
+    """
+
+    def test_complete(self) -> None:
+        """
+        docs/wire/bodies.rst has every body with every member, and every request
+        code that carries one.
+        """
+        text = DOCUMENT.read_text(encoding="utf-8")
+        for name, kind in TYPES.items():
+            start = text.index(f"\n{name}\n{'~' * len(name)}\n")
+            section = text[start:].split("\n\n.. _", 1)[0]
+            for member in kind.__struct_fields__:
+                self.assertIn(f"``{member}``", section)
+        for code in BODIES:
+            self.assertIn(f"     - {code}\n", text)
