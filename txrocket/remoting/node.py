@@ -73,8 +73,15 @@ class Remoting:
     @ivar hooks: asked in this order before every request and after every answer.
     """
 
-    def __init__(self, clock: IReactorTime, limits: Limits | None = None) -> None:
+    def __init__(
+        self, clock: IReactorTime, limits: Limits | None = None, *, eager: bool = True
+    ) -> None:
+        """
+        @param eager: whether to write to sockets at once; see
+            L{txrocket.remoting.eager}.
+        """
         self.clock = clock
+        self.eager = eager
         self.limits = limits or Limits()
         self.processorTable: dict[int, ProcessorPair] = {}
         self.defaultProcessor: ProcessorPair | None = None

@@ -42,6 +42,7 @@ from txrocket.protocol.codes import requestName
 from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from txrocket.protocol.connection import Connection
 from txrocket.remoting.addresses import addressOf
+from txrocket.remoting.eager import eagerWriter
 from txrocket.remoting.faults import faultResponse
 from txrocket.remoting.responses import ResponseTable
 
@@ -100,6 +101,7 @@ class RemotingProtocol(Protocol):
         self.responseTable = ResponseTable(
             self._remoting.clock, self.address, self._limits.requests
         )
+        self._send = eagerWriter(self.transport) if self._remoting.eager else self.transport.write
         if hasattr(self.transport, "setTcpNoDelay"):
             self.transport.setTcpNoDelay(True)
         self.transport.registerProducer(self, True)
@@ -366,4 +368,4 @@ class RemotingProtocol(Protocol):
                 if self._unread:
                     self._unsent += len(data)
                 self.active = True
-                self.transport.write(data)
+                self._send(data)
