@@ -10,6 +10,7 @@ import socket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.main import CONNECTION_LOST
+from twisted.internet.protocol import Protocol
 from twisted.internet.tcp import Connection
 from twisted.internet.testing import MemoryReactor, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
@@ -25,7 +26,7 @@ class Socket(Connection):
     def __init__(self, takes: list[int]) -> None:
         ours, theirs = socket.socketpair()
         self._closed = (ours, theirs)
-        super().__init__(ours, None, MemoryReactor())
+        super().__init__(ours, Protocol(), MemoryReactor())
         self.connected = 1
         self.takes = takes
         self.wire = b""
