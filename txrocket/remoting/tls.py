@@ -105,8 +105,12 @@ class ServerTLS:
             privateKey=own.key,
             certificate=own.certificate,
             extraCertChain=own.chain,
-            trustRoot=_trusted("tls.server.trustCertPath", self.trustCertPath) if checks else None,
-            requireCertificate=checks and self.clientAuth is ClientAuth.REQUIRE,
+            # Not trustRoot, with which Twisted lets no client come without a certificate.
+            verify=checks,
+            caCerts=_certificates("tls.server.trustCertPath", self.trustCertPath)
+            if checks
+            else None,
+            requireCertificate=self.clientAuth is ClientAuth.REQUIRE,
         )
 
 
