@@ -39,6 +39,7 @@ from txrocket.errors import HeaderTooLong, InvalidMessage, MalformedHeader, Unkn
 from txrocket.model import Int32
 from txrocket.protocol.codes import VERSION, LanguageCode, SerializeType, requestName
 from txrocket.protocol.fields import (
+    UNREADABLE,
     Header,
     decodeExtFields,
     decodeHeader,
@@ -263,7 +264,7 @@ def decodeCommand(data: bytes, start: int, stop: int) -> RemotingCommand:
     if serializeType == _JSON:
         try:
             command = _decodeJson(data[start:end])
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise MalformedHeader(f"JSON header: {error}") from None
         command.fields = None
     elif serializeType == _BINARY:

@@ -27,7 +27,7 @@ import msgspec
 
 from txrocket.errors import MalformedField, MalformedHeader, MissingField, ProtocolError
 
-__all__ = ["Header", "decodeExtFields", "decodeHeader", "headerFromFields"]
+__all__ = ["UNREADABLE", "Header", "decodeExtFields", "decodeHeader", "headerFromFields"]
 
 
 class Header(msgspec.Struct, gc=False):
@@ -47,6 +47,10 @@ class Header(msgspec.Struct, gc=False):
 
 
 _Header = TypeVar("_Header", bound=Header)
+
+# What msgspec raises for a text: it leaves bytes that are no UTF-8 to Python's
+# codec, whose error is not one of its own.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @functools.cache
@@ -99,7 +103,7 @@ def decodeHeader(header: type[_Header], raw: bytes | msgspec.Raw) -> _Header:
     """
     try:
         decoded: _Header = _decoder(header)(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return headerFromFields(header, decodeExtFields(raw))
     return decoded
 
@@ -151,11 +155,11 @@ def decodeExtFields(raw: bytes | msgspec.Raw) -> dict[str, str]:
     """
     try:
         return _STRINGS.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         pass
     try:
         value = _ANYTHING.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedHeader(f"extFields: {error}") from None
     if value is None:
         return {}

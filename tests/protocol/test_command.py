@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.protocol.command} and L{txrocket.protocol.fields}: what is
+refused, and how.
+"""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.errors import MalformedHeader
+from txrocket.protocol.command import RemotingCommand, decodeCommand
+from txrocket.protocol.headers import DeleteTopicRequestHeader
+
+
+def jsonCommand(header: bytes) -> RemotingCommand:
+    """
+    The command whose JSON header is this text.
+    """
+    data = len(header).to_bytes(4, "big") + header
+    return decodeCommand(data, 0, len(data))
+
+
+class JsonTests(SynchronousTestCase):
+    """
+    JSON headers that are not as they should be.
+    """
+
+    def test_notUtf8(self) -> None:
+        """
+        Text that is not UTF-8 is a malformed header: at once in a member of the
+        command, when they are looked at in its fields.
+        """
+        self.assertRaises(MalformedHeader, jsonCommand, b'{"remark":"\xff"}')
+        for fields in (b'{"topic":"\xff"}', b'{"\xff":"T"}', b'{"\xff":1}'):
+            command = jsonCommand(b'{"extFields":%b}' % fields)
+            with self.assertRaises(MalformedHeader):
+                command.decodeHeader(DeleteTopicRequestHeader)
+            with self.assertRaises(MalformedHeader):
+                command.extFields  # noqa: B018
