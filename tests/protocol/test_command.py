@@ -38,3 +38,17 @@ class JsonTests(SynchronousTestCase):
                 command.decodeHeader(DeleteTopicRequestHeader)
             with self.assertRaises(MalformedHeader):
                 command.extFields  # noqa: B018
+
+    def test_emptyFieldsAreKept(self) -> None:
+        """
+        A command that came with an empty map of fields is sent on with it, even
+        after somebody looked into the map; one that came without stays without.
+        """
+        for fields in (b'"extFields":{},', b""):
+            header = (
+                b'{"code":0,%b"flag":1,"language":"JAVA","opaque":3,'
+                b'"serializeTypeCurrentRPC":"JSON","version":407}' % fields
+            )
+            command = jsonCommand(header)
+            self.assertEqual(command.extFields, {})
+            self.assertEqual(command.encode()[8:], header)

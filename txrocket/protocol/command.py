@@ -158,7 +158,9 @@ class RemotingCommand(msgspec.Struct, gc=False):
     def _jsonHeader(self) -> bytes:
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
-            if self.fields:
+            # Java writes an empty map where it has a header without fields, and
+            # leaves the member out where it has none; so what came is sent on.
+            if self.fields or self.raw:
                 header["extFields"] = self.fields
         elif self.raw:
             header["extFields"] = orjson.Fragment(bytes(self.raw))
