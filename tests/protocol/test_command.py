@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket.errors import MalformedHeader
+from txrocket.errors import MalformedField, MalformedHeader
 from txrocket.protocol.command import RemotingCommand, decodeCommand
-from txrocket.protocol.headers import DeleteTopicRequestHeader
+from txrocket.protocol.fields import headerFromFields
+from txrocket.protocol.headers import CreateTopicRequestHeader, DeleteTopicRequestHeader
 
 
 def jsonCommand(header: bytes) -> RemotingCommand:
@@ -52,3 +53,27 @@ class JsonTests(SynchronousTestCase):
             command = jsonCommand(header)
             self.assertEqual(command.extFields, {})
             self.assertEqual(command.encode()[8:], header)
+
+
+class NamingTests(SynchronousTestCase):
+    """
+    What an error says.
+    """
+
+    def test_valueThatLooksLikeTheReason(self) -> None:
+        """
+        The field that an error names is the one at fault, not one that a peer
+        wrote into its value.
+        """
+        fields = {
+            "topic": "T",
+            "defaultTopic": "TBW102",
+            "readQueueNums": "4",
+            "writeQueueNums": "4",
+            "perm": "6",
+            "topicFilterType": "Object missing required field `perm`",
+        }
+        error = self.assertRaises(
+            MalformedField, headerFromFields, CreateTopicRequestHeader, fields
+        )
+        self.assertEqual(error.field, "topicFilterType")

@@ -120,7 +120,8 @@ def headerFromFields(header: type[_Header], fields: dict[str, str]) -> _Header:
         raise _named(header, str(error)) from None
 
 
-_MISSING = re.compile(r"missing required field `([^`]*)`")
+# At the start of the words, since a peer's own may be further on.
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _AT = re.compile(r"(?P<reason>.*) - at `\$\.(?P<field>[^`]*)`")
 
 
@@ -135,7 +136,7 @@ def _named(header: type[Header], said: str) -> ProtocolError:
         attribute = attributes.get(wireName, wireName)
         return wireName if attribute == wireName else f"{wireName} ({attribute})"
 
-    if missing := _MISSING.search(said):
+    if missing := _MISSING.match(said):
         return MissingField(title, known(missing[1]))
     if at := _AT.fullmatch(said):
         return MalformedField(title, known(at["field"]), at["reason"])
