@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket.errors import MalformedField, MalformedHeader
+from txrocket.errors import InvalidMessage, MalformedField, MalformedHeader
 from txrocket.protocol.command import RemotingCommand, decodeCommand
 from txrocket.protocol.fields import headerFromFields
 from txrocket.protocol.headers import CreateTopicRequestHeader, DeleteTopicRequestHeader
@@ -53,6 +53,33 @@ class JsonTests(SynchronousTestCase):
             command = jsonCommand(header)
             self.assertEqual(command.extFields, {})
             self.assertEqual(command.encode()[8:], header)
+
+
+class UnsendableTests(SynchronousTestCase):
+    """
+    Commands that cannot be written.
+    """
+
+    def test_halfASurrogatePair(self) -> None:
+        """
+        Text that has no UTF-8 form is refused as a message that cannot be sent,
+        wherever it stands and in both forms.
+        """
+        for form in (0, 1):
+            for command in (
+                RemotingCommand(remark="\ud800", serializeType=form),
+                RemotingCommand(fields={"a": "\ud800"}, serializeType=form),
+                RemotingCommand(fields={"\ud800": "a"}, serializeType=form),
+            ):
+                self.assertRaises(InvalidMessage, command.encode)
+
+    def test_numberOutOfRange(self) -> None:
+        """
+        A number that neither form can hold is refused in the same way.
+        """
+        for form in (0, 1):
+            command = RemotingCommand(opaque=2**64, serializeType=form)
+            self.assertRaises(InvalidMessage, command.encode)
 
 
 class NamingTests(SynchronousTestCase):

@@ -145,7 +145,10 @@ class RemotingCommand(msgspec.Struct, gc=False):
         @param limit: how long the whole frame may be.
         @raise InvalidMessage: if it cannot be sent.
         """
-        header = self._binaryHeader() if self.serializeType == _BINARY else self._jsonHeader()
+        try:
+            header = self._binaryHeader() if self.serializeType == _BINARY else self._jsonHeader()
+        except (orjson.JSONEncodeError, UnicodeEncodeError, StructError) as error:
+            raise InvalidMessage(f"{self} cannot be written: {error}") from None
         size = len(header)
         length = 4 + size + len(self.body)
         if length + 4 > limit or size > _HEADER_LIMIT:
