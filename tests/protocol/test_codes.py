@@ -15,6 +15,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.captures import captures
+from txrocket.errors import responseError
 from txrocket.protocol.codes import (
     VERSION,
     LanguageCode,
@@ -25,6 +26,7 @@ from txrocket.protocol.codes import (
 )
 from txrocket.protocol.headers import HEADERS
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "codes.rst"
 JAVA = json.loads((Path(__file__).parents[1] / "fixtures" / "codes.json").read_text("utf-8"))
 
 # Codes that RocketMQ 4.9.7 names and neither its name server, broker nor client
@@ -123,3 +125,30 @@ class CodeTests(SynchronousTestCase):
         """
         self.assertEqual(requestName(11), "PULL_MESSAGE (11)")
         self.assertEqual(requestName(361), "361")
+
+
+class DocumentTests(SynchronousTestCase):
+    """
+    The page about codes.
+    """
+
+    def test_complete(self) -> None:
+        """
+        docs/wire/codes.rst has every code, and for a response code the error
+        that stands for it and whether it is retriable.
+        """
+        text = DOCUMENT.read_text(encoding="utf-8")
+        for kind in (RequestCode, ResponseCode, LanguageCode):
+            for each in kind:
+                self.assertIn(f"   * - {int(each)}\n     - {each.name}\n", text)
+        for request in RequestCode:
+            unserved = f"     - {request.name}\n     - \\-\n"
+            self.assertEqual(unserved in text, request in UNSERVED, request.name)
+        for response in set(ResponseCode) - {ResponseCode.SUCCESS}:
+            error = responseError(response, None)
+            retriable = "yes" if error.retriable else "no"
+            self.assertIn(
+                f"     - {response.name}\n     - ``{type(error).__name__}``\n     - {retriable}\n",
+                text,
+            )
+        self.assertIn(f"RocketMQ 4.9.7 is {VERSION}", text)

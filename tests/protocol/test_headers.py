@@ -37,6 +37,7 @@ from txrocket.protocol.headers import (
 
 unhurried = settings(deadline=None)
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "headers.rst"
 JAVA: dict[str, dict[str, str]] = json.loads(
     (Path(__file__).parents[1] / "fixtures" / "headers.json").read_text("utf-8")
 )
@@ -436,3 +437,63 @@ class StrangeFieldsTests(SynchronousTestCase):
             self.assertRaises(MalformedHeader, decodeExtFields, raw)
         error = self.assertRaises(MalformedField, decodeExtFields, b'{"a":"x","b":{}}')
         self.assertEqual(error.field, "b")
+
+
+class DocumentTests(SynchronousTestCase):
+    """
+    The page about headers.
+    """
+
+    WORDS = {"String": "string", "Literal": "enum"}
+
+    def rows(self, name: str) -> list[list[str]]:
+        """
+        The table of a header, without its last column.
+        """
+        text = DOCUMENT.read_text(encoding="utf-8")
+        start = text.index(f"\n{name}\n{'~' * len(name)}\n")
+        section = text[start:].split("\n\n.. _", 1)[0]
+        rows = section.split("\n   * - ")[2:]
+        return [[cell.strip() for cell in row.split("\n     - ")[:3]] for row in rows]
+
+    def test_fields(self) -> None:
+        """
+        docs/wire/headers.rst has every header with every field, in order, with
+        its type and what stands in for it.
+        """
+        for name, header in DECLARED.items():
+            expected = []
+            for wireName, each in declaration(header).items():
+                alias = "" if wireName == each.name else f" {each.name}"
+                kind = javaType(each.type)
+                missing = "none" if each.default is None else str(each.default).lower()
+                expected.append(
+                    [
+                        f"``{wireName}``{alias}",
+                        self.WORDS.get(kind, kind),
+                        "refused" if each.required else missing,
+                    ]
+                )
+            self.assertEqual(self.rows(name), expected, name)
+
+    def test_codes(self) -> None:
+        """
+        Every served code is there with its name and its headers, and every header
+        tells the codes that carry it.
+        """
+        text = DOCUMENT.read_text(encoding="utf-8")
+        flowed = " ".join(text.split())
+        for code, pair in HEADERS.items():
+            cells = [
+                "\\-" if each is None else f":ref:`{each.__name__} <header-{each.__name__}>`"
+                for each in pair
+            ]
+            name = RequestCode(code).name
+            self.assertIn(
+                f"   * - {int(code)}\n     - {name}\n     - {cells[0]}\n     - {cells[1]}\n", text
+            )
+            for each, what in zip(pair, ("request", "response"), strict=True):
+                if each is not None:
+                    start = flowed.index(f"{each.__name__} {'~' * len(each.__name__)}")
+                    carried = flowed[start:].split(".. list-table::", 1)[0]
+                    self.assertIn(f"{name} {int(code)} ({what})", carried)
