@@ -129,6 +129,18 @@ class ChunkingTests(SynchronousTestCase):
         self.assertEqual(connection.held, 3)
         self.assertEqual(len(connection.feed(frame[3:])), 1)
 
+    def test_longThenShort(self) -> None:
+        """
+        A long frame that came in pieces does not make a short one after it wait:
+        the short one's length is known with its own four bytes.
+        """
+        long, short = RemotingCommand(5, body=bytes(1000)).encode(), RemotingCommand(6).encode()
+        connection = Connection()
+        connection.feed(long[:500])
+        self.assertEqual(len(connection.feed(long[500:] + short[:3])), 1)
+        (command,) = connection.feed(short[3:])
+        self.assertEqual(command.code, 6)
+
     def test_nothing(self) -> None:
         """
         No bytes are no news.
