@@ -165,6 +165,30 @@ class PoolTests(SynchronousTestCase):
         self.failureResultOf(second, SystemBusy)
         self.assertEqual((self.pool.waiting, self.clock.getDelayedCalls()), (0, []))
 
+    def test_expiryOfAnyTime(self) -> None:
+        """
+        The time is over when the clock says so: 0.7 + 0.2 - 0.7 is a little
+        less than 0.2, and waiting for the rest again and again would be a loop
+        without end.
+        """
+        self.execute()
+        self.execute()
+        self.clock.advance(0.7)
+        waiting = self.execute()
+        (timer,) = self.clock.getDelayedCalls()
+        resets: list[float] = []
+        again = self.clock.callLater
+
+        def callLater(delay: float, *call: Any, **keywords: Any) -> Any:
+            resets.append(delay)
+            self.assertLess(len(resets), 5)
+            return again(delay, *call, **keywords)
+
+        self.patch(self.clock, "callLater", callLater)
+        self.clock.advance(timer.getTime() - self.clock.seconds())
+        self.failureResultOf(waiting, SystemBusy)
+        self.assertEqual(resets, [])
+
     def test_runsInTime(self) -> None:
         """
         A timer set for a request that got its thread in time hurts no one.
