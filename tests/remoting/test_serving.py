@@ -279,6 +279,24 @@ class FaultTests(RemotingTests):
             self.logged(LogLevel.critical), [f"Serving HEART_BEAT (34) from {ADDRESS} failed"]
         )
 
+    def test_noAnswer(self) -> None:
+        """
+        A processor that returns, now or later, what is no answer at all, such
+        as the coroutine of an C{async def}, has a bug, which costs its own
+        request only.
+        """
+        protocol, wire = connected(
+            serving(
+                self.clock,
+                {1: lambda *given: "fine", 2: lambda *given: succeed({}), 3: echo},
+            )
+        )
+        protocol.dataReceived(frame(1, 1) + frame(2, 2) + frame(3, 3))
+        self.assertEqual([(e.opaque, e.code) for e in wire.drain()], [(1, 1), (2, 1), (3, 0)])
+        now, later = self.flushLoggedErrors(TypeError)
+        self.assertIn("'fine'", now.getErrorMessage())
+        self.assertIn("{}", later.getErrorMessage())
+
     def test_othersGoOn(self) -> None:
         """
         A failure concerns its own request only.

@@ -218,9 +218,11 @@ class RemotingProtocol(Protocol):
             answer = faultResponse(Failure(), request, self.address)
         if isinstance(answer, RemotingCommand):
             self._answer(request, answer)
-        elif answer is not None:
+        elif isinstance(answer, Deferred):
             self._promised.add(answer)
             answer.addBoth(self._kept, request, answer)
+        elif answer is not None:
+            self._answer(request, _noAnswer(answer, request, self.address))
 
     def _kept(
         self,
@@ -236,6 +238,8 @@ class RemotingProtocol(Protocol):
             return
         if isinstance(result, Failure):
             result = faultResponse(result, request, self.address)
+        elif result is not None and not isinstance(result, RemotingCommand):
+            result = _noAnswer(result, request, self.address)
         if result is not None:
             self._answer(request, result)
 
@@ -369,3 +373,8 @@ class RemotingProtocol(Protocol):
                     self._unsent += len(data)
                 self.active = True
                 self._send(data)
+
+
+def _noAnswer(answer: object, request: RemotingCommand, address: str) -> RemotingCommand:
+    error = TypeError(f"a processor returned {answer!r}, which is no response")
+    return faultResponse(Failure(error), request, address)
