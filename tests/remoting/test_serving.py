@@ -211,6 +211,46 @@ class AnswerTests(RemotingTests):
         self.assertEqual((response.opaque, response.code), (5, ResponseCode.SYSTEM_ERROR))
         self.assertIn("the limits are 1000", str(response.remark))
 
+    def test_longRemark(self) -> None:
+        """
+        A remark that fits no frame, or no answer at all, is cut, however it
+        came about: the peer must get its answer.
+        """
+        long = "x" * (17 * 1024 * 1024)
+        protocol, wire = connected(
+            serving(
+                self.clock,
+                {
+                    1: lambda *given: responseCommand(1, long),
+                    2: Raise(TopicNotExist(long)),
+                    3: Raise(InvalidMessage(long)),
+                },
+            )
+        )
+        protocol.dataReceived(frame(1, 1) + frame(2, 2) + frame(3, 3))
+        answers = wire.drain()
+        self.assertEqual([(each.opaque, each.code) for each in answers], [(1, 1), (2, 17), (3, 1)])
+        for each in answers:
+            self.assertIn("xxxx", str(each.remark))
+            self.assertLess(len(str(each.remark)), 10_000)
+
+    def test_unwritableRemark(self) -> None:
+        """
+        A remark that is no Unicode is told as far as it is, also when it is a
+        hook's last word.
+        """
+        remoting = serving(self.clock, {1: Raise(TopicNotExist("\udcff!")), 2: echo})
+        protocol, wire = connected(remoting)
+        protocol.dataReceived(frame(1, 1))
+        hook = Recorder("hook", [])
+        hook.after = Raise(TopicNotExist("\udcff!"))
+        remoting.registerHook(hook)
+        protocol.dataReceived(frame(2, 2) + frame(2, 3, serializeType=BINARY))
+        self.assertEqual(
+            [(each.opaque, each.code, each.remark) for each in wire.drain()],
+            [(n, 17, "?!") for n in (1, 2, 3)],
+        )
+
 
 class FaultTests(RemotingTests):
     """
