@@ -39,7 +39,7 @@ from txrocket.protocol.command import (
     responseCommand,
 )
 from txrocket.remoting.node import Limits, Remoting
-from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.protocol import CLOSE_TIMEOUT, RemotingProtocol
 
 CODE = RequestCode.HEART_BEAT
 
@@ -152,6 +152,31 @@ class RequestTests(RemotingTests):
         self.protocol.close()
         self.assertTrue(self.wire.disconnecting)
         self.assertIsNone(self.wire.producer)
+
+    def test_closeInTime(self) -> None:
+        """
+        A peer that closes with us is not aborted, and leaves no timer; closing
+        what is lost already is nothing.
+        """
+        self.protocol.close()
+        self.clock.advance(CLOSE_TIMEOUT / 2)
+        lose(self.protocol, ConnectionDone())
+        self.assertEqual((self.wire.aborts, self.clock.getDelayedCalls()), (0, []))
+        self.protocol.close()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_closeWithoutEnd(self) -> None:
+        """
+        A peer that does not take what is left, or is gone without a word, is
+        given L{CLOSE_TIMEOUT} and no more, however often closing is asked for.
+        """
+        self.protocol.close()
+        self.clock.advance(CLOSE_TIMEOUT / 2)
+        self.protocol.close()
+        self.clock.advance(CLOSE_TIMEOUT / 2)
+        self.assertEqual(self.wire.aborts, 1)
+        lose(self.protocol, ConnectionDone())
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_strays(self) -> None:
         """

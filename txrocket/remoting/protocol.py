@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.interfaces import IPushProducer
+from twisted.internet.interfaces import IDelayedCall, IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -34,6 +34,7 @@ from zope.interface import implementer
 
 from txrocket.errors import (
     ConnectionLost,
+    ProtocolError,
     RequestCodeNotSupported,
     SystemBusy,
     TooManyRequests,
@@ -54,6 +55,10 @@ __all__ = ["RemotingProtocol"]
 # Answers are handed to the transport once this many bytes of bodies have gathered,
 # so that a read full of pulls cannot pile up what the transport would warn us of.
 _GATHER_LIMIT = 128 * 1024
+
+# How many seconds a peer has to take what is left and agree to close.  Without a
+# limit, one that does not read would keep a program from ever being stopped.
+CLOSE_TIMEOUT = 5.0
 
 
 @implementer(IPushProducer)
@@ -90,6 +95,7 @@ class RemotingProtocol(Protocol):
         self._unsent = 0  # bytes given to the transport since it was full
         self._onewaysUnsent = 0
         self._strays = 0
+        self._closing: IDelayedCall | None = None
 
     # --- the connection --------------------------------------------------
 
@@ -112,6 +118,8 @@ class RemotingProtocol(Protocol):
         """
         said = reason.getErrorMessage()
         self.connected = 0
+        if self._closing is not None and self._closing.active():
+            self._closing.cancel()
         self._backlog.clear()
         self._gathered.clear()
         self.responseTable.failAll(said)
@@ -130,8 +138,13 @@ class RemotingProtocol(Protocol):
 
     def close(self) -> None:
         """
-        Close the connection once what was written is sent.
+        Close the connection once what was written is sent, or cannot be.
         """
+        if not self.connected or self._closing is not None:
+            return
+        self._closing = self._remoting.clock.callLater(
+            CLOSE_TIMEOUT, self.transport.abortConnection
+        )
         # TLS waits for the producer to go before it says goodbye.
         self.transport.unregisterProducer()
         self.transport.loseConnection()
@@ -192,11 +205,15 @@ class RemotingProtocol(Protocol):
         finally:
             self._gathering = False
             self._flush()
-        if self._connection.fault is not None and not self._backlog and self.connected:
+        if self._connection.fault is not None and not self._backlog:
+            self._giveUp(self._connection.fault)
+
+    def _giveUp(self, fault: ProtocolError) -> None:
+        if self.connected and self._closing is None:
             self._log.warn(
                 "Closing the connection to {address}, which broke the protocol: {fault}",
                 address=self.address,
-                fault=self._connection.fault,
+                fault=fault,
             )
             self.close()
 
