@@ -231,6 +231,26 @@ class LimitTests(RemotingTests):
         lose(protocol, ConnectionDone())
         self.assertEqual(wire.writes, [])
 
+    def test_manyAnswers(self) -> None:
+        """
+        The dialling end, which goes on reading, drops the connection once as
+        well, and serves nothing of it any more.
+        """
+        served: list[int] = []
+
+        def pull(request: RemotingCommand, peer: object) -> RemotingCommand:
+            served.append(request.opaque)
+            return responseCommand(body=BODY)
+
+        protocol, wire = connected(
+            serving(self.clock, {CODE: pull}, self.limits), accepted=False, capacity=65536
+        )
+        protocol.dataReceived(b"".join(frame(CODE, n) for n in range(100)))
+        protocol.dataReceived(frame(CODE, 100))
+        self.assertEqual(wire.aborts, 1)
+        self.assertEqual(len(self.logged(LogLevel.warn)), 1)
+        self.assertLess(len(served), 10)
+
 
 class Sloth(Protocol):
     """

@@ -190,7 +190,7 @@ class RemotingProtocol(Protocol):
             self._handle(commands)
 
     def _handle(self, commands: Iterable[RemotingCommand]) -> None:
-        remaining = iter(commands)
+        remaining = iter(commands if self.connected else ())
         self._gathering = True
         try:
             for command in remaining:
@@ -199,9 +199,12 @@ class RemotingProtocol(Protocol):
                         self._stray(command)
                 else:
                     self._serve(command)
-                if self._unread and self.accepted:
-                    # Answers are not read: what is left waits for its turn.
-                    self._backlog = list(remaining)
+                if self._unread:
+                    if not self.connected:
+                        break
+                    if self.accepted:
+                        # Answers are not read: what is left waits for its turn.
+                        self._backlog = list(remaining)
         finally:
             self._gathering = False
             self._flush()
