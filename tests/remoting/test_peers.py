@@ -270,6 +270,16 @@ class PeersTests(PeersBase):
         self.peers.connection(A)
         self.assertEqual(len(self.attempts), 2)
 
+    def test_forgetDialling(self) -> None:
+        """
+        Forgetting ends the attempt, and fails who waits for it.
+        """
+        waiting = self.peers.connection(A)
+        self.peers.forget(A)
+        self.assertTrue(self.attempts[0].cancelled)
+        error = self.failureResultOf(waiting, ConnectFailed).value
+        self.assertEqual(str(error), f"connecting to {A} failed: it was given up")
+
     def test_forgetPausing(self) -> None:
         """
         Forgetting ends the pause, too.

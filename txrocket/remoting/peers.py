@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.application.internet import backoffPolicy
-from twisted.internet.defer import CancelledError, Deferred, DeferredList, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
 from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
@@ -103,9 +103,9 @@ class _Peer:
         if self._pausing is not None:
             self._pausing.cancel()
             self._pausing = None
+        self._fail("it was given up")
         if self._dialling is not None:
             self._dialling.cancel()
-        self._fail("it was given up")
         if self.protocol is None:
             return None
         lost = self.protocol.whenLost()
@@ -142,8 +142,7 @@ class _Peer:
         self._dialling = None
         self._failures += 1
         self._mayDialAt = self._remoting.clock.seconds() + self._backoff(self._failures)
-        if failure.check(CancelledError) is None:
-            self._fail(failure.getErrorMessage())
+        self._fail(failure.getErrorMessage())
 
     def _fail(self, reason: str) -> None:
         # Who asks again because of this failure is for the next attempt.
