@@ -390,6 +390,40 @@ class RequestTests(PeersBase):
         lose(self.attempts[0].protocol, ConnectionDone())
         self.failureResultOf(pending, ConnectionLost)
 
+    def test_againOnLoss(self) -> None:
+        """
+        Who asks again because the connection was lost, within the failure, gets
+        a new connection and not the dead one; and keeps it.
+        """
+        again = self.peers.request(A, requestCommand(CODE), 3)
+        again.addErrback(lambda failure: self.peers.request(A, requestCommand(CODE), 3))
+        noted = self.peers.request(A, requestCommand(CODE), 3)
+        noted.addErrback(lambda failure: self.peers.oneway(A, requestCommand(CODE), 3))
+        self.attempts[0].succeed()
+        lose(self.attempts[0].protocol, ConnectionDone())
+        self.assertEqual(len(self.attempts), 2)
+        self.attempts[1].succeed()
+        self.attempts[1].reply(b"again")
+        self.assertEqual(self.successResultOf(again).body, b"again")
+        self.successResultOf(noted)
+        self.peers.request(A, requestCommand(CODE), 3).addErrback(lambda failure: None)
+        self.assertEqual(len(self.attempts), 2)
+
+    def test_againAfterDrop(self) -> None:
+        """
+        A connection that we dropped ourselves is not used until the transport
+        is done with it.
+        """
+        self.peers.connection(A)
+        self.attempts[0].succeed()
+        self.attempts[0].protocol.connected = 0
+        pending = self.peers.request(A, requestCommand(CODE), 3)
+        self.attempts[1].succeed()
+        lose(self.attempts[0].protocol, ConnectionDone())
+        self.attempts[1].reply()
+        self.successResultOf(pending)
+        self.assertIs(self.successResultOf(self.peers.connection(A)), self.attempts[1].protocol)
+
     def test_oneway(self) -> None:
         """
         A oneway request is over once it is handed to the transport.
