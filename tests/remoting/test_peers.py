@@ -424,6 +424,26 @@ class RequestTests(PeersBase):
         self.successResultOf(pending)
         self.assertIs(self.successResultOf(self.peers.connection(A)), self.attempts[1].protocol)
 
+    def test_connectedTooLate(self) -> None:
+        """
+        A connection that comes up in the very turn of the reactor in which the
+        time runs out is too late: the request fails like any that timed out.
+        """
+        pending = self.peers.request(A, requestCommand(CODE), 3)
+        self.clock.rightNow += 3.5  # time passed, but no timer was run yet
+        callLater = self.clock.callLater
+
+        def strict(delay: float, *call: Any, **keywords: Any) -> Any:
+            # The real reactor refuses what Clock lets pass.
+            assert delay >= 0, delay
+            return callLater(delay, *call, **keywords)
+
+        self.patch(self.clock, "callLater", strict)
+        self.attempts[0].succeed()
+        self.clock.advance(0)
+        self.failureResultOf(pending, RequestTimedOut)
+        self.assertEqual(len(self.attempts[0].protocol.responseTable), 0)
+
     def test_oneway(self) -> None:
         """
         A oneway request is over once it is handed to the transport.

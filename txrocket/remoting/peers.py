@@ -215,7 +215,7 @@ class Peers:
         deadline = clock.seconds() + timeout
         connected = self._connectWithin(address, timeout)
         return connected.addCallback(
-            lambda protocol: protocol.request(command, deadline - clock.seconds())
+            lambda protocol: protocol.request(command, max(0.0, deadline - clock.seconds()))
         )
 
     def oneway(self, address: str, command: RemotingCommand, timeout: float) -> Deferred[None]:
