@@ -137,6 +137,26 @@ class NameServersTests(RemotingTests):
         self.successResultOf(second)
         self.assertEqual(self.servers.current, C)
 
+    def test_overtaken(self) -> None:
+        """
+        A request asks all others even if a second one has gone once around
+        meanwhile and found one that this request had asked before.
+        """
+        first = self.request()
+        self.peers.fail()
+        second = self.request()
+        self.peers.fail()
+        self.peers.fail()
+        self.peers.answer()
+        self.successResultOf(second)
+        self.assertEqual([address for address, _ in self.peers.asked], [B, C, C, A, B])
+        self.peers.answers[1].errback(RequestTimedOut(C, "no answer"))
+        self.assertNoResult(first)
+        self.assertEqual(self.peers.asked[-1][0], A)
+        self.peers.answer()
+        self.successResultOf(first)
+        self.assertEqual(self.servers.current, B)
+
     def test_updateKeeps(self) -> None:
         """
         With a new list the server in use stays in use; those that are gone are
