@@ -80,6 +80,28 @@ class ServerTests(RemotingTests):
             f"Closing the connection to {ADDRESS}: idle for 120 s", self.logged(LogLevel.info)
         )
 
+    def test_idleSilent(self) -> None:
+        """
+        A connection on which nothing was ever said is closed in the same time,
+        and is no connection to those who ask for them.
+        """
+        _protocol, wire = self.accept(b"")
+        self.assertEqual(list(self.factory.connections), [])
+        self.clock.pump([1] * 119)
+        self.assertFalse(wire.disconnecting)
+        self.clock.pump([1] * 12)
+        self.assertEqual(wire.aborts, 1)
+
+    def test_firstWordCounts(self) -> None:
+        """
+        Who says the first word late has its full time from then on.
+        """
+        protocol, wire = self.accept(b"")
+        self.clock.pump([1] * 115)
+        protocol.dataReceived(frame(CODE, 1))
+        self.clock.pump([1] * 119)
+        self.assertFalse(wire.disconnecting)
+
     def test_reading(self) -> None:
         """
         What the peer sends every minute keeps the connection, even if it is
@@ -119,7 +141,7 @@ class ServerTests(RemotingTests):
         When the port closes, so do all connections, and no one looks for idle
         ones any more.
         """
-        ends = [self.accept() for _ in range(3)]
+        ends = [self.accept() for _ in range(3)] + [self.accept(b"")]
         self.factory.doStop()
         for protocol, wire in ends:
             self.assertTrue(wire.disconnecting)
@@ -143,6 +165,8 @@ class ServerTests(RemotingTests):
         protocol, wire = self.accept(b"")
         protocol.connectionLost(Failure(ConnectionDone()))
         self.assertEqual((list(self.factory.connections), wire.writes), ([], []))
+        self.clock.pump([1] * 200)
+        self.assertEqual(wire.aborts, 0)
         self.assertEqual(self.logged(LogLevel.info) + self.logged(LogLevel.warn), [])
 
     def test_badCertificates(self) -> None:
