@@ -332,6 +332,27 @@ class SocketTests(TestCase):
                     yield self.assertFailure(self.ask(port, client), RemotingError)
 
     @inlineCallbacks
+    def test_clientChain(self) -> Any:
+        """
+        A client shows the certificates between its own and the root as well,
+        whether it checks the server or not.
+        """
+        between = identity("between", ROOT, authority=True)
+        port = yield self.listen(
+            ServerTLS(
+                mode=TLSMode.ENFORCING,
+                testMode=False,
+                clientAuth=ClientAuth.REQUIRE,
+                trustCertPath=self.trusted,
+                **self.own("localhost"),
+            )
+        )
+        own = self.own("client", between)
+        for client in (ClientTLS(**own), ClientTLS(True, self.trusted, **own)):
+            body = yield self.ask(port, client)
+            self.assertEqual(body, b"hi")
+
+    @inlineCallbacks
     def test_byteByByte(self) -> Any:
         """
         Bytes that arrive one at a time make the same connection.

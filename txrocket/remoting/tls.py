@@ -149,6 +149,7 @@ class ClientTLS:
                 if self.trustCertPath
                 else None,
                 clientCertificate=own.asTwisted() if own else None,
+                extraCertificateOptions={"extraCertChain": own.chain} if own else None,
             )
         elif own is not None:
             creator = CertificateOptions(own.key, own.certificate, extraCertChain=own.chain)
