@@ -9,6 +9,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from twisted.internet import reactor as theReactor
 from twisted.internet.defer import Deferred, gatherResults, inlineCallbacks
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, connectProtocol
@@ -165,6 +167,27 @@ class SettingsTests(SynchronousTestCase):
         for password in (None, "mustard"):
             said = self.complaint(keyPassword=password, **settings)
             self.assertIn(f"tls.server.keyPath {locked}: ", said)
+
+    def test_foreignKey(self) -> None:
+        """
+        A key that belongs to another certificate, or that no certificate can
+        have, is found when the settings are read and not at every handshake.
+        """
+        other = str(Path(self.folder, "other.key"))
+        Path(other).write_bytes(STRANGER.keyPem())
+        self.assertEqual(
+            self.complaint(certPath=self.certPath, keyPath=other),
+            f"tls.server.keyPath {other}: not the key of tls.server.certPath {self.certPath}",
+        )
+        Path(other).write_bytes(
+            X25519PrivateKey.generate().private_bytes(
+                Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+            )
+        )
+        self.assertIn(
+            f"tls.server.keyPath {other}: ",
+            self.complaint(certPath=self.certPath, keyPath=other),
+        )
 
     def test_client(self) -> None:
         """

@@ -201,6 +201,8 @@ def _load(
         key: Any = serialization.load_pem_private_key(pem, password.encode() if password else None)
     except (TypeError, ValueError, UnsupportedAlgorithm) as error:
         raise ValueError(f"{prefix}.keyPath {keyPath}: {error}") from None
+    if key.public_key() != own.to_cryptography().public_key():
+        raise ValueError(f"{prefix}.keyPath {keyPath}: not the key of {prefix}.certPath {certPath}")
     return _Identity(own, PKey.from_cryptography_key(key), chain)
 
 
