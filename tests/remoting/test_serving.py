@@ -496,6 +496,22 @@ class ProtocolFaultTests(RemotingTests):
         self.assertIn(ADDRESS, warning)
         self.assertIn(str(0x47455420 + 4), warning)
 
+    def test_notUnicode(self) -> None:
+        """
+        A header that is not UTF-8 breaks the protocol like any other garbage;
+        fields that are not, found only when they are read, are a bad request.
+        """
+        protocol, wire = connected(serving(self.clock, {CODE: echo}))
+        request = frame(CODE, 1, fields={"topic": "TTTT"})
+        protocol.dataReceived(request.replace(b"TTTT", b"T\xf3TT"))
+        (answer,) = wire.drain()
+        self.assertEqual((answer.opaque, answer.code), (1, ResponseCode.SYSTEM_ERROR))
+        self.assertTrue(str(answer.remark).startswith("bad request: "), answer.remark)
+        protocol.dataReceived(request.replace(b"PYTHON", b"PY\xcaHON"))
+        self.assertTrue(wire.disconnecting)
+        (warning,) = self.logged(LogLevel.warn)
+        self.assertIn("JSON header", warning)
+
     def test_garbageGoesOn(self) -> None:
         """
         What a transport delivers while it closes, as TLS does until the peer
