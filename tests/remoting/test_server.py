@@ -5,6 +5,8 @@ Tests for L{txrocket.remoting.server}.
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 from twisted.internet.error import ConnectionDone
@@ -101,6 +103,22 @@ class ServerTests(RemotingTests):
         protocol.dataReceived(frame(CODE, 1))
         self.clock.pump([1] * 119)
         self.assertFalse(wire.disconnecting)
+
+    def test_nothingKept(self) -> None:
+        """
+        Of a connection that is lost nothing is kept, not even until the next
+        look for idle ones: half a frame may be 16 MiB, and who sends it may
+        come again a thousand times a second.
+        """
+        for first in (frame(CODE, 1), frame(CODE, 1)[:-1], b"\x16", b""):
+            protocol, wire = self.accept(first)
+            protocol.connectionLost(Failure(ConnectionDone()))
+            wire.producer = None
+            kept = weakref.ref(protocol)
+            del protocol, wire
+            self.events.clear()  # each names the protocol as its source
+            gc.collect()
+            self.assertIsNone(kept())
 
     def test_reading(self) -> None:
         """
