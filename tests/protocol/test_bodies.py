@@ -543,10 +543,11 @@ class CodecTests(SynchronousTestCase):
         """
         Deep nesting in a member nobody knows is MalformedBody, not a RecursionError.
         """
-        for levels in (5_000, 100_000):
-            data = b'{"x":' + b"[" * levels + b"]" * levels + b"}"
-            error = self.assertRaises(MalformedBody, decodeBody, KVTable, data)
-            self.assertIn("KVTable: nested deeper", str(error))
+        # How deep is too deep depends on the interpreter, but this is for all.
+        levels = 100_000
+        data = b'{"x":' + b"[" * levels + b"]" * levels + b"}"
+        error = self.assertRaises(MalformedBody, decodeBody, KVTable, data)
+        self.assertIn("KVTable: nested deeper", str(error))
 
     def test_errorsNameTheMember(self) -> None:
         """

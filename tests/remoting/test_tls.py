@@ -19,7 +19,7 @@ from twisted.logger import LogLevel
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from tests.remoting.certificates import identity
+from tests.certificates import identity
 from tests.remoting.doubles import RemotingTests, Wire, decoded, frame, serving
 from txrocket.echo import echo
 from txrocket.errors import RemotingError

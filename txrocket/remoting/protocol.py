@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.interfaces import IDelayedCall, IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
@@ -85,7 +85,7 @@ class RemotingProtocol(Protocol):
         self._limits = limits = remoting.limits
         self._connection = Connection(limits.frame)
         self.responseTable = ResponseTable(remoting.clock, "", limits.requests)
-        self._promised: set[Deferred[RemotingCommand | None]] = set()
+        self._promised: set[Deferred[Any]] = set()
         self._lost: list[Deferred[str]] = []
         self._backlog: list[RemotingCommand] = []
         self._gathered: list[bytes] = []
@@ -239,28 +239,25 @@ class RemotingProtocol(Protocol):
         if isinstance(answer, RemotingCommand):
             self._answer(request, answer)
         elif isinstance(answer, Deferred):
-            self._promised.add(answer)
-            answer.addBoth(self._kept, request, answer)
+            promise: Deferred[Any] = answer
+            self._promised.add(promise)
+            promise.addBoth(self._kept, request, promise)
         elif answer is not None:
             self._answer(request, _noAnswer(answer, request, self.address))
 
-    def _kept(
-        self,
-        result: RemotingCommand | Failure | None,
-        request: RemotingCommand,
-        promise: Deferred[RemotingCommand | None],
-    ) -> None:
+    def _kept(self, result: Any, request: RemotingCommand, promise: Deferred[Any]) -> None:
         """
-        A promised answer is there.
+        A promised answer is there, or never will be.
         """
         self._promised.discard(promise)
-        if not self.connected:
-            return
         if isinstance(result, Failure):
+            if not self.connected and result.check(CancelledError):
+                return
+            # What went wrong is logged even if nobody is there to be told.
             result = faultResponse(result, request, self.address)
         elif result is not None and not isinstance(result, RemotingCommand):
             result = _noAnswer(result, request, self.address)
-        if result is not None:
+        if result is not None and self.connected:
             self._answer(request, result)
 
     def _answer(self, request: RemotingCommand, response: RemotingCommand) -> None:
