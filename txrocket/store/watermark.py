@@ -8,7 +8,9 @@ all that was written before it, and so serves all that wait.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
+from operator import attrgetter
 
 from twisted.internet.defer import Deferred, fail, succeed
 
@@ -30,8 +32,7 @@ class Watermark:
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset
         self.failure: Exception | None = None
-        # Offsets are asked for in growing order but for a few, so a queue will
-        # do, and those few wait a little longer than they must.
+        # In growing order, which is the order of asking but for a few.
         self._waiting: deque[_Waiter] = deque()
 
     @property
@@ -52,7 +53,10 @@ class Watermark:
             return fail(self.failure)
         waiter = _Waiter(lambda waiter: None)
         waiter.offset = offset
-        self._waiting.append(waiter)
+        if self._waiting and offset < self._waiting[-1].offset:
+            insort(self._waiting, waiter, key=attrgetter("offset"))
+        else:
+            self._waiting.append(waiter)
         return waiter
 
     def advance(self, offset: int) -> None:
