@@ -209,6 +209,7 @@ class Handles:
         self._limit = limit
         self._open: OrderedDict[str, int] = OrderedDict()
         self._pins: dict[str, int] = {}
+        self._forgotten: dict[str, list[int]] = {}  # but pinned
 
     def __len__(self) -> int:
         return len(self._open)
@@ -239,21 +240,28 @@ class Handles:
         self._pins[path] -= 1
         if not self._pins[path]:
             del self._pins[path]
+            for handle in self._forgotten.pop(path, ()):
+                self.files.close(handle)
             self._shrink()
 
     def forget(self, path: str) -> None:
         """
         A file is about to be removed.  Whoever has it pinned may go on.
         """
-        if path not in self._pins and path in self._open:
-            self.files.close(self._open.pop(path))
+        handle = self._open.pop(path, None)
+        if handle is None:
+            return
+        if path in self._pins:
+            self._forgotten.setdefault(path, []).append(handle)
+        else:
+            self.files.close(handle)
 
     def close(self) -> None:
         """
-        Close all files.
+        Close all files; those that are pinned once they no longer are.
         """
-        while self._open:
-            self.files.close(self._open.popitem()[1])
+        for path in list(self._open):
+            self.forget(path)
 
     def _shrink(self) -> None:
         if len(self._open) <= self._limit:
