@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import shutil
+import struct
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -23,8 +24,12 @@ __all__ = ["Files", "Handles", "Locked"]
 
 class Locked(Exception):
     """
-    Another process holds the lock.
+    Somebody else holds the lock.
     """
+
+
+# C's C{struct flock}: type, whence (0: the file's start), start, length, process.
+_FIRST_BYTE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 
 
 class Files:
@@ -186,11 +191,16 @@ class Files:
         it locks the first byte of the same file.
 
         @return: a function that lets go of it.
-        @raise Locked: if another process holds it.
+        @raise Locked: if somebody holds it.
         """
         handle = self.open(path)
         try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+            if hasattr(fcntl, "F_OFD_SETLK"):
+                # A lock of the handle: one of the process would let a second store
+                # of this process in, and be lost as soon as that one is closed.
+                fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _FIRST_BYTE)
+            else:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
         except OSError:
             os.close(handle)
             raise Locked(path) from None
