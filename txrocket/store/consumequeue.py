@@ -43,13 +43,13 @@ class ConsumeQueue:
     One queue of one topic.
 
     @ivar minOffset: the queue offset of the first message that is in the log.
-    @ivar maxOffset: one past that of the last.
+    @ivar maxOffset: one past that of the last whose entry is in the files.
     """
 
     def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
         self.segments = Segments(handles, folder, segmentSize, handles.files.truncate)
         self._gathered: list[bytes] = []
-        self._written = 0
+        self._end = 0  # with what is gathered
         self.minOffset = 0
         self.maxOffset = 0
 
@@ -72,12 +72,12 @@ class ConsumeQueue:
         """
         Add an entry; one that is there already is left as it is.
         """
-        if queueOffset < self.maxOffset:
+        if queueOffset < self._end:
             return
-        if queueOffset > self.maxOffset:
+        if queueOffset > self._end:
             self._fill(queueOffset)
         self._gathered.append(_ENTRY.pack(offset, size, tagsCode))
-        self.maxOffset += 1
+        self._end += 1
 
     def write(self) -> None:
         """
@@ -86,7 +86,7 @@ class ConsumeQueue:
         if not self._gathered:
             return
         data = b"".join(self._gathered)
-        start = self._written * ENTRY_SIZE
+        start = self.maxOffset * ENTRY_SIZE
         while data:
             base = self.segments.baseOf(start)
             if base is None:
@@ -97,21 +97,24 @@ class ConsumeQueue:
             start += len(piece)
             data = data[len(piece) :]
         self._gathered.clear()
-        self._written = self.maxOffset
+        self.maxOffset = self._end
 
     def read(self, queueOffset: int, count: int) -> bytes:
         """
         Up to so many entries, of one file.
         """
-        count = min(count, self._written - queueOffset)
+        count = min(count, self.maxOffset - queueOffset)
+        if count <= 0:
+            return b""
         return self.segments.read(queueOffset * ENTRY_SIZE, count * ENTRY_SIZE)
 
     def entry(self, queueOffset: int) -> tuple[int, int, int] | None:
         """
-        One entry: offset in the log, size, hash.
+        One entry: offset in the log, size, hash; L{None} if it is missing or
+        stands for nothing.
         """
         data = self.read(queueOffset, 1)
-        return _ENTRY.unpack(data) if len(data) == ENTRY_SIZE else None
+        return _ENTRY.unpack(data) if len(data) == ENTRY_SIZE and data != _FILLER else None
 
     def follow(self, first: int) -> None:
         """
@@ -125,7 +128,7 @@ class ConsumeQueue:
         if not self.segments.bases:
             return
         base = self.segments.bases[0]
-        low, high = max(self.minOffset, base // ENTRY_SIZE), self._written
+        low, high = max(self.minOffset, base // ENTRY_SIZE), self.maxOffset
         # Entries are in the log's order, so half of them can be ruled out at a time.
         while low < high:
             middle = (low + high) // 2
@@ -168,11 +171,11 @@ class ConsumeQueue:
         """
         self.segments.removeAll()
         self._gathered.clear()
-        self._written = self.minOffset = self.maxOffset = 0
+        self._end = self.minOffset = self.maxOffset = 0
 
     def _endAt(self, queueOffset: int) -> None:
         self._gathered.clear()
-        self._written = self.maxOffset = queueOffset
+        self._end = self.maxOffset = queueOffset
 
     def _fill(self, queueOffset: int) -> None:
         """
@@ -180,10 +183,10 @@ class ConsumeQueue:
         """
         if not self.segments.bases and not self._gathered:
             perFile = self.segments.size // ENTRY_SIZE
-            self._written = self.maxOffset = queueOffset - queueOffset % perFile
+            self._end = self.maxOffset = queueOffset - queueOffset % perFile
             self.minOffset = queueOffset
-        self._gathered.append(_FILLER * (queueOffset - self.maxOffset))
-        self.maxOffset = queueOffset
+        self._gathered.append(_FILLER * (queueOffset - self._end))
+        self._end = queueOffset
 
     def _search(self, base: int, holds: Callable[[int, int], bool]) -> int:
         """

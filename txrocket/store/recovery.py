@@ -152,7 +152,7 @@ class Recovery:
         reach = 0
         for _, _, queue in self._queues:
             entry = queue.entry(queue.maxOffset - 1) if queue.maxOffset else None
-            if entry is not None and entry[1] != 0x7FFFFFFF:
+            if entry is not None:
                 reach = max(reach, entry[0] + entry[1])
         return reach
 
