@@ -43,7 +43,7 @@ from txrocket.protocol.record import (
 )
 from txrocket.store.checkpoint import CheckpointFile
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueue, ConsumeQueues, entries
+from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue, ConsumeQueues, entries
 from txrocket.store.files import Files, Handles, Locked
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
 from txrocket.store.follow import Arrived, Follow
@@ -419,7 +419,9 @@ class MessageStore:
             return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         data = queue.read(offset, max(_MOST_ENTRIES, most))
         if not data:
-            return Got(GetStatus.OFFSET_FOUND_NULL, queue.maxOffset, low, high)
+            perFile = self.settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
+            nextFile = offset + perFile - offset % perFile
+            return Got(GetStatus.OFFSET_FOUND_NULL, nextFile, low, high)
         return self._collect(data, offset, most, matches, accepts, low, high)
 
     def _collect(
@@ -452,7 +454,7 @@ class MessageStore:
             looked += 1
             if matches is not None and not matches(hashed):
                 continue
-            if recordOffset < first:
+            if recordOffset < first or recordOffset + recordSize > end:
                 removed = True
                 continue
             if accepts is not None and not self._accepted(accepts, recordOffset, recordSize):
