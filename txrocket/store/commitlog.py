@@ -13,11 +13,12 @@ is stored before that.
 from __future__ import annotations
 
 import errno
+import os
 import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from txrocket.errors import DiskFull, MalformedRecord, MessageTooLarge, StoreFailed
+from txrocket.errors import DiskFull, MalformedRecord, MessageTooLarge, StoreError, StoreFailed
 from txrocket.message import MessageExt
 from txrocket.protocol.record import (
     BLANK_MAGIC_CODE,
@@ -187,13 +188,22 @@ class CommitLog:
         if room > 0:
             self._gathered.append(encodeBlank(room))
             self.end += BLANK_SIZE
-        self.write()
+        try:
+            self.write()
+        except StoreError:
+            # The log goes on in the old file.
+            self.segments.removeLast()
+            raise
         self.end = self.written = base
 
     def _explain(self, error: OSError, size: int) -> Exception:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             return StoreFailed(f"writing to {self.segments.folder} failed: {error}")
-        free = self._files.space(self.segments.folder)[1]
+        folder = self.segments.folder
+        if self._files.size(folder) is None:
+            # It was the folder that could not be made.
+            folder = os.path.dirname(folder)
+        free = self._files.space(folder)[1]
         return DiskFull(f"{self.segments.folder}: no room for {size} bytes, {free} bytes are free")
 
 

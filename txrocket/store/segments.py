@@ -233,6 +233,12 @@ class Segments:
         """
         self._remove(self.bases.pop(0))
 
+    def removeLast(self) -> None:
+        """
+        Delete the newest piece.
+        """
+        self._remove(self.bases.pop())
+
     def removeAll(self) -> None:
         """
         Delete all pieces and their folder.
