@@ -89,7 +89,8 @@ class Follow:
         """
         batch: list[MessageExt] = []
         end = self.position
-        for scanned in log.scan(self.position, strict=False):
+        # Files may have been deleted meanwhile.
+        for scanned in log.scan(max(self.position, log.first), strict=False):
             if scanned.offset >= log.written:
                 break
             batch.append(scanned.record)
