@@ -14,8 +14,10 @@ a start, or after a full disk kept the queues from being written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
+from txrocket.errors import InvalidMessage
 from txrocket.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_UNIQ_KEY, MessageExt
 from txrocket.protocol.javahash import tagsCode
 from txrocket.protocol.record import (
@@ -142,7 +144,9 @@ class Follow:
 
     def _hash(self, record: MessageExt, properties: Mapping[str, str]) -> int:
         if record.topic == SCHEDULE_TOPIC and PROPERTY_DELAY in properties:
-            level = min(record.delayTimeLevel, len(self._delays))
-            if level > 0:
-                return record.storeTimestamp + self._delays[level - 1]
+            # Whatever a client wrote there, the record is in the log now.
+            with suppress(InvalidMessage):
+                level = min(record.delayTimeLevel, len(self._delays))
+                if level > 0:
+                    return record.storeTimestamp + self._delays[level - 1]
         return tagsCode(properties.get("TAGS"))
