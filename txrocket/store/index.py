@@ -139,7 +139,8 @@ class _IndexFile:
         while at and len(found) < most:
             entryHash, offset, seconds, before = self._entry(at)
             timestamp = self.beginTimestamp + seconds * 1000
-            if entryHash == hashed and begin <= timestamp <= end:
+            # A key may stand twice in a record, whose entries then follow each other.
+            if entryHash == hashed and begin <= timestamp <= end and offset not in found[-1:]:
                 found.append(offset)
             # An entry points to an older one, or the file is damaged.
             if timestamp < begin or not 0 < before < at:

@@ -504,7 +504,7 @@ class MessageStore:
             return [], 0, 0
         most = min(most, self.settings.maxMsgsNumBatch)
         queried = self.index.query(topic, key, begin, end, most)
-        found = [self.messageAt(each) for each in dict.fromkeys(queried.offsets)]
+        found = [self.messageAt(each) for each in queried.offsets]
         return [each for each in found if each], queried.lastTimestamp, queried.lastOffset
 
     # --- offsets and times -----------------------------------------------
