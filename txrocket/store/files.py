@@ -112,9 +112,12 @@ class Files:
 
     def syncFolder(self, path: str) -> None:
         """
-        Wait until the names in a folder are on the disk.
+        Wait until the names in a folder are on the disk, unless it is gone.
         """
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
         try:
             os.fsync(handle)
         finally:

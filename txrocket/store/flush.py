@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 
 from txrocket.errors import StoreFailed
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
@@ -113,31 +113,53 @@ class Checkpointer:
         self._handles = handles
         self._inThread = inThread
         self.last = Checkpoint()
-        self._running = False
+        self._turn = DeferredLock()
+        # Outlives a checkpoint that did not come to its end: what is not synced
+        # then must be before the next one speaks of it.
+        self._owed = SyncJob(handles)
+        self._failure: StoreFailed | None = None
 
-    @inlineCallbacks
-    def checkpoint(self) -> Generator[Deferred[Any], None, None]:
+    @property
+    def running(self) -> bool:
+        """
+        Whether a checkpoint is being made.
+        """
+        return self._turn.locked
+
+    def checkpoint(self) -> Deferred[Any]:
         """
         Make all safe that the queues and the index know of, and say so.
         """
-        if self._running:
-            return
-        self._running = True
+        return self._turn.run(self._checkpoint)
+
+    @inlineCallbacks
+    def _checkpoint(self) -> Generator[Deferred[Any], None, None]:
+        if self._failure is not None:
+            raise self._failure
+        offset, timestamp = self._follow.position, self._follow.timestamp
+        self._queues.sync(self._owed)
+        mark = self._index.seal(self._owed) if self._index else None
+        yield self._flusher.flush()
+        yield self._sync(self._owed)
+        self._owed = SyncJob(self._handles)
+        if self._index:
+            second = SyncJob(self._handles)
+            self._index.settle(second)
+            yield self._sync(second)
+        last = Checkpoint(timestamp, timestamp, timestamp, offset, mark)
+        self._file.write(last)
+        third = SyncJob(self._handles)
+        third.addPath(self._file.path)
+        yield self._sync(third)
+        self.last = last
+
+    @inlineCallbacks
+    def _sync(self, job: SyncJob) -> Generator[Deferred[None], None, None]:
         try:
-            offset, timestamp = self._follow.position, self._follow.timestamp
-            first = SyncJob(self._handles)
-            self._queues.sync(first)
-            mark = self._index.seal(first) if self._index else None
-            yield self._flusher.flush()
-            yield self._inThread(first.run)
-            if self._index:
-                second = SyncJob(self._handles)
-                self._index.settle(second)
-                yield self._inThread(second.run)
-            self.last = Checkpoint(timestamp, timestamp, timestamp, offset, mark)
-            self._file.write(self.last)
-            third = SyncJob(self._handles)
-            third.addPath(self._file.path)
-            yield self._inThread(third.run)
-        finally:
-            self._running = False
+            yield self._inThread(job.run)
+        except OSError as error:
+            self._failure = StoreFailed(
+                f"syncing the queues, the index or the checkpoint failed: {error}; "
+                "no write is accepted until the store is started anew"
+            )
+            raise self._failure from error

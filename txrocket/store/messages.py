@@ -639,6 +639,7 @@ class MessageStore:
         if self.failure is None:
             self.failure = error
             self._log.critical("{error}", error=error)
+            self.written.fail(error)
 
     def _flush(self) -> None:
         self._lastFlush = self._clock.seconds()
@@ -668,6 +669,8 @@ class MessageStore:
                     "The queues are still behind the log, which is kept: {error}", error=error
                 )
                 return
+        if self.checkpointer.running or self.failure is not None:
+            return
         behind = self.follow.position - (self.checkpointer.last.offset or 0)
         thorough = settings.flushConsumeQueueThoroughInterval / 1000
         now = self._clock.seconds()
@@ -679,6 +682,9 @@ class MessageStore:
 
     def _notChecked(self, failure: Any) -> None:
         failure.trap(StoreError, OSError)
+        if isinstance(failure.value, StoreFailed):
+            self._fail(failure.value)
+            return
         self._log.error(
             "No checkpoint could be written, so the next start will take longer: {error}",
             error=failure.value,
