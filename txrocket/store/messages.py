@@ -187,6 +187,7 @@ class MessageStore:
         self._lastCheckpoint = 0.0
         self._loops: list[LoopingCall] = []
         self._unlock: Callable[[], None] | None = None
+        self._stopping = False
         total = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._near = total * settings.accessMessageInMemoryMaxRatio // 100
 
@@ -227,19 +228,26 @@ class MessageStore:
         """
         Bring everything to the disk and close the folder.
         """
+        root = self.settings.storePathRootDir
+        if self._stopping or self._unlock is None:
+            return
+        self._stopping = True
+        if self.failure is None:
+            self.failure = StoreFailed(f"{root} is closed")
         for loop in self._loops:
-            loop.stop()
+            if loop.running:
+                loop.stop()
         self._loops.clear()
         try:
             self.write()
             self.follow.catchUp(self.log)
             yield self.checkpointer.checkpoint()
             self._files.remove(self._abortPath)
-            self._files.syncFolder(self.settings.storePathRootDir)
+            self._files.syncFolder(root)
         except (StoreError, OSError) as error:
             self._log.error(
                 "{folder} was not closed cleanly, the next start will check it: {error}",
-                folder=self.settings.storePathRootDir,
+                folder=root,
                 error=error,
             )
         finally:
