@@ -580,10 +580,12 @@ class MessageStore:
     def removeTopic(self, topic: str) -> None:
         """
         Forget a topic's queues; its records stay in the log until they are old.
+
+        If it is made again, its queues go on counting, where Java's begin at 0:
+        should the log be read again after a crash, older records come before
+        newer ones, and none takes another's place.
         """
         self.queues.remove(topic)
-        for key in [each for each in self._next if each[0] == topic]:
-            del self._next[key]
 
     # --- inside ----------------------------------------------------------
 
