@@ -85,6 +85,7 @@ class Recovery:
         end = self._replay(start)
         self._cutAt(end)
         self._queues.follow(log.first)
+        self._follow.timestamp = max(self._follow.timestamp, self._lastTimestamp())
         if clean:
             return end
         # What was written before the crash may be in the system's memory only.
@@ -149,12 +150,24 @@ class Recovery:
         Up to where the queues know of records.  It is less than what is safe if
         somebody has deleted them, to have them made anew.
         """
-        reach = 0
+        offset, size = self._lastEntry()
+        return offset + size
+
+    def _lastEntry(self) -> tuple[int, int]:
+        last = 0, 0
         for _, _, queue in self._queues:
             entry = queue.entry(queue.maxOffset - 1) if queue.maxOffset else None
             if entry is not None:
-                reach = max(reach, entry[0] + entry[1])
-        return reach
+                last = max(last, entry[:2])
+        return last
+
+    def _lastTimestamp(self) -> int:
+        """
+        When the last record was stored that the queues know of: after a clean
+        stop no record is read, but times must not go back.
+        """
+        record = self._recordAt(self._lastEntry()[0])
+        return record.storeTimestamp if record is not None else 0
 
     def _cut(self, topic: str, queueId: int, queue: ConsumeQueue, bound: int) -> None:
         def confirm(offset: int, queueOffset: int) -> bool:
