@@ -255,6 +255,24 @@ class RestartTests(StoreCase):
         self.assertEqual(1, len(store.query("T", "late", 0, EVER, 1)[0]))
         store.stop()
 
+    def test_checkpointAtBlank(self) -> None:
+        """
+        A checkpoint is believed if the log went on with a blank, and then with
+        nothing.
+        """
+        store = self.start()
+        self.fill(store, 3)
+        self.successResultOf(store.checkpointer.checkpoint())
+        at = store.log.written
+        self.gather(store, b"x" * 3000)
+        abandon(store)
+        store = self.start()
+        self.assertEqual(at, store.flusher.flushed.offset)
+        self.check(store, 3)
+        self.put(store, b"x")
+        self.assertEqual(b"x", self.bodies(store)[-1])
+        store.stop()
+
     def test_unwritten(self) -> None:
         """
         What was only gathered is gone after a crash, and its place is free.

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from txrocket.errors import MalformedRecord
 from txrocket.message import MessageExt
-from txrocket.protocol.record import decodeRecord, storeTimestampAt
+from txrocket.protocol.record import BLANK_SIZE, decodeRecord, encodeBlank, storeTimestampAt
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import ConsumeQueue, ConsumeQueues
@@ -113,12 +113,14 @@ class Recovery:
 
     def _isRecord(self, offset: int) -> bool:
         """
-        Whether the log can go on at an offset: there is a record, or nothing yet.
+        Whether the log can go on at an offset: there is a record, a blank, or
+        nothing yet.
         """
         log = self._commitLog
         if not log.first <= offset < log.segments.end:
             return offset == log.segments.end
-        if not any(log.segments.read(offset, 8)):
+        data = log.segments.read(offset, BLANK_SIZE)
+        if not any(data) or data[4:] == encodeBlank(0)[4:]:
             return True
         return next(log.scan(offset, strict=False), None) is not None
 
