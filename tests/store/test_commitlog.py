@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
 
 from tests.store.support import AROUND, HOST, LOG_SIZE, StoreCase
 from txrocket.errors import DiskFull, MessageTooLarge, StoreFailed
@@ -301,7 +302,7 @@ class ScanTests(StoreCase):
         self.addCleanup(self.handles.close)
         self.log = CommitLog(self.handles, self.root, 1 << 16, 1 << 16, lambda offset, data: None)
 
-    def add(self, body: bytes, properties: bytes = b"", **changes: int) -> int:
+    def add(self, body: bytes, properties: bytes = b"", **changes: Any) -> int:
         """
         Put a record into the log.
         """
@@ -391,7 +392,7 @@ class ScanTests(StoreCase):
                 self.handles, self.root, 1 << 16, 1 << 16, lambda offset, data: None
             )
             first = self.add(b"a")
-            second = self.add(b"b", **changes)
+            second = self.add(b"b", b"", **changes)
             self.assertEqual([first], self.found(), changes)
             self.assertEqual([first, second], self.found(strict=False))
 

@@ -6,6 +6,7 @@ Tests for L{txrocket.store.follow}.
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 from tests.store.support import START, StoreCase, abandon
 from txrocket.protocol.javahash import tagsCode
@@ -20,7 +21,7 @@ class HashTests(StoreCase):
     What a queue's entry holds beside the record's place.
     """
 
-    def hashOf(self, topic: str, **properties: str) -> int:
+    def hashOf(self, topic: str, **properties: Any) -> int:
         """
         The hash in a message's entry.
         """

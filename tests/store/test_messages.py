@@ -211,13 +211,13 @@ class GetTests(StoreCase):
     def tearDown(self) -> None:
         self.store.stop()
 
-    def fill(self, count: int, **properties: str) -> None:
+    def fill(self, count: int) -> None:
         """
         Put messages of 100 bytes into one queue.
         """
         size = 100 - AROUND - 1
         for _ in range(count):
-            self.gather(self.store, b"x" * size, **properties)
+            self.gather(self.store, b"x" * size)
         self.store.write()
 
     def check(self, offset: int, status: GetStatus, nextOffset: int) -> Got:

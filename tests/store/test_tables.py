@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from twisted.logger import globalLogPublisher
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
@@ -35,21 +35,15 @@ class TableTests(SynchronousTestCase):
         self.path = os.path.join(self.mktemp(), "config", "topics.json")
         self.table = Table(self.disk, self.path)
         self.warnings: list[str] = []
-        globalLogPublisher.addObserver(self.observe)
-        self.addCleanup(globalLogPublisher.removeObserver, self.observe)
-
-    def observe(self, event: dict[str, object]) -> None:
-        """
-        Keep warnings.
-        """
-        if "problems" in event:
-            self.warnings.append(f"{event['path']}: {event['problems']}")
 
     def load(self) -> bytes | None:
         """
-        What a restart finds.
+        What a restart finds, and warns of.
         """
-        return Table(self.disk, self.path).load(decode)
+        with capturedLogs() as events:
+            found = Table(self.disk, self.path).load(decode)
+        self.warnings = [f"{each['path']}: {each['problems']}" for each in events]
+        return found
 
     def lay(self, data: bytes | None, bak: bytes | None) -> None:
         """
@@ -151,7 +145,6 @@ class TableTests(SynchronousTestCase):
             (b"", "is empty"),
             (None, "is missing"),
         ):
-            del self.warnings[:]
             self.lay(data, b"older")
             self.assertEqual(b"older", self.load())
             self.assertEqual(1, len(self.warnings))

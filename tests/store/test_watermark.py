@@ -45,7 +45,7 @@ class WatermarkTests(SynchronousTestCase):
         mark = Watermark()
         served: list[str] = []
         for offset, name in ((200, "d"), (100, "a"), (150, "b"), (150, "c"), (300, "e")):
-            mark.reaches(offset).addCallback(lambda _, name=name: served.append(name))
+            mark.reaches(offset).addCallback(lambda _, each: served.append(each), name)
         mark.advance(120)
         self.assertEqual(["a"], served)
         mark.advance(199)
