@@ -525,6 +525,49 @@ class RestartTests(StoreCase):
         self.assertEqual(2, store.maxOffset("T", 0))
         store.stop()
 
+    def test_tornEntry(self) -> None:
+        """
+        An entry of which the first half never reached the disk leads nowhere,
+        least of all the log's end.
+        """
+        store = self.start()
+        for number in range(6):
+            self.put(store, bytes(100 + number))
+        self.successResultOf(store.checkpointer.checkpoint())
+        self.put(store, b"last")
+        queue = store.queues.get("T", 0)
+        assert queue is not None
+        for size in (150, 96, 192):
+            queue.segments.write(6 * 20, bytes(8) + size.to_bytes(4, "big") + bytes(8))
+            abandon(store)
+            store = self.start()
+            expected = [bytes(100 + number) for number in range(6)] + [b"last"]
+            self.assertEqual(expected, self.bodies(store))
+            queue = store.queues.get("T", 0)
+            assert queue is not None
+        store.stop()
+
+    def test_damagedIndexHeader(self) -> None:
+        """
+        Nor does the header of an index file that is damaged.
+        """
+        store = self.start()
+        self.fill(store, 20)
+        self.clock.advance(10)
+        self.put(store, b"x" * 3000, topic="V")
+        self.successResultOf(store.checkpointer.checkpoint())
+        abandon(store)
+        self.forgetOwn()
+        names = sorted(os.listdir(self.path("index")))
+        self.assertEqual(2, len(names))
+        with open(self.path("index", names[0]), "r+b") as file:
+            file.seek(24)
+            file.write((500).to_bytes(8, "big"))
+        store = self.start()
+        self.assertEqual(10, len(self.all(store)))
+        self.assertEqual(10, len(self.all(store, "U")))
+        store.stop()
+
     def test_foreignEntries(self) -> None:
         """
         After a crash, entries that lead to records of other queues are cut and

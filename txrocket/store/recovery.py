@@ -73,6 +73,9 @@ class Recovery:
         log.end = log.written = log.segments.end
         safe = self._safeOffset(checkpoint, clean)
         start = min(safe, self._indexOffset(checkpoint, safe, clean), self._queuesOffset())
+        if start < safe and not self._goesOn(start):
+            # After a crash, what queues or index say may be anything.
+            start = log.first
         start = max(start, log.first)
         if not clean:
             self._log.info(
@@ -119,8 +122,14 @@ class Recovery:
         log = self._commitLog
         if not log.first <= offset < log.segments.end:
             return offset == log.segments.end
-        data = log.segments.read(offset, BLANK_SIZE)
-        if not any(data) or data[4:] == encodeBlank(0)[4:]:
+        return not any(log.segments.read(offset, BLANK_SIZE)) or self._goesOn(offset)
+
+    def _goesOn(self, offset: int) -> bool:
+        """
+        Whether there is a record or a blank at an offset of the log.
+        """
+        log = self._commitLog
+        if log.segments.read(offset, BLANK_SIZE)[4:] == encodeBlank(0)[4:]:
             return True
         return next(log.scan(offset, strict=False), None) is not None
 
