@@ -4,6 +4,8 @@ Everything that txrocket raises on purpose::
 
     RocketError
       ProtocolError      bytes that cannot be understood
+      InvalidMessage     a message that breaks a limit
+      StoreError         a store that cannot do what is asked
       RemotingError      a request that got no answer: where, and in which phase
       ResponseError      an answer other than SUCCESS: one class per response code
 
@@ -20,6 +22,7 @@ __all__ = [
     "ConsumeMsgTimeout",
     "ConsumerNotOnline",
     "DeleteAclConfigFailed",
+    "DiskFull",
     "FilterDataNotExist",
     "FilterDataNotLatest",
     "FlowControl",
@@ -34,6 +37,7 @@ __all__ = [
     "MalformedHeader",
     "MalformedRecord",
     "MessageIllegal",
+    "MessageTooLarge",
     "MissingField",
     "NoBuyerId",
     "NoMessage",
@@ -52,6 +56,10 @@ __all__ = [
     "RocketError",
     "ServiceNotAvailable",
     "SlaveNotAvailable",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFailed",
+    "StoreInUse",
     "SubscriptionGroupNotExist",
     "SubscriptionNotExist",
     "SubscriptionNotLatest",
@@ -187,6 +195,54 @@ class InvalidMessage(RocketError):
     """
     A message breaks a limit of the format and was not sent or stored.
     """
+
+
+# --- the store -----------------------------------------------------------
+
+
+class StoreError(RocketError):
+    """
+    The store cannot do what is asked of it.
+    """
+
+
+class StoreInUse(StoreError):
+    """
+    Another process works on the same folder.
+    """
+
+
+class StoreCorrupt(StoreError):
+    """
+    The files on disk are not what they must be, and going on would lose data.
+    """
+
+
+class StoreFailed(StoreError):
+    """
+    A disk failed to take what was written: no write is accepted any more, for
+    nobody can say what is on it.
+    """
+
+
+class DiskFull(StoreError):
+    """
+    There is no room for what is written.  Reads go on, and writes too once
+    there is room again.
+    """
+
+    retriable: ClassVar[bool] = True
+
+
+class MessageTooLarge(InvalidMessage):
+    """
+    A message is larger than the store takes.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"message of {size} bytes is larger than the limit of {limit}")
+        self.size = size
+        self.limit = limit
 
 
 # --- requests without an answer ------------------------------------------

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.store.consumequeue}.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.store.support import Disk
+from txrocket.store.consumequeue import ConsumeQueue, ConsumeQueues
+from txrocket.store.files import Handles
+from txrocket.store.segments import SyncJob
+
+# Java's fillPreBlank: offset 0, size Integer.MAX_VALUE, hash 0.
+FILLER = bytes.fromhex("00000000000000007fffffff0000000000000000")
+
+
+def never(offset: int, queueOffset: int) -> bool:
+    """
+    A log that confirms nothing.
+    """
+    return False
+
+
+def always(offset: int, queueOffset: int) -> bool:
+    """
+    A log that confirms everything.
+    """
+    return True
+
+
+class QueueTests(SynchronousTestCase):
+    """
+    Tests for L{ConsumeQueue}, with files of 5 entries.
+    """
+
+    def setUp(self) -> None:
+        self.disk = Disk()
+        self.folder = self.mktemp()
+        self.handles = Handles(self.disk)
+        self.addCleanup(self.handles.close)
+        self.queue = self.make()
+
+    def make(self) -> ConsumeQueue:
+        """
+        Look at the folder with new eyes.
+        """
+        return ConsumeQueue(self.handles, self.folder, 100)
+
+    def loaded(self) -> ConsumeQueue:
+        """
+        The queue as a restart finds it.
+        """
+        queue = self.make()
+        queue.load()
+        return queue
+
+    def fill(self, count: int, first: int = 0) -> None:
+        """
+        Put entries: that of queue offset n tells of a record at 1000 + 10 n.
+        """
+        for number in range(first, first + count):
+            self.queue.put(number, 1000 + 10 * number, 10, number)
+        self.queue.write()
+
+    def bytesOf(self, name: int) -> bytes:
+        """
+        A file's bytes.
+        """
+        with open(os.path.join(self.folder, f"{name:020d}"), "rb") as file:
+            return file.read()
+
+    def bounds(self, queue: ConsumeQueue) -> tuple[int, int]:
+        """
+        Where a queue begins and ends.
+        """
+        return queue.minOffset, queue.maxOffset
+
+    def test_bytes(self) -> None:
+        """
+        An entry is Java's: offset, size, hash, big-endian; files are of full
+        size and zeros where nothing was put.
+        """
+        self.queue.put(0, 0x0102030405, 0x99, -2)
+        self.queue.write()
+        self.assertEqual(
+            bytes.fromhex(
+                "0000000102030405"  # offset in the log
+                "00000099"  # size of the record
+                "fffffffffffffffe"  # hash of the tag
+            )
+            + bytes(80),
+            self.bytesOf(0),
+        )
+
+    def test_unwritten(self) -> None:
+        """
+        What is put is not in the queue before it is written.
+        """
+        self.queue.put(0, 1000, 10, 0)
+        self.queue.put(1, 1010, 10, 0)
+        self.assertEqual((0, 0), self.bounds(self.queue))
+        self.assertEqual(b"", self.queue.read(1, 5))
+        self.assertIsNone(self.queue.entry(0))
+        self.queue.write()
+        self.assertEqual((0, 2), self.bounds(self.queue))
+        self.assertEqual((1010, 10, 0), self.queue.entry(1))
+
+    def test_writeFails(self) -> None:
+        """
+        Entries that cannot be written stay unseen and are written later, once,
+        even if they are put again and a part of them had been written.
+        """
+        self.fill(3)
+        for number in range(3, 7):
+            self.queue.put(number, 1000 + 10 * number, 10, number)
+        # The fourth and fifth go to the first file, the others need a new one.
+        self.disk.failing["truncate"] = OSError(errno.ENOSPC, "full")
+        self.assertRaises(OSError, self.queue.write)
+        self.assertEqual((0, 3), self.bounds(self.queue))
+        self.disk.failing.clear()
+        self.fill(4, 3)
+        self.assertEqual((0, 7), self.bounds(self.queue))
+        self.assertEqual(
+            [(1000 + 10 * number, 10, number) for number in range(7)],
+            [self.queue.entry(number) for number in range(7)],
+        )
+
+    def test_twice(self) -> None:
+        """
+        An entry that is there is left as it is.
+        """
+        self.fill(3)
+        self.queue.put(1, 5, 5, 5)
+        self.queue.write()
+        self.assertEqual((1010, 10, 1), self.queue.entry(1))
+        self.assertEqual(3, self.queue.maxOffset)
+
+    def test_read(self) -> None:
+        """
+        A read ends with its file, with the queue, or with the count.
+        """
+        self.fill(7)
+        self.assertEqual(40, len(self.queue.read(3, 100)))
+        self.assertEqual(40, len(self.queue.read(5, 100)))
+        self.assertEqual(20, len(self.queue.read(0, 1)))
+        self.assertEqual(b"", self.queue.read(7, 1))
+        self.assertEqual(b"", self.queue.read(8, 1))
+
+    def test_load(self) -> None:
+        """
+        A restart finds where the queue ends, at every count, by halves.
+        """
+        for count in range(1, 12):
+            self.fill(1, count - 1)
+            self.assertEqual((0, count), self.bounds(self.loaded()))
+
+    def test_loadNone(self) -> None:
+        """
+        A queue without files is empty.
+        """
+        self.assertEqual((0, 0), self.bounds(self.loaded()))
+
+    def test_loadEmptyFile(self) -> None:
+        """
+        A last file that was made and not written to does not end the queue.
+        """
+        self.fill(5)
+        self.queue.segments.create(100)
+        queue = self.loaded()
+        self.assertEqual((0, 5), self.bounds(queue))
+        queue.put(5, 1, 1, 1)
+        queue.write()
+        self.assertEqual((1, 1, 1), queue.entry(5))
+
+    def test_startsLater(self) -> None:
+        """
+        A queue that starts at an offset other than 0 has Java's fillers in front
+        of its first entry, in the file that holds it, and no file before that.
+        """
+        self.queue.put(7, 1070, 10, 7)
+        self.queue.write()
+        self.assertEqual(["00000000000000000100"], self.disk.names(self.folder))
+        entry = bytes.fromhex("000000000000042e0000000a0000000000000007")
+        self.assertEqual(FILLER * 2 + entry + bytes(40), self.bytesOf(100))
+        self.assertEqual((7, 8), self.bounds(self.queue))
+        self.assertIsNone(self.queue.entry(6))
+
+    def test_startsLaterAfterRestart(self) -> None:
+        """
+        Fillers are no messages after a restart either, wherever the log begins.
+        """
+        self.queue.put(7, 1070, 10, 7)
+        self.queue.write()
+        queue = self.loaded()
+        queue.follow(0)
+        self.assertEqual((7, 8), self.bounds(queue))
+
+    def test_gap(self) -> None:
+        """
+        Entries that are missing in between are filled, so that each is in its
+        place.
+        """
+        self.fill(2)
+        self.queue.put(4, 1040, 10, 4)
+        self.queue.write()
+        self.assertEqual(FILLER * 2, self.bytesOf(0)[40:80])
+        self.assertEqual((1040, 10, 4), self.queue.entry(4))
+        self.assertIsNone(self.queue.entry(3))
+
+    def test_follow(self) -> None:
+        """
+        The queue begins at the first message that is in the log; files that
+        tell of none any more are deleted, the last one never.
+        """
+        self.fill(12)
+        self.queue.follow(1000)
+        self.assertEqual((0, 12), self.bounds(self.queue))
+        self.queue.follow(1031)
+        self.assertEqual((4, 12), self.bounds(self.queue))
+        self.assertEqual(3, len(self.disk.names(self.folder)))
+        self.queue.follow(1050)
+        self.assertEqual((5, 12), self.bounds(self.queue))
+        self.assertEqual(2, len(self.disk.names(self.folder)))
+        self.queue.follow(9999)
+        self.assertEqual((12, 12), self.bounds(self.queue))
+        self.assertEqual(["00000000000000000200"], self.disk.names(self.folder))
+        queue = self.loaded()
+        queue.follow(9999)
+        self.assertEqual((12, 12), self.bounds(queue))
+        queue.put(12, 10000, 10, 0)
+        queue.write()
+        self.assertEqual((12, 13), self.bounds(queue))
+
+    def test_followNothing(self) -> None:
+        """
+        A queue without files follows without making any.
+        """
+        self.queue.follow(1000)
+        self.assertEqual((0, 0), self.bounds(self.queue))
+        self.assertEqual([], self.disk.names(self.folder))
+
+    def test_cut(self) -> None:
+        """
+        Entries of records past the log's end are forgotten, read as zeros, and
+        can be put again, at every length.
+        """
+        for keep in range(13):
+            self.disk.removeFolder(self.folder)
+            self.handles.close()
+            self.queue = self.make()
+            self.fill(12)
+            self.queue.cut(1000 + 10 * keep, always)
+            self.assertEqual((0, keep), self.bounds(self.queue))
+            self.assertEqual((0, keep), self.bounds(self.loaded()))
+            self.queue.put(keep, 7, 7, 7)
+            self.queue.put(keep + 1, 8, 8, 8)
+            self.queue.write()
+            self.assertEqual((7, 7, 7), self.queue.entry(keep))
+            self.assertEqual((8, 8, 8), self.queue.entry(keep + 1))
+            self.assertEqual((0, keep + 2), self.bounds(self.loaded()))
+
+    def test_cutUnconfirmed(self) -> None:
+        """
+        If the log does not agree with what a search by halves finds, the
+        entries are gone through: they end where they do not grow.
+        """
+        self.fill(2)
+        # After a crash of the power: lost, then one that looks like an old one.
+        self.queue.segments.write(60, self.queue.segments.read(0, 20))
+        queue = self.loaded()
+        queue.cut(1015, never)
+        self.assertEqual((0, 2), self.bounds(queue))
+        self.assertEqual(bytes(60), self.bytesOf(0)[40:])
+
+    def test_cutUnconfirmedFillers(self) -> None:
+        """
+        Going through the entries, fillers do not count as going back.
+        """
+        self.queue.put(2, 1020, 10, 2)
+        self.queue.put(3, 1030, 10, 3)
+        self.queue.write()
+        self.queue.cut(1040, never)
+        self.assertEqual(4, self.queue.maxOffset)
+
+    def test_cutBeforeFirst(self) -> None:
+        """
+        A queue that only fillers remain of has no message.
+        """
+        self.queue.put(7, 1070, 10, 7)
+        self.queue.write()
+        self.queue.cut(1000, never)
+        self.queue.follow(0)
+        self.assertEqual((7, 7), self.bounds(self.queue))
+
+    def test_cutNothing(self) -> None:
+        """
+        A queue without files has nothing to cut.
+        """
+        self.queue.cut(0, never)
+        self.assertEqual((0, 0), self.bounds(self.queue))
+
+    def test_clear(self) -> None:
+        """
+        A queue that is cleared begins at 0 again.
+        """
+        self.fill(7)
+        self.queue.put(7, 1, 1, 1)
+        self.queue.clear()
+        self.assertEqual((0, 0), self.bounds(self.queue))
+        self.assertFalse(os.path.exists(self.folder))
+        self.fill(1)
+        self.assertEqual((1000, 10, 0), self.queue.entry(0))
+
+
+class QueuesTests(SynchronousTestCase):
+    """
+    Tests for L{ConsumeQueues}.
+    """
+
+    def setUp(self) -> None:
+        self.disk = Disk()
+        self.folder = self.mktemp()
+        self.handles = Handles(self.disk, 100)
+        self.addCleanup(self.handles.close)
+        self.queues = ConsumeQueues(self.handles, self.folder, 100)
+
+    def test_folders(self) -> None:
+        """
+        A queue's files are in TOPIC/QUEUE, and are found there by a restart,
+        which ignores what is no queue.
+        """
+        self.queues.put("A", 0, 0, 0, 10, 0)
+        self.queues.put("A", 3, 0, 10, 10, 0)
+        self.queues.put("%RETRY%g", 0, 0, 20, 10, 0)
+        self.queues.write()
+        os.mkdir(os.path.join(self.folder, "A", "x"))
+        self.assertEqual(["3", "x"], self.disk.names(os.path.join(self.folder, "A"))[1:])
+        again = ConsumeQueues(self.handles, self.folder, 100)
+        again.load()
+        self.assertEqual(
+            [("%RETRY%g", 0, 1), ("A", 0, 1), ("A", 3, 1)],
+            [(topic, queueId, queue.maxOffset) for topic, queueId, queue in again],
+        )
+        self.assertEqual(["%RETRY%g", "A"], again.topics())
+        self.assertIsNone(again.get("A", 1))
+        self.assertIsNone(again.get("B", 0))
+
+    def test_sync(self) -> None:
+        """
+        What was written since the last sync is synced, and that alone.
+        """
+        self.queues.put("A", 0, 0, 0, 10, 0)
+        self.queues.write()
+        self.synced()
+        self.queues.put("A", 0, 1, 10, 10, 0)
+        self.queues.write()
+        self.assertEqual(
+            [os.path.join(self.folder, "A", "0", "00000000000000000000")], self.synced()
+        )
+        self.assertEqual([], self.synced())
+
+    def synced(self) -> list[str]:
+        """
+        Sync, and tell what was.
+        """
+        del self.disk.synced[:]
+        job = SyncJob(self.handles)
+        self.queues.sync(job)
+        job.run()
+        return self.disk.synced
+
+    def test_writeFails(self) -> None:
+        """
+        A queue that cannot be written is written the next time.
+        """
+        self.queues.put("A", 0, 0, 0, 10, 0)
+        self.queues.put("A", 1, 0, 10, 10, 0)
+        self.disk.failing["pwrite"] = OSError(errno.ENOSPC, "full")
+        self.assertRaises(OSError, self.queues.write)
+        self.disk.failing.clear()
+        self.queues.write()
+        self.assertEqual([1, 1], [queue.maxOffset for _, _, queue in self.queues])
+
+    def test_remove(self) -> None:
+        """
+        A topic goes with its files and with what was not written yet; others
+        stay, and a topic that is not there is no error.
+        """
+        self.queues.put("A", 0, 0, 0, 10, 0)
+        self.queues.put("B", 0, 0, 10, 10, 0)
+        self.queues.write()
+        self.queues.put("A", 0, 1, 20, 10, 0)
+        self.queues.remove("A")
+        self.queues.remove("C")
+        self.queues.write()
+        self.assertEqual(["B"], self.disk.names(self.folder))
+        self.assertEqual(["B"], self.queues.topics())
+
+    def test_tenThousand(self) -> None:
+        """
+        Ten thousand queues are written, synced, read and loaded within the
+        handles that are allowed, each keeping its own.
+        """
+        for round in range(2):
+            for number in range(10_000):
+                offset = (round * 10_000 + number) * 10
+                self.queues.put(f"T{number // 100}", number % 100, round, offset, 10, number)
+            self.queues.write()
+        job = SyncJob(self.handles)
+        self.queues.sync(job)
+        job.run()
+        again = ConsumeQueues(self.handles, self.folder, 100)
+        again.load()
+        for number in range(10_000):
+            queue = again.get(f"T{number // 100}", number % 100)
+            assert queue is not None
+            self.assertEqual(2, queue.maxOffset)
+            self.assertEqual((100_000 + number * 10, 10, number), queue.entry(1))
+        self.assertLessEqual(self.disk.most, 101)

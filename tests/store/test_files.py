@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.store.files}.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.store.support import Disk
+from txrocket.store.files import Files, Handles, Locked
+
+
+class FilesTests(SynchronousTestCase):
+    """
+    Tests for L{Files}.
+    """
+
+    def setUp(self) -> None:
+        self.files = Files()
+        self.folder = self.mktemp()
+        self.files.makeFolder(self.folder)
+        self.path = os.path.join(self.folder, "file")
+
+    def open(self) -> int:
+        """
+        Open the test's file until the test's end.
+        """
+        handle = self.files.open(self.path)
+        self.addCleanup(self.files.close, handle)
+        return handle
+
+    def test_readAndWrite(self) -> None:
+        """
+        What is written at a place is read there, and past the end is nothing.
+        """
+        handle = self.open()
+        self.files.pwrite(handle, b"hello", 3)
+        self.assertEqual(b"\0\0\0he", self.files.pread(handle, 5, 0))
+        self.assertEqual(b"llo", self.files.pread(handle, 100, 5))
+        self.assertEqual(b"", self.files.pread(handle, 1, 100))
+
+    def test_halfDone(self) -> None:
+        """
+        Where the system reads or writes a part only, the rest follows.
+        """
+        pread, pwrite = os.pread, os.pwrite
+        self.patch(os, "pread", lambda handle, size, at: pread(handle, min(size, 2), at))
+        self.patch(os, "pwrite", lambda handle, data, at: pwrite(handle, bytes(data[:2]), at))
+        handle = self.open()
+        self.files.pwrite(handle, b"hello", 0)
+        self.assertEqual(b"hello", self.files.pread(handle, 5, 0))
+        self.assertEqual(b"hello", self.files.pread(handle, 9, 0))
+
+    def test_allocate(self) -> None:
+        """
+        An allocated file has its size and the room for it; a truncated one has
+        its size only.
+        """
+        handle = self.open()
+        self.files.allocate(handle, 1 << 20)
+        self.assertEqual(1 << 20, self.files.size(self.path))
+        self.assertGreaterEqual(os.stat(self.path).st_blocks * 512, 1 << 20)
+        self.files.truncate(handle, 0)
+        self.files.truncate(handle, 1 << 20)
+        self.assertLess(os.stat(self.path).st_blocks * 512, 1 << 20)
+
+    def test_allocateUnsupported(self) -> None:
+        """
+        Where the system cannot allocate, the file has its size all the same;
+        a full disk is an error.
+        """
+
+        def refuse(code: int) -> None:
+            def allocate(handle: int, offset: int, size: int) -> None:
+                raise OSError(code, os.strerror(code))
+
+            self.patch(os, "posix_fallocate", allocate)
+
+        handle = self.open()
+        refuse(errno.EOPNOTSUPP)
+        self.files.allocate(handle, 4096)
+        self.assertEqual(4096, self.files.size(self.path))
+        refuse(errno.ENOSPC)
+        self.assertRaises(OSError, self.files.allocate, handle, 8192)
+        self.assertEqual(4096, self.files.size(self.path))
+
+    def test_sync(self) -> None:
+        """
+        A sync is one of the data; where the system has none, of everything.
+        """
+        done: list[str] = []
+        self.patch(os, "fdatasync", lambda handle: done.append("data"))
+        self.patch(os, "fsync", lambda handle: done.append("all"))
+        handle = self.open()
+        self.files.sync(handle)
+        self.files.syncPath(self.path)
+        self.files.syncFolder(self.folder)
+        self.assertEqual(["data", "data", "all"], done)
+        del done[:]
+        monkey = self.patch(os, "fdatasync", None)
+        del os.fdatasync
+        self.files.sync(handle)
+        monkey.restore()
+        self.assertEqual(["all"], done)
+
+    def test_syncOfWhatIsGone(self) -> None:
+        """
+        What was deleted needs no sync, file or folder.
+        """
+        done: list[int] = []
+        self.patch(os, "fdatasync", done.append)
+        self.patch(os, "fsync", done.append)
+        self.files.syncPath(self.path)
+        self.files.syncFolder(os.path.join(self.folder, "none"))
+        self.assertEqual([], done)
+        self.assertIsNone(self.files.size(self.path))
+
+    def test_rename(self) -> None:
+        """
+        A file takes the place of another.
+        """
+        for name, text in (("a", "new"), ("b", "old")):
+            with open(os.path.join(self.folder, name), "w") as file:
+                file.write(text)
+        self.files.rename(os.path.join(self.folder, "a"), os.path.join(self.folder, "b"))
+        self.assertEqual(["b"], self.files.names(self.folder))
+        self.assertEqual(3, self.files.size(os.path.join(self.folder, "b")))
+
+    def test_names(self) -> None:
+        """
+        Names come sorted; a folder that is none has none.
+        """
+        for name in ("2", "1", "10"):
+            os.close(os.open(os.path.join(self.folder, name), os.O_CREAT))
+        self.assertEqual(["1", "10", "2"], self.files.names(self.folder))
+        self.assertEqual([], self.files.names(os.path.join(self.folder, "1")))
+        self.assertEqual([], self.files.names(os.path.join(self.folder, "none")))
+
+    def test_makeFolder(self) -> None:
+        """
+        A folder is made with those above it, each name synced in the one above,
+        unless somebody else was faster.
+        """
+        synced: list[str] = []
+        self.patch(self.files, "syncFolder", synced.append)
+        path = os.path.join(self.folder, "a", "b")
+        self.files.makeFolder(path)
+        self.assertEqual([self.folder, os.path.join(self.folder, "a")], synced)
+        self.patch(os.path, "isdir", lambda path: path == self.folder)
+        self.files.makeFolder(path)
+        self.assertEqual(2, len(synced))
+
+    def test_makeFolderHere(self) -> None:
+        """
+        A folder of a single name is made where the process is.
+        """
+        name = os.path.basename(self.folder) + "-here"
+        self.addCleanup(self.files.removeFolder, name)
+        self.files.makeFolder(name)
+        self.assertTrue(os.path.isdir(name))
+
+    def test_remove(self) -> None:
+        """
+        Removing what is not there is no error.
+        """
+        self.files.close(self.files.open(self.path))
+        self.assertGreater(self.files.modified(self.path), 1_000_000_000)
+        self.files.remove(self.path)
+        self.files.remove(self.path)
+        self.files.removeFolder(self.folder)
+        self.files.removeFolder(self.folder)
+        self.assertFalse(os.path.exists(self.folder))
+
+    def test_space(self) -> None:
+        """
+        The disk's size and what is free of it are in bytes.
+        """
+        total, free = self.files.space(self.folder)
+        usage = os.statvfs(self.folder)
+        self.assertEqual(usage.f_blocks * usage.f_frsize, total)
+        self.assertTrue(0 < free <= total)
+
+
+# What Java's FileChannel.tryLock(0, 1, false) does: a lock of the process.
+AS_JAVA = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+    except OSError:
+        print("refused")
+    else:
+        print("locked")
+"""
+
+
+class LockTests(SynchronousTestCase):
+    """
+    Tests for L{Files.lock}.
+    """
+
+    def setUp(self) -> None:
+        self.files = Files()
+        self.path = self.mktemp()
+
+    def other(self) -> str:
+        """
+        What another process says about the lock.
+        """
+        return subprocess.run(
+            [sys.executable, "-c", AS_JAVA, self.path], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    def test_otherProcess(self) -> None:
+        """
+        Another process, Java's among them, is kept out until the lock is let go.
+        """
+        release = self.files.lock(self.path)
+        self.assertEqual("refused", self.other())
+        release()
+        self.assertEqual("locked", self.other())
+
+    def test_sameProcess(self) -> None:
+        """
+        A second store of the same process is refused, which does not take the
+        lock from the first.
+        """
+        release = self.files.lock(self.path)
+        self.assertRaises(Locked, self.files.lock, self.path)
+        self.assertEqual("refused", self.other())
+        release()
+        self.files.lock(self.path)()
+
+    def test_lockOfTheProcess(self) -> None:
+        """
+        Where the system locks for processes only, that keeps others out.
+        """
+        self.patch(fcntl, "F_OFD_SETLK", None)
+        del fcntl.F_OFD_SETLK
+        release = self.files.lock(self.path)
+        self.assertEqual("refused", self.other())
+        release()
+
+    def test_content(self) -> None:
+        """
+        The file holds the word that Java writes into it.
+        """
+        self.files.lock(self.path)()
+        with open(self.path, "rb") as file:
+            self.assertEqual(b"lock", file.read())
+
+
+class HandlesTests(SynchronousTestCase):
+    """
+    Tests for L{Handles}.
+    """
+
+    def setUp(self) -> None:
+        self.disk = Disk()
+        self.folder = self.mktemp()
+        self.disk.makeFolder(self.folder)
+        self.handles = Handles(self.disk, 2)
+        self.addCleanup(self.handles.close)
+
+    def at(self, name: str) -> str:
+        """
+        A path.
+        """
+        return os.path.join(self.folder, name)
+
+    def names(self) -> set[str]:
+        """
+        The files that are open.
+        """
+        return {os.path.basename(each) for each in self.disk.opened.values()}
+
+    def test_reuse(self) -> None:
+        """
+        A file that is open is not opened again.
+        """
+        self.assertEqual(self.handles.get(self.at("a")), self.handles.get(self.at("a")))
+        self.assertEqual(1, len(self.handles))
+
+    def test_leastRecentlyUsed(self) -> None:
+        """
+        Past the limit, the file that was not used for longest is closed.
+        """
+        for name in "abac":
+            self.handles.get(self.at(name))
+        self.assertEqual({"a", "c"}, self.names())
+
+    def test_pinned(self) -> None:
+        """
+        A file that is being synced stays open whatever else is opened, and the
+        limit is kept again afterwards.
+        """
+        handle = self.handles.pin(self.at("a"))
+        self.assertEqual(handle, self.handles.pin(self.at("a")))
+        for name in "bcde":
+            self.handles.get(self.at(name))
+        self.assertEqual(handle, self.handles.get(self.at("a")))
+        for name in "bcde":
+            self.handles.get(self.at(name))
+        self.assertEqual({"a", "d", "e"}, self.names())
+        self.handles.unpin(self.at("a"))
+        self.assertEqual({"a", "d", "e"}, self.names())
+        self.handles.unpin(self.at("a"))
+        self.assertEqual({"d", "e"}, self.names())
+
+    def test_forget(self) -> None:
+        """
+        A file that is to be removed is closed; one that is not open is no error.
+        """
+        self.handles.get(self.at("a"))
+        self.handles.forget(self.at("a"))
+        self.handles.forget(self.at("b"))
+        self.assertEqual(set(), self.names())
+
+    def test_forgetPinned(self) -> None:
+        """
+        A removed file that is being synced is closed as soon as that is over,
+        for its room is free only then; a new file of that name is another.
+        """
+        path = self.at("a")
+        old = self.handles.pin(path)
+        self.handles.forget(path)
+        self.disk.remove(path)
+        self.assertIn(old, self.disk.opened)
+        new = self.handles.get(path)
+        self.assertNotEqual(old, new)
+        self.handles.unpin(path)
+        self.assertEqual([new], list(self.disk.opened))
+
+    def test_closePinned(self) -> None:
+        """
+        Closing all leaves open what a thread syncs, until it has done so.
+        """
+        self.handles.pin(self.at("a"))
+        self.handles.get(self.at("b"))
+        self.handles.close()
+        self.assertEqual({"a"}, self.names())
+        self.handles.unpin(self.at("a"))
+        self.assertEqual(set(), self.names())

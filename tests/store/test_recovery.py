@@ -1,0 +1,587 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.store.recovery}, and for the start and stop of a store.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+
+from tests.store.support import LOG_SIZE, StoreCase, abandon
+from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
+from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
+from txrocket.store.messages import GetStatus, MessageStore
+
+EVER = 1 << 60
+
+SECOND = """
+import sys
+from twisted.internet.task import Clock
+from twisted.internet.defer import maybeDeferred
+from txrocket.errors import StoreInUse
+from txrocket.store.messages import MessageStore
+from txrocket.store.settings import StoreSettings
+store = MessageStore(StoreSettings(sys.argv[1]), Clock(), maybeDeferred, bytes(8))
+try:
+    store.start()
+except StoreInUse as error:
+    print(error)
+"""
+
+
+class LifeTests(StoreCase):
+    """
+    Start and stop.
+    """
+
+    def test_inUse(self) -> None:
+        """
+        A second store on the same folder is refused, in another process and in
+        the same, and the first one goes on.
+        """
+        store = self.start()
+        error = self.assertRaises(StoreInUse, self.make().start)
+        self.assertIn(f"{self.root} is in use by another process", str(error))
+        said = subprocess.run(
+            [sys.executable, "-c", SECOND, self.root], capture_output=True, text=True, check=True
+        ).stdout
+        self.assertIn(f"{self.root} is in use by another process", said)
+        self.put(store, b"a")
+        store.stop()
+        store = self.start()
+        self.assertEqual([b"a"], self.bodies(store))
+        store.stop()
+
+    def test_abort(self) -> None:
+        """
+        The abort file is there while a store runs, and after a crash.
+        """
+        store = self.start()
+        self.assertEqual(0, self.disk.size(self.path("abort")))
+        abandon(store)
+        self.assertEqual(0, self.disk.size(self.path("abort")))
+        store = self.start()
+        self.successResultOf(store.stop())
+        self.assertIsNone(self.disk.size(self.path("abort")))
+
+    def test_emptyTwice(self) -> None:
+        """
+        An empty folder can be opened again and again, and then be used.
+        """
+        for end in (MessageStore.stop, MessageStore.stop, abandon, abandon):
+            end(self.start())
+        self.assertFalse(os.path.exists(self.path("commitlog")))
+        store = self.start()
+        self.assertEqual(0, self.put(store, b"a").queueOffset)
+        self.assertEqual([b"a"], self.bodies(store))
+        store.stop()
+
+    def test_closed(self) -> None:
+        """
+        A store that is closed, or about to be, takes nothing.
+        """
+        store = self.start()
+        store.stop()
+        error = self.assertRaises(StoreFailed, self.put, store)
+        self.assertIn("is closed", str(error))
+        self.assertFalse(os.path.exists(self.path("commitlog")))
+
+    def test_stopTwice(self) -> None:
+        """
+        A second stop does not touch the folder, which may be another store's by
+        then; nor does the stop of a store that never ran.
+        """
+        first = self.start()
+        self.successResultOf(first.stop())
+        second = self.start()
+        self.successResultOf(first.stop())
+        self.successResultOf(self.make().stop())
+        self.assertEqual(0, self.disk.size(self.path("abort")))
+        second.stop()
+
+    def test_stopClosesAll(self) -> None:
+        """
+        A stop leaves no file open and no call pending.
+        """
+        store = self.start()
+        self.gather(store, KEYS="k")
+        store.stop()
+        self.assertEqual([], self.clock.getDelayedCalls())
+        self.disk.opened = {
+            handle: path for handle, path in self.disk.opened.items() if "lock" not in path
+        }
+        self.assertEqual({}, self.disk.opened)
+
+    def test_stopAfterFailure(self) -> None:
+        """
+        After a failed sync a stop leaves the abort file, so that the next start
+        checks everything.
+        """
+        store = self.start()
+        self.put(store, b"a" * 2000)
+        self.disk.failing["sync"] = OSError(errno.EIO, "broken")
+        self.clock.advance(60)
+        self.assertIsNotNone(store.failure)
+        self.disk.failing.clear()
+        self.successResultOf(store.stop())
+        self.assertEqual(0, self.disk.size(self.path("abort")))
+        store = self.start()
+        self.assertEqual([b"a" * 2000], self.bodies(store))
+        self.put(store, b"b")
+        store.stop()
+
+    def test_stopAfterTask(self) -> None:
+        """
+        A task that has ended by an error that nobody foresaw is told of, and
+        does not keep the store from stopping.
+        """
+        store = self.start()
+
+        def clean() -> int:
+            raise ZeroDivisionError
+
+        store._loop(1000, clean)
+        self.clock.advance(1)
+        self.assertEqual(1, len(self.flushLoggedErrors(ZeroDivisionError)))
+        self.successResultOf(store.stop())
+        self.assertIsNone(self.disk.size(self.path("abort")))
+
+    def test_startFails(self) -> None:
+        """
+        A start that fails lets go of the folder.
+        """
+        store = self.start()
+        self.put(store)
+        store.stop()
+        self.assertRaises(StoreCorrupt, self.make(mappedFileSizeCommitLog=2048).start)
+        store = self.start()
+        self.assertEqual(1, len(self.all(store)))
+        store.stop()
+
+
+class RestartTests(StoreCase):
+    """
+    What a start finds.
+    """
+
+    def fill(self, store: MessageStore, count: int = 12) -> None:
+        """
+        Put messages into two topics and several files.
+        """
+        for number in range(count):
+            self.put(
+                store,
+                bytes([number]) * 900,
+                topic="TU"[number % 2],
+                KEYS=f"k{number} all",
+                TAGS="a",
+            )
+            self.clock.advance(0.01)
+
+    def check(self, store: MessageStore, count: int = 12) -> None:
+        """
+        Everything is there.
+        """
+        for start, topic in enumerate("TU"):
+            expected = [bytes([number]) * 900 for number in range(start, count, 2)]
+            self.assertEqual(expected, self.bodies(store, topic))
+            self.assertEqual(len(expected), len(store.query(topic, "all", 0, EVER, 64)[0]))
+        for number in range(count):
+            topic = "TU"[number % 2]
+            self.assertEqual(1, len(store.query(topic, f"k{number}", 0, EVER, 64)[0]))
+
+    def test_clean(self) -> None:
+        """
+        After a clean stop everything is there, and the log is not read.
+        """
+        store = self.start()
+        self.fill(store)
+        store.stop()
+        del self.disk.preads[:]
+        store = self.start()
+        reads = [size for path, _, size in self.disk.preads if "commitlog" in path]
+        self.assertLess(sum(reads), 2 * LOG_SIZE)
+        self.check(store)
+        self.assertEqual(store.log.written, store.flusher.flushed.offset)
+        store.stop()
+
+    def test_crash(self) -> None:
+        """
+        After a crash everything that was written is there, and what is not
+        known to be on the disk is synced again.
+        """
+        store = self.start()
+        self.fill(store)
+        end = store.log.written
+        abandon(store)
+        store = self.start()
+        self.check(store)
+        self.assertEqual(end, store.log.written)
+        self.assertEqual(0, store.flusher.flushed.offset)
+        del self.disk.synced[:]
+        self.successResultOf(store.flusher.flush())
+        self.assertEqual(len(self.logFiles()) + 1, len(self.disk.synced))
+        store.stop()
+
+    def test_crashAfterCheckpoint(self) -> None:
+        """
+        After a crash the log is read from the last checkpoint on, and not
+        before it.
+        """
+        store = self.start()
+        self.fill(store)
+        self.clock.advance(10)
+        self.put(store)
+        self.successResultOf(store.checkpointer.checkpoint())
+        at = store.log.written
+        self.put(store, b"x", KEYS="late")
+        abandon(store)
+        del self.disk.preads[:]
+        store = self.start()
+        self.assertEqual(at, store.flusher.flushed.offset)
+        # Of files before the last two only single records, to confirm what the
+        # queues say.
+        sizes = [
+            size
+            for path, _, size in self.disk.preads
+            if "commitlog" in path and int(os.path.basename(path)) < at - 2 * LOG_SIZE
+        ]
+        self.assertEqual([], [each for each in sizes if each > 1100])
+        self.assertEqual(b"x", self.bodies(store)[-1])
+        self.assertEqual(1, len(store.query("T", "late", 0, EVER, 1)[0]))
+        store.stop()
+
+    def test_checkpointAtBlank(self) -> None:
+        """
+        A checkpoint is believed if the log went on with a blank, and then with
+        nothing.
+        """
+        store = self.start()
+        self.fill(store, 3)
+        self.successResultOf(store.checkpointer.checkpoint())
+        at = store.log.written
+        self.gather(store, b"x" * 3000)
+        abandon(store)
+        store = self.start()
+        self.assertEqual(at, store.flusher.flushed.offset)
+        self.check(store, 3)
+        self.put(store, b"x")
+        self.assertEqual(b"x", self.bodies(store)[-1])
+        store.stop()
+
+    def test_unwritten(self) -> None:
+        """
+        What was only gathered is gone after a crash, and its place is free.
+        """
+        store = self.start()
+        self.put(store, b"a")
+        lost = self.gather(store, b"b")
+        abandon(store)
+        store = self.start()
+        self.assertEqual([b"a"], self.bodies(store))
+        again = self.put(store, b"c")
+        self.assertEqual((lost.offset, lost.queueOffset), (again.offset, again.queueOffset))
+        store.stop()
+
+    def test_tornTail(self) -> None:
+        """
+        A torn record is cut, with its queue entry, and does not rise again.
+        """
+        store = self.start()
+        self.put(store, b"a" * 100)
+        torn = self.put(store, b"b" * 100, KEYS="torn")
+        self.put(store, b"c" * 100)
+        store.log.segments.write(torn.offset + 150, b"X")
+        abandon(store)
+        store = self.start()
+        self.assertEqual([b"a" * 100], self.bodies(store))
+        self.assertEqual((torn.offset, 1), (store.log.written, store.maxOffset("T", 0)))
+        self.assertEqual([], store.query("T", "torn", 0, EVER, 1)[0])
+        # The third would be whole again behind a second of the same size.
+        self.put(store, b"d" * 100, KEYS="torn")
+        abandon(store)
+        store = self.start()
+        self.assertEqual([b"a" * 100, b"d" * 100], self.bodies(store))
+        store.stop()
+
+    def test_withoutCrc(self) -> None:
+        """
+        checkCRCOnRecover=false believes bodies.
+        """
+        store = self.start()
+        torn = self.put(store, b"b" * 100)
+        store.log.segments.write(torn.offset + 150, b"X")
+        abandon(store)
+        store = self.start(checkCRCOnRecover=False)
+        self.assertEqual(1, store.maxOffset("T", 0))
+        abandon(store)
+
+    def test_queuesDeleted(self) -> None:
+        """
+        Queues that somebody deleted are made again from the log, after a clean
+        stop too.
+        """
+        for end in (MessageStore.stop, abandon):
+            self.root = self.mktemp()
+            store = self.start()
+            self.fill(store)
+            end(store)
+            shutil.rmtree(self.path("consumequeue"))
+            store = self.start()
+            self.check(store)
+            store.stop()
+
+    def test_queuesDeletedLaterLog(self) -> None:
+        """
+        Where the log's first files are gone too, they begin with Java's fillers.
+        """
+        store = self.start()
+        self.fill(store)
+        store.log.segments.removeFirst()
+        store.retention.follow()
+        store.stop()
+        shutil.rmtree(self.path("consumequeue"))
+        for _ in range(2):
+            store = self.start()
+            self.assertEqual((2, 6), (store.minOffset("T", 0), store.maxOffset("T", 0)))
+            self.assertEqual(4, len(self.all(store)))
+            self.assertEqual(
+                bytes.fromhex("00000000000000007fffffff0000000000000000") * 2,
+                self.bytesOf("consumequeue", "T", "0", "00000000000000000000")[:40],
+            )
+            store.stop()
+
+    def test_fillersAtLogStart(self) -> None:
+        """
+        Fillers are not served, though the log begins at 0 as they do.
+        """
+        store = self.start()
+        self.fill(store, 4)
+        store.queues.put("V", 0, 3, 0, 992, 0)
+        store.queues.write()
+        store.stop()
+        store = self.start()
+        self.assertEqual(3, store.minOffset("V", 0))
+        self.assertEqual(GetStatus.OFFSET_TOO_SMALL, store.get("V", 0, 1, 1).status)
+        self.assertIsNone(store.storeTimestamp("V", 0, 1))
+        store.stop()
+
+    def test_indexDeleted(self) -> None:
+        """
+        An index that somebody deleted is made again after a crash.
+        """
+        store = self.start()
+        self.fill(store)
+        abandon(store)
+        shutil.rmtree(self.path("index"))
+        store = self.start()
+        self.check(store)
+        store.stop()
+
+    def test_logDeleted(self) -> None:
+        """
+        Without a log there are no queues and no index.
+        """
+        store = self.start()
+        self.fill(store)
+        store.stop()
+        shutil.rmtree(self.path("commitlog"))
+        store = self.start()
+        self.assertEqual([], list(store.queues))
+        self.assertEqual([], os.listdir(self.path("index")))
+        self.assertEqual(0, self.put(store, b"a").queueOffset)
+        store.stop()
+        shutil.rmtree(self.path("commitlog"))
+        store = self.start(messageIndexEnable=False)
+        self.assertEqual([], list(store.queues))
+        store.stop()
+
+    def forgetOwn(self) -> None:
+        """
+        Leave of the checkpoint what Java would have written.
+        """
+        with open(self.path("checkpoint"), "r+b") as file:
+            file.seek(64)
+            file.write(bytes(64))
+
+    def test_javasCheckpoint(self) -> None:
+        """
+        With a checkpoint of Java's a start after a crash begins with the last
+        file whose first record is older than the checkpoint's time less three
+        seconds.
+        """
+        store = self.start()
+        for number in range(12):
+            self.put(store, bytes([number]) * 900, topic="TU"[number % 2], KEYS=f"k{number} all")
+            self.clock.advance(1)
+        self.successResultOf(store.checkpointer.checkpoint())
+        abandon(store)
+        self.forgetOwn()
+        # Four records a file: those of 0, 4 and 8 seconds are first ones, and the
+        # checkpoint's 11 less 3 is 8.
+        store = self.start()
+        self.assertEqual(2 * LOG_SIZE, store.flusher.flushed.offset)
+        self.check(store)
+        store.stop()
+
+    def test_noCheckpoint(self) -> None:
+        """
+        Without a checkpoint everything is read, though a file's first record
+        cannot be.
+        """
+        store = self.start()
+        self.fill(store)
+        self.successResultOf(store.checkpointer.checkpoint())
+        abandon(store)
+        os.remove(self.path("checkpoint"))
+        store = self.start()
+        self.check(store)
+        self.assertEqual(0, store.flusher.flushed.offset)
+        abandon(store)
+        with open(self.path("commitlog", f"{2 * LOG_SIZE:020d}"), "r+b") as file:
+            file.write(bytes(100))
+        os.remove(self.path("checkpoint"))
+        store = self.start()
+        self.check(store, 8)
+        store.stop()
+
+    def test_cleanJava(self) -> None:
+        """
+        After a clean stop of Java's the last three files are read.
+        """
+        store = self.start()
+        self.fill(store, 20)
+        store.stop()
+        self.forgetOwn()
+        del self.disk.preads[:]
+        store = self.start()
+        first = min(
+            path for path, offset, size in self.disk.preads if "commitlog" in path and size > 992
+        )
+        self.assertTrue(first.endswith(f"{2 * LOG_SIZE:020d}"))
+        self.check(store, 20)
+        store.stop()
+
+    def test_checkpointPastLog(self) -> None:
+        """
+        A checkpoint that speaks of more than the log has is not believed.
+        """
+        store = self.start()
+        self.fill(store)
+        store.stop()
+        for name in self.logFiles()[1:]:
+            os.remove(self.path("commitlog", name))
+        store = self.start()
+        self.check(store, 4)
+        store.stop()
+
+    def test_half(self) -> None:
+        """
+        The first half of a transaction is in no queue, and is found by its key
+        after every restart, once.
+        """
+        store = self.start()
+        self.put(store, b"a")
+        self.put(store, b"half", sysFlag=TRANSACTION_PREPARED_TYPE, KEYS="k")
+        for end in (MessageStore.stop, abandon, MessageStore.stop):
+            end(store)
+            store = self.start()
+            self.assertEqual([b"a"], self.bodies(store))
+            self.assertEqual(1, len(store.query("T", "k", 0, EVER, 10)[0]))
+        store.stop()
+
+    def test_emptyLastFile(self) -> None:
+        """
+        A last file that was made and not written to is no obstacle.
+        """
+        for end in (MessageStore.stop, abandon):
+            self.root = self.mktemp()
+            store = self.start()
+            self.fill(store)
+            store.log.segments.create(store.log.segments.end)
+            end(store)
+            store = self.start()
+            self.check(store)
+            self.put(store, b"x" * 3000)
+            self.assertEqual(b"x" * 3000, self.bodies(store)[-1])
+            store.stop()
+
+    def test_entriesPastLog(self) -> None:
+        """
+        Entries of records that the log does not have are cut after a clean stop
+        as well.
+        """
+        store = self.start()
+        self.fill(store, 4)
+        store.queues.put("T", 0, 2, store.log.written + 5000, 100, 0)
+        store.queues.write()
+        store.stop()
+        store = self.start()
+        self.check(store, 4)
+        self.assertEqual(2, store.maxOffset("T", 0))
+        store.stop()
+
+    def test_tornEntry(self) -> None:
+        """
+        An entry of which the first half never reached the disk leads nowhere,
+        least of all the log's end.
+        """
+        store = self.start()
+        for number in range(6):
+            self.put(store, bytes(100 + number))
+        self.successResultOf(store.checkpointer.checkpoint())
+        self.put(store, b"last")
+        queue = store.queues.get("T", 0)
+        assert queue is not None
+        for size in (150, 96, 192):
+            queue.segments.write(6 * 20, bytes(8) + size.to_bytes(4, "big") + bytes(8))
+            abandon(store)
+            store = self.start()
+            expected = [bytes(100 + number) for number in range(6)] + [b"last"]
+            self.assertEqual(expected, self.bodies(store))
+            queue = store.queues.get("T", 0)
+            assert queue is not None
+        store.stop()
+
+    def test_damagedIndexHeader(self) -> None:
+        """
+        Nor does the header of an index file that is damaged.
+        """
+        store = self.start()
+        self.fill(store, 20)
+        self.clock.advance(10)
+        self.put(store, b"x" * 3000, topic="V")
+        self.successResultOf(store.checkpointer.checkpoint())
+        abandon(store)
+        self.forgetOwn()
+        names = sorted(os.listdir(self.path("index")))
+        self.assertEqual(2, len(names))
+        with open(self.path("index", names[0]), "r+b") as file:
+            file.seek(24)
+            file.write((500).to_bytes(8, "big"))
+        store = self.start()
+        self.assertEqual(10, len(self.all(store)))
+        self.assertEqual(10, len(self.all(store, "U")))
+        store.stop()
+
+    def test_foreignEntries(self) -> None:
+        """
+        After a crash, entries that lead to records of other queues are cut and
+        made anew.
+        """
+        store = self.start()
+        self.fill(store)
+        self.successResultOf(store.checkpointer.checkpoint())
+        queue = store.queues.get("T", 0)
+        assert queue is not None
+        # Behind what is safe: they look as if they belonged before it.
+        for at in (6, 7, 8):
+            queue.segments.write(at * 20, queue.segments.read(20, 20))
+        abandon(store)
+        store = self.start()
+        self.check(store)
+        store.stop()

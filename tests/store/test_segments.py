@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.store.segments}.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.store.support import Disk
+from txrocket.errors import StoreCorrupt
+from txrocket.store.files import Handles
+from txrocket.store.segments import Segments, SyncJob
+
+
+class _Case(SynchronousTestCase):
+    """
+    Pieces of 100 bytes.
+    """
+
+    def setUp(self) -> None:
+        self.disk = Disk()
+        self.folder = self.mktemp()
+        self.handles = Handles(self.disk)
+        self.addCleanup(self.handles.close)
+        self.segments = self.make()
+
+    def make(self) -> Segments:
+        """
+        Look at the folder with new eyes.
+        """
+        return Segments(self.handles, self.folder, 100, self.disk.truncate)
+
+    def lay(self, name: str, size: int = 100) -> None:
+        """
+        Put a file into the folder.
+        """
+        self.disk.makeFolder(self.folder)
+        with open(os.path.join(self.folder, name), "wb") as file:
+            file.write(b"x" * size)
+
+    def state(self) -> tuple[int, set[str], set[str]]:
+        """
+        The end, and what is to be synced.
+        """
+        return self.segments.end, self.segments.dirtyPaths, self.segments.dirtyFolders
+
+
+class SegmentsTests(_Case):
+    """
+    Tests for L{Segments}.
+    """
+
+    def test_names(self) -> None:
+        """
+        A piece is named by the 20 digits of its first offset, as in Java.
+        """
+        self.segments.create(0)
+        self.segments.create(100)
+        self.assertEqual(
+            ["00000000000000000000", "00000000000000000100"], self.disk.names(self.folder)
+        )
+        self.assertEqual(200, self.segments.end)
+
+    def test_empty(self) -> None:
+        """
+        Without pieces everything is empty, and nothing is made by looking.
+        """
+        self.segments.load()
+        self.assertEqual(0, self.segments.end)
+        self.assertEqual(b"", self.segments.read(0, 10))
+        self.segments.clearFrom(0)
+        self.assertFalse(os.path.exists(self.folder))
+
+    def test_readAndWrite(self) -> None:
+        """
+        Offsets are those of the long file; a read ends where its piece ends,
+        and what was never written is zeros.
+        """
+        self.segments.create(0)
+        self.segments.create(100)
+        self.segments.write(98, b"ab")
+        self.segments.write(100, b"cd")
+        self.assertEqual(b"\0ab", self.segments.read(97, 50))
+        self.assertEqual(b"cd\0", self.segments.read(100, 3))
+        self.assertEqual(b"", self.segments.read(200, 3))
+
+    def test_writeAcross(self) -> None:
+        """
+        Nothing is written across the end of a piece.
+        """
+        self.segments.create(0)
+        self.segments.create(100)
+        self.assertRaises(AssertionError, self.segments.write, 99, b"ab")
+        self.assertRaises(AssertionError, self.segments.write, 200, b"a")
+
+    def test_load(self) -> None:
+        """
+        The pieces are found in order, the first of which may be any; files of
+        other names are none.
+        """
+        for name in ("00000000000000000300", "00000000000000000200", "notes", "x" * 20):
+            self.lay(name)
+        self.segments.load()
+        self.assertEqual([200, 300], self.segments.bases)
+        self.assertIsNone(self.segments.baseOf(199))
+        self.assertEqual(200, self.segments.baseOf(299))
+        self.assertIsNone(self.segments.baseOf(400))
+
+    def test_gap(self) -> None:
+        """
+        A missing piece, or one that begins elsewhere, is an error that names it
+        and asks about the size.
+        """
+        self.lay("00000000000000000000")
+        self.lay("00000000000000000200")
+        error = self.assertRaises(StoreCorrupt, self.segments.load)
+        self.assertIn("00000000000000000000 does not fit", str(error))
+        self.assertIn("files of 100 bytes", str(error))
+
+    def test_oddBase(self) -> None:
+        """
+        A piece begins at a multiple of its size.
+        """
+        self.lay("00000000000000000050")
+        self.assertRaises(StoreCorrupt, self.segments.load)
+
+    def test_sizes(self) -> None:
+        """
+        A last piece that is short was being made when the power went, and is
+        brought to its size; any other wrong size is an error.
+        """
+        self.lay("00000000000000000000")
+        self.lay("00000000000000000100", 30)
+        self.segments.load()
+        self.assertEqual(b"x" * 30 + b"\0" * 70, self.segments.read(100, 100))
+        self.lay("00000000000000000100", 101)
+        error = self.assertRaises(StoreCorrupt, self.make().load)
+        self.assertIn("has 101 bytes where 100 were expected", str(error))
+        self.lay("00000000000000000100")
+        self.lay("00000000000000000000", 99)
+        self.assertRaises(StoreCorrupt, self.make().load)
+
+    def test_createFails(self) -> None:
+        """
+        A piece that gets no room is not there, and can be made later.
+        """
+        self.disk.failing["truncate"] = OSError(errno.ENOSPC, "full")
+        self.assertRaises(OSError, self.segments.create, 0)
+        self.assertEqual([], self.disk.names(self.folder))
+        self.assertEqual([], self.segments.bases)
+        self.assertEqual(0, len(self.handles))
+        self.disk.failing.clear()
+        self.segments.create(0)
+        self.assertEqual([0], self.segments.bases)
+
+    def test_clearFrom(self) -> None:
+        """
+        What is cut reads as zeros, pieces behind it are gone, and what is
+        before it stays.
+        """
+        for base in (0, 100, 200):
+            self.segments.create(base)
+            self.segments.write(base, b"x" * 100)
+        self.segments.clearFrom(150)
+        self.assertEqual([0, 100], self.segments.bases)
+        self.assertEqual(b"x" * 50 + b"\0" * 50, self.segments.read(100, 100))
+        self.assertEqual(b"x" * 100, self.segments.read(0, 100))
+        self.segments.clearFrom(100)
+        self.assertEqual([0], self.segments.bases)
+        self.segments.clearFrom(0)
+        self.assertEqual([0], self.segments.bases)
+        self.assertEqual(b"\0" * 100, self.segments.read(0, 100))
+
+    def test_removeFirstWhileRead(self) -> None:
+        """
+        A piece that is deleted while somebody holds its handle can still be
+        read by it.
+        """
+        self.segments.create(0)
+        self.segments.create(100)
+        self.segments.write(0, b"old")
+        path = self.segments.pathOf(0)
+        handle = self.handles.pin(path)
+        self.segments.removeFirst()
+        self.assertEqual([100], self.segments.bases)
+        self.assertFalse(os.path.exists(path))
+        self.assertEqual(b"old", self.disk.pread(handle, 3, 0))
+        self.handles.unpin(path)
+        self.assertNotIn(handle, self.disk.opened)
+
+    def test_removeLast(self) -> None:
+        """
+        The newest piece goes, and needs no sync.
+        """
+        self.segments.create(0)
+        self.segments.create(100)
+        self.segments.removeLast()
+        self.assertEqual([0], self.segments.bases)
+        self.assertEqual({self.segments.pathOf(0)}, self.segments.dirtyPaths)
+
+    def test_removeAll(self) -> None:
+        """
+        Everything goes, with the folder.
+        """
+        self.segments.create(0)
+        self.segments.create(100)
+        self.segments.removeAll()
+        self.assertEqual((0, set(), set()), self.state())
+        self.assertFalse(os.path.exists(self.folder))
+
+    def test_distrust(self) -> None:
+        """
+        After a crash, all pieces that reach past what is safe are synced again.
+        """
+        for base in (0, 100, 200):
+            self.segments.create(base)
+        self.segments.dirtyPaths.clear()
+        self.segments.dirtyFolders.clear()
+        self.segments.distrustFrom(100)
+        self.assertEqual(
+            {self.segments.pathOf(100), self.segments.pathOf(200)}, self.segments.dirtyPaths
+        )
+        self.assertEqual({self.folder}, self.segments.dirtyFolders)
+
+    def test_modified(self) -> None:
+        """
+        A piece's age is that of its last write.
+        """
+        self.segments.create(0)
+        os.utime(self.segments.pathOf(0), (1000, 2000))
+        self.assertEqual(2000, self.segments.modified(0))
+
+
+class SyncJobTests(_Case):
+    """
+    Tests for L{SyncJob}.
+    """
+
+    def test_paths(self) -> None:
+        """
+        A job syncs files before the folder that names them, and what it has
+        taken over is not taken twice.
+        """
+        self.segments.create(0)
+        self.segments.write(0, b"x")
+        job = SyncJob(self.handles)
+        job.add(self.segments)
+        job.addPath("other")
+        job.addFolder("elsewhere")
+        self.assertEqual((100, set(), set()), self.state())
+        del self.disk.synced[:]
+        job.run()
+        self.assertEqual(
+            sorted([self.segments.pathOf(0), "other"]) + sorted([self.folder, "elsewhere"]),
+            self.disk.synced,
+        )
+
+    def test_keepOpen(self) -> None:
+        """
+        A job may hold the handles that were written to until it ends, though
+        they are asked for again.
+        """
+        self.handles = Handles(self.disk, 1)
+        self.segments = self.make()
+        self.segments.create(0)
+        job = SyncJob(self.handles)
+        job.add(self.segments, keepOpen=True)
+        self.segments.write(0, b"x")
+        job.add(self.segments, keepOpen=True)
+        self.handles.get(os.path.join(self.folder, "other"))
+        self.assertIn(self.segments.pathOf(0), self.disk.opened.values())
+        del self.disk.synced[:]
+        job.run()
+        self.assertEqual([self.segments.pathOf(0), self.folder], self.disk.synced)
+        job.end()
+        self.assertEqual(1, len(self.handles))
+        self.handles.close()

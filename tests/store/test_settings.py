@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.store.settings}.
+"""
+
+from __future__ import annotations
+
+import attrs
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
+
+
+class SettingsTests(SynchronousTestCase):
+    """
+    Tests for L{StoreSettings}.
+    """
+
+    def test_defaults(self) -> None:
+        """
+        The defaults are those of 4.9.7's C{MessageStoreConfig}.
+        """
+        settings = StoreSettings("root")
+        for name, expected in {
+            "mappedFileSizeCommitLog": 1073741824,
+            "mappedFileSizeConsumeQueue": 6000000,
+            "maxHashSlotNum": 5000000,
+            "maxIndexNum": 20000000,
+            "messageIndexEnable": True,
+            "maxMessageSize": 4194304,
+            "checkCRCOnRecover": True,
+            "flushDiskType": FlushDiskType.ASYNC_FLUSH,
+            "flushIntervalCommitLog": 500,
+            "flushCommitLogLeastPages": 4,
+            "flushCommitLogThoroughInterval": 10000,
+            "flushIntervalConsumeQueue": 1000,
+            "flushConsumeQueueLeastPages": 2,
+            "flushConsumeQueueThoroughInterval": 60000,
+            "syncFlushTimeout": 5000,
+            "cleanResourceInterval": 10000,
+            "fileReservedTime": 72,
+            "deleteWhen": "04",
+            "diskMaxUsedSpaceRatio": 75,
+            "diskSpaceCleanForciblyRatio": 0.85,
+            "diskSpaceWarningLevelRatio": 0.90,
+            "cleanFileForciblyEnable": True,
+            "maxTransferBytesOnMessageInMemory": 262144,
+            "maxTransferCountOnMessageInMemory": 32,
+            "maxTransferBytesOnMessageInDisk": 65536,
+            "maxTransferCountOnMessageInDisk": 8,
+            "accessMessageInMemoryMaxRatio": 40,
+            "maxMsgsNumBatch": 64,
+        }.items():
+            self.assertEqual(expected, getattr(settings, name), name)
+
+    def test_frozen(self) -> None:
+        """
+        Settings do not change while a store uses them.
+        """
+        settings = StoreSettings("root")
+        with self.assertRaises(attrs.exceptions.FrozenInstanceError):
+            settings.openFiles = 1  # type: ignore[misc]
+
+
+class DelayLevelTests(SynchronousTestCase):
+    """
+    Tests for L{delayLevels}.
+    """
+
+    def test_default(self) -> None:
+        """
+        The default has RocketMQ's 18 levels.
+        """
+        levels = delayLevels(StoreSettings("root").messageDelayLevel)
+        self.assertEqual(18, len(levels))
+        self.assertEqual([1000, 5000, 10_000, 30_000, 60_000], levels[:5])
+        self.assertEqual(7_200_000, levels[-1])
+
+    def test_units(self) -> None:
+        """
+        Seconds, minutes, hours and days can be used.
+        """
+        self.assertEqual([2000, 120_000, 7_200_000, 172_800_000], delayLevels(" 2s 2m  2h 2d "))
+
+    def test_wrong(self) -> None:
+        """
+        What is no delay is named.
+        """
+        for text in ("1s 5", "1s x", "1s 5w", "-1s"):
+            error = self.assertRaises(ValueError, delayLevels, text)
+            self.assertIn(repr(text.split()[-1]), str(error))

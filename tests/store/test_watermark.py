@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.store.watermark}.
+"""
+
+from __future__ import annotations
+
+from twisted.internet.defer import CancelledError
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.errors import StoreFailed
+from txrocket.store.watermark import Watermark
+
+
+class WatermarkTests(SynchronousTestCase):
+    """
+    Tests for L{Watermark}.
+    """
+
+    def test_reached(self) -> None:
+        """
+        Who asks for what has been reached does not wait.
+        """
+        mark = Watermark(10)
+        self.successResultOf(mark.reaches(10))
+        self.assertEqual(0, mark.waiting)
+
+    def test_oneStepServesMany(self) -> None:
+        """
+        One step serves all up to where it leads, and nobody past it.
+        """
+        mark = Watermark()
+        first, second, third = (mark.reaches(each) for each in (5, 10, 11))
+        mark.advance(10)
+        self.successResultOf(first)
+        self.successResultOf(second)
+        self.assertNoResult(third)
+        self.assertEqual(1, mark.waiting)
+
+    def test_outOfOrder(self) -> None:
+        """
+        Who waits for less is served first, whoever came first, and those who
+        wait for the same in the order of their coming.
+        """
+        mark = Watermark()
+        served: list[str] = []
+        for offset, name in ((200, "d"), (100, "a"), (150, "b"), (150, "c"), (300, "e")):
+            mark.reaches(offset).addCallback(lambda _, each: served.append(each), name)
+        mark.advance(120)
+        self.assertEqual(["a"], served)
+        mark.advance(199)
+        self.assertEqual(["a", "b", "c"], served)
+        mark.advance(300)
+        self.assertEqual(["a", "b", "c", "d", "e"], served)
+
+    def test_neverBack(self) -> None:
+        """
+        The mark does not go back.
+        """
+        mark = Watermark(10)
+        mark.advance(5)
+        self.assertEqual(10, mark.offset)
+
+    def test_waitsAgainWhenServed(self) -> None:
+        """
+        Who is served may wait again at once, and is served by the same step if
+        it leads so far.
+        """
+        mark = Watermark()
+        again = mark.reaches(5).addCallback(lambda _: mark.reaches(7))
+        mark.advance(7)
+        self.successResultOf(again)
+
+    def test_cancelled(self) -> None:
+        """
+        Who has given up is passed over, by success and by failure.
+        """
+        mark = Watermark()
+        gone = mark.reaches(5)
+        gone.cancel()
+        self.failureResultOf(gone, CancelledError)
+        mark.advance(5)
+        other = mark.reaches(6)
+        other.cancel()
+        self.failureResultOf(other, CancelledError)
+        mark.fail(StoreFailed("gone"))
+        self.assertEqual(0, mark.waiting)
+
+    def test_fail(self) -> None:
+        """
+        A mark that will never move fails who waits and who comes later, but
+        what it has reached stays reached.
+        """
+        mark = Watermark(10)
+        waiting = mark.reaches(11)
+        mark.fail(StoreFailed("the disk is gone"))
+        self.failureResultOf(waiting, StoreFailed)
+        self.failureResultOf(mark.reaches(11), StoreFailed)
+        self.successResultOf(mark.reaches(10))
+
+    def test_disappoint(self) -> None:
+        """
+        A disappointment is only for those who wait now.
+        """
+        mark = Watermark()
+        waiting = mark.reaches(5)
+        mark.disappoint(StoreFailed("full"))
+        self.failureResultOf(waiting, StoreFailed)
+        later = mark.reaches(5)
+        self.assertNoResult(later)
+        mark.advance(5)
+        self.successResultOf(later)

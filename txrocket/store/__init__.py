@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The message store: RocketMQ 4.9.7's files, byte for byte::
+
+    ROOT/
+      lock  abort  checkpoint
+      commitlog/00000000000000000000 ...          records, in order of arrival
+      consumequeue/TOPIC/QUEUE/00000000000000000000 ...   where each queue's are
+      index/20260101000000000 ...                 where the records of a key are
+      config/topics.json ...                      tables
+
+It knows records, offsets and files; no network, no request codes, no rules of
+business.  The commit log is the truth: everything else can be made from it.
+
+    put --> CommitLog --> written --> Follow --> ConsumeQueues, Index, arrived
+                            |
+                            +--> Flusher (fdatasync in a thread) --> flushed
+
+All state belongs to the reactor's thread; another thread only waits for disks.
+"""

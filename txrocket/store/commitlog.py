@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The commit log: all records of all topics, in order of arrival.
+
+Records do not cross from one file into the next.  Where one does not fit, a
+blank (L{encodeBlank}) fills the file; there is always room for its 8 bytes.
+
+What is put gathers in memory until L{CommitLog.write}, so that all messages of
+one read from the network cost one C{pwrite}.  Nobody may be told that a message
+is stored before that.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from txrocket.errors import DiskFull, MalformedRecord, MessageTooLarge, StoreError, StoreFailed
+from txrocket.message import MessageExt
+from txrocket.protocol.record import (
+    BLANK_MAGIC_CODE,
+    BLANK_SIZE,
+    MESSAGE_MAGIC_CODE,
+    decodeRecord,
+    encodeBlank,
+)
+from txrocket.store.files import Handles
+from txrocket.store.segments import Segments
+
+__all__ = ["CommitLog", "Scanned"]
+
+# A record is at most a body of the largest size with this much around it, as in Java.
+_AROUND_BODY = 64 * 1024
+_CHUNK = 1024 * 1024
+_SIZE_AND_MAGIC = struct.Struct(">2i")
+
+# A disk writes whole sectors, in any order, and may lose power in between.
+_SECTOR = 512
+_LOST = bytes(16)
+
+
+class Scanned(NamedTuple):
+    """
+    A record that was found in the log, without its body.
+    """
+
+    offset: int
+    size: int
+    record: MessageExt
+
+
+class CommitLog:
+    """
+    The log's files, and what is about to be written to them.
+
+    @ivar segments: the files.
+    @ivar end: where the next record goes.
+    @ivar written: how far the log is in the files.
+    """
+
+    def __init__(
+        self,
+        handles: Handles,
+        folder: str,
+        segmentSize: int,
+        maxMessageSize: int,
+        wrote: Callable[[int, bytes], None],
+    ) -> None:
+        """
+        @param wrote: told of every stretch that was written, and where.
+        """
+        self._files = handles.files
+        self.segments = Segments(handles, folder, segmentSize, handles.files.allocate)
+        self._limit = min(maxMessageSize + _AROUND_BODY, segmentSize - BLANK_SIZE)
+        self._maxBody = maxMessageSize
+        self._wrote = wrote
+        self._gathered: list[bytes] = []
+        self.end = 0
+        self.written = 0
+
+    @property
+    def first(self) -> int:
+        """
+        Where the oldest file begins.
+        """
+        return self.segments.bases[0] if self.segments.bases else self.end
+
+    def reserve(self, size: int, bodySize: int) -> int:
+        """
+        Where a record, or a batch of records, will go, in a new file if it must.
+
+        @raise MessageTooLarge: if it never fits.
+        @raise DiskFull: if there is no room for a new file.
+        """
+        if bodySize > self._maxBody:
+            raise MessageTooLarge(bodySize, self._maxBody)
+        if size > self._limit:
+            raise MessageTooLarge(size, self._limit)
+        room = self.segments.end - self.end
+        if size + BLANK_SIZE > room:
+            self._roll(room)
+        return self.end
+
+    def add(self, data: bytes) -> None:
+        """
+        Put a record where it was L{reserved<reserve>}.
+        """
+        self._gathered.append(data)
+        self.end += len(data)
+
+    def write(self) -> None:
+        """
+        Bring what was put into the files.
+
+        @raise DiskFull: if there is no room.  What was put is then forgotten,
+            and the log ends where it ended before.
+        @raise StoreFailed: if the disk does not take it.
+        """
+        if not self._gathered:
+            return
+        data = b"".join(self._gathered)
+        self._gathered.clear()
+        start = self.written
+        try:
+            self.segments.write(start, data)
+        except OSError as error:
+            self.end = start
+            raise self._explain(error, len(data)) from error
+        self.written = start + len(data)
+        self._wrote(start, data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """
+        Bytes of the log; short or empty where they are not there.
+        """
+        return self.segments.read(offset, min(size, self.written - offset))
+
+    def scan(self, start: int, *, strict: bool) -> Iterator[Scanned]:
+        """
+        The records from an offset on, up to the first that is none.
+
+        @param strict: whether to doubt everything, as after a crash: bodies are
+            checked against their CRC, and what it does not cover for signs of
+            a write that was torn.
+        """
+        offset = held = start
+        data = b""
+        while True:
+            position = offset - held
+            if len(data) - position < BLANK_SIZE:
+                data, held, position = self.segments.read(offset, _CHUNK), offset, 0
+                if len(data) < BLANK_SIZE:
+                    return
+            size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
+            if magic == BLANK_MAGIC_CODE:
+                base = self.segments.baseOf(offset)
+                if base is None or self.segments.baseOf(base + self.segments.size) is None:
+                    return
+                offset = held = base + self.segments.size
+                data = b""
+                continue
+            if magic != MESSAGE_MAGIC_CODE or not 0 < size <= self._limit:
+                return
+            if size > len(data) - position:
+                data, held, position = self.segments.read(offset, max(size, _CHUNK)), offset, 0
+            try:
+                record = decodeRecord(data, position, readBody=False, checkCrc=strict)
+            except MalformedRecord:
+                return
+            if record.commitLogOffset != offset or (strict and _torn(record, offset)):
+                return
+            yield Scanned(offset, size, record)
+            offset += size
+
+    def _roll(self, room: int) -> None:
+        """
+        Go on in a new file.  It is made before anything else is changed, so
+        that a full disk changes nothing.
+        """
+        base = self.segments.end if self.segments.bases else self.end
+        try:
+            self.segments.create(base)
+        except OSError as error:
+            raise self._explain(error, self.segments.size) from error
+        if room > 0:
+            self._gathered.append(encodeBlank(room))
+            self.end += BLANK_SIZE
+        try:
+            self.write()
+        except StoreError:
+            # The log goes on in the old file.
+            self.segments.removeLast()
+            raise
+        self.end = self.written = base
+
+    def _explain(self, error: OSError, size: int) -> Exception:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return StoreFailed(f"writing to {self.segments.folder} failed: {error}")
+        folder = self.segments.folder
+        if self._files.size(folder) is None:
+            # It was the folder that could not be made.
+            folder = os.path.dirname(folder)
+        free = self._files.space(folder)[1]
+        return DiskFull(f"{self.segments.folder}: no room for {size} bytes, {free} bytes are free")
+
+
+def _torn(record: MessageExt, offset: int) -> bool:
+    """
+    Whether a part of a record never reached the disk, though its body did.
+
+    The CRC covers the body alone.  In the rest a lost sector shows as zeros,
+    which no header and hardly a text has: what is looked for is an empty store
+    time or address, a text that ends in NUL, or 16 NULs from a sector's start.
+    """
+    if record.storeTimestamp <= 0 or record.queueOffset < 0 or record.queueId < 0:
+        return True
+    if not record.topic or "\0" in record.topic or not any(record.storeHostData):
+        return True
+    text = record.propertiesData
+    if text.endswith(b"\0"):
+        return True
+    start = offset + record.storeSize - len(text)
+    return any(
+        text.startswith(_LOST, max(0, sector - start))
+        for sector in range(start // _SECTOR * _SECTOR, start + len(text), _SECTOR)
+    )

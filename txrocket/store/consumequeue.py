@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The consume queues: where in the log the messages of a topic's queue are::
+
+    consumequeue/TOPIC/QUEUE/00000000000000000000, 300,000 entries of 20 bytes
+
+      0                8      12               20
+      +----------------+------+----------------+
+      | offset in log  | size | hash of tag    |
+      +----------------+------+----------------+
+
+The entry of the message with queue offset n is at n * 20, so a queue that does
+not begin at 0 has entries in front of its first that stand for nothing.  The
+hash lets a broker skip what a consumer did not subscribe to without touching the
+log; for a delayed message it is the time of delivery instead.
+
+Entries are written after their records, and any of them can be made again from
+the log: they are never synced for a sender's sake.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from txrocket.store.files import Handles
+from txrocket.store.segments import Segments, SyncJob
+
+__all__ = ["ENTRY_SIZE", "ConsumeQueue", "ConsumeQueues", "entries"]
+
+_ENTRY = Struct(">qiq")
+ENTRY_SIZE = _ENTRY.size
+
+entries: Callable[[bytes], Iterator[tuple[int, int, int]]] = _ENTRY.iter_unpack
+
+# Java's filler in front of a queue's first entry.
+_FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)
+
+
+class ConsumeQueue:
+    """
+    One queue of one topic.
+
+    @ivar minOffset: the queue offset of the first message that is in the log.
+    @ivar maxOffset: one past that of the last whose entry is in the files.
+    """
+
+    def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
+        self.segments = Segments(handles, folder, segmentSize, handles.files.truncate)
+        self._gathered: list[bytes] = []
+        self._end = 0  # with what is gathered
+        self.minOffset = 0
+        self.maxOffset = 0
+
+    def load(self) -> None:
+        """
+        Find where the queue ends: entries have a size, and what follows is zeros.
+        """
+        self.segments.load()
+        if not self.segments.bases:
+            return
+        # A last file may have been made and not written to yet.
+        for base in reversed(self.segments.bases):
+            count = self._search(base, lambda offset, size: size > 0)
+            if count or base == self.segments.bases[0]:
+                self._endAt(base // ENTRY_SIZE + count)
+                break
+        self.minOffset = self.segments.bases[0] // ENTRY_SIZE
+
+    def put(self, queueOffset: int, offset: int, size: int, tagsCode: int) -> None:
+        """
+        Add an entry; one that is there already is left as it is.
+        """
+        if queueOffset < self._end:
+            return
+        if queueOffset > self._end:
+            self._fill(queueOffset)
+        self._gathered.append(_ENTRY.pack(offset, size, tagsCode))
+        self._end += 1
+
+    def write(self) -> None:
+        """
+        Bring what was put into the files.
+        """
+        if not self._gathered:
+            return
+        data = b"".join(self._gathered)
+        start = self.maxOffset * ENTRY_SIZE
+        while data:
+            base = self.segments.baseOf(start)
+            if base is None:
+                base = start - start % self.segments.size
+                self.segments.create(base)
+            piece = data[: base + self.segments.size - start]
+            self.segments.write(start, piece)
+            start += len(piece)
+            data = data[len(piece) :]
+        self._gathered.clear()
+        self.maxOffset = self._end
+
+    def read(self, queueOffset: int, count: int) -> bytes:
+        """
+        Up to so many entries, of one file.
+        """
+        count = min(count, self.maxOffset - queueOffset)
+        if count <= 0:
+            return b""
+        return self.segments.read(queueOffset * ENTRY_SIZE, count * ENTRY_SIZE)
+
+    def entry(self, queueOffset: int) -> tuple[int, int, int] | None:
+        """
+        One entry: offset in the log, size, hash; L{None} if it is missing or
+        stands for nothing.
+        """
+        data = self.read(queueOffset, 1)
+        return _ENTRY.unpack(data) if len(data) == ENTRY_SIZE and data != _FILLER else None
+
+    def follow(self, first: int) -> None:
+        """
+        The log begins at C{first} now: forget what was before it.
+        """
+        while len(self.segments.bases) > 1:
+            last = self.segments.read(self.segments.bases[0] + self.segments.size - ENTRY_SIZE, 8)
+            if int.from_bytes(last, "big") >= first:
+                break
+            self.segments.removeFirst()
+        if not self.segments.bases:
+            return
+        base = self.segments.bases[0]
+        low, high = max(self.minOffset, base // ENTRY_SIZE), self.maxOffset
+        # Entries are in the log's order, so half of them can be ruled out at a time.
+        while low < high:
+            middle = (low + high) // 2
+            found = self.entry(middle)
+            if found is not None and found[0] >= first:
+                high = middle
+            else:
+                low = middle + 1
+        self.minOffset = low
+
+    def cut(self, bound: int, confirm: Callable[[int, int], bool]) -> None:
+        """
+        Forget the entries of records at C{bound} in the log or after it.
+
+        After a crash, entries before C{bound} are known to be whole, and those
+        after it may be anything, even look as if they belonged before it.  So
+        what a search by halves finds is confirmed by the log, and if that does
+        not agree, the entries are gone through one by one.
+
+        @param confirm: whether the record at an offset of the log has a queue
+            offset in this queue.
+        """
+
+        def before(offset: int, size: int) -> bool:
+            return size > 0 and offset < bound
+
+        for base in reversed(list(self.segments.bases)):
+            count = self._search(base, before)
+            if not self._confirmed(base, count, confirm):
+                count = self._walk(base, before)
+            if count or base == self.segments.bases[0]:
+                end = base // ENTRY_SIZE + count
+                self.segments.clearFrom(end * ENTRY_SIZE)
+                self._endAt(end)
+                return
+
+    def clear(self) -> None:
+        """
+        Forget everything.
+        """
+        self.segments.removeAll()
+        self._gathered.clear()
+        self._end = self.minOffset = self.maxOffset = 0
+
+    def _endAt(self, queueOffset: int) -> None:
+        self._gathered.clear()
+        self._end = self.maxOffset = queueOffset
+
+    def _fill(self, queueOffset: int) -> None:
+        """
+        Let the queue go on, or begin, at a later queue offset.
+        """
+        if not self.segments.bases and not self._gathered:
+            perFile = self.segments.size // ENTRY_SIZE
+            self._end = self.maxOffset = queueOffset - queueOffset % perFile
+            self.minOffset = queueOffset
+        self._gathered.append(_FILLER * (queueOffset - self._end))
+        self._end = queueOffset
+
+    def _search(self, base: int, holds: Callable[[int, int], bool]) -> int:
+        """
+        How many entries at the beginning of a file satisfy something that holds
+        for all up to some entry and for none after it.
+        """
+        low, high = 0, self.segments.size // ENTRY_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            offset, size, _ = _ENTRY.unpack(
+                self.segments.read(base + middle * ENTRY_SIZE, ENTRY_SIZE)
+            )
+            if holds(offset, size):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _confirmed(self, base: int, count: int, confirm: Callable[[int, int], bool]) -> bool:
+        if not count:
+            return True
+        data = self.segments.read(base + (count - 1) * ENTRY_SIZE, ENTRY_SIZE)
+        if data == _FILLER:
+            return True
+        return confirm(_ENTRY.unpack(data)[0], base // ENTRY_SIZE + count - 1)
+
+    def _walk(self, base: int, holds: Callable[[int, int], bool]) -> int:
+        data = self.segments.read(base, self.segments.size)
+        count, last = 0, -1
+        for offset, size, _ in entries(data):
+            filler = size == 0x7FFFFFFF and offset == 0
+            if not holds(offset, size) or (offset <= last and not filler):
+                break
+            count, last = count + 1, -1 if filler else offset
+        return count
+
+
+class ConsumeQueues:
+    """
+    All queues of all topics.
+    """
+
+    def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
+        self._handles = handles
+        self._folder = folder
+        self._segmentSize = segmentSize
+        self._queues: dict[str, dict[int, ConsumeQueue]] = {}
+        self._touched: set[ConsumeQueue] = set()
+        self._unsynced: set[ConsumeQueue] = set()
+
+    def __iter__(self) -> Iterator[tuple[str, int, ConsumeQueue]]:
+        for topic, queues in self._queues.items():
+            for queueId, queue in queues.items():
+                yield topic, queueId, queue
+
+    def load(self) -> None:
+        """
+        Find all queues.
+        """
+        files = self._handles.files
+        for topic in files.names(self._folder):
+            for name in files.names(os.path.join(self._folder, topic)):
+                if name.isascii() and name.isdigit():
+                    self._make(topic, int(name)).load()
+
+    def get(self, topic: str, queueId: int) -> ConsumeQueue | None:
+        """
+        A queue, if there is one.
+        """
+        return self._queues.get(topic, {}).get(queueId)
+
+    def topics(self) -> list[str]:
+        """
+        The topics that have queues.
+        """
+        return list(self._queues)
+
+    def put(
+        self, topic: str, queueId: int, queueOffset: int, offset: int, size: int, tagsCode: int
+    ) -> None:
+        """
+        Add an entry to a queue, which is made if there is none.
+        """
+        queue = self.get(topic, queueId) or self._make(topic, queueId)
+        queue.put(queueOffset, offset, size, tagsCode)
+        self._touched.add(queue)
+
+    def write(self) -> None:
+        """
+        Bring what was put into the files.
+        """
+        while self._touched:
+            queue = next(iter(self._touched))
+            queue.write()
+            self._touched.discard(queue)
+            self._unsynced.add(queue)
+
+    def sync(self, job: SyncJob) -> None:
+        """
+        Have all that was written synced.
+        """
+        for queue in self._unsynced:
+            job.add(queue.segments)
+        self._unsynced.clear()
+
+    def follow(self, first: int) -> None:
+        """
+        The log begins at C{first} now.
+        """
+        for _, _, queue in self:
+            queue.follow(first)
+            self._unsynced.add(queue)
+
+    def remove(self, topic: str) -> None:
+        """
+        Forget a topic and its files.
+        """
+        for queue in self._queues.pop(topic, {}).values():
+            self._touched.discard(queue)
+            self._unsynced.discard(queue)
+            queue.clear()
+        self._handles.files.removeFolder(os.path.join(self._folder, topic))
+
+    def _make(self, topic: str, queueId: int) -> ConsumeQueue:
+        folder = os.path.join(self._folder, topic, str(queueId))
+        queue = ConsumeQueue(self._handles, folder, self._segmentSize)
+        self._queues.setdefault(topic, {})[queueId] = queue
+        return queue

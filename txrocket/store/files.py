@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The operating system, as far as the store needs it.
+
+Everything that the store does to a disk goes through L{Files}, so that a test
+can put a disk in its place that fails, fills up, or loses power.  Data are read
+and written by C{pread} and C{pwrite} and never through a mapping: a full disk
+is then an error, where a mapping would end the process with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+
+__all__ = ["Files", "Handles", "Locked"]
+
+
+class Locked(Exception):
+    """
+    Somebody else holds the lock.
+    """
+
+
+# C's C{struct flock}: type, whence (0: the file's start), start, length, process.
+_FIRST_BYTE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+
+
+class Files:
+    """
+    The real one.
+    """
+
+    def open(self, path: str) -> int:
+        """
+        Open a file for reading and writing, making it if it is not there.
+        """
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def close(self, handle: int) -> None:
+        """
+        Close a file.
+        """
+        os.close(handle)
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        """
+        Read; short only at the file's end.
+        """
+        data = os.pread(handle, size, offset)
+        while 0 < len(data) < size:
+            more = os.pread(handle, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwrite(self, handle: int, data: bytes, offset: int) -> None:
+        """
+        Write all of it.
+        """
+        written = os.pwrite(handle, data, offset)
+        while written < len(data):
+            written += os.pwrite(handle, memoryview(data)[written:], offset + written)
+
+    def allocate(self, handle: int, size: int) -> None:
+        """
+        Give a file its size and the room for it, where the system can.
+        """
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(handle, 0, size)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                    raise
+        os.ftruncate(handle, size)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """
+        Give a file its size; what is added has no room yet and reads as zeros.
+        """
+        os.ftruncate(handle, size)
+
+    def sync(self, handle: int) -> None:
+        """
+        Wait until a file is on the disk.  Blocks.
+        """
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(handle)
+        else:
+            os.fsync(handle)
+
+    def syncPath(self, path: str) -> None:
+        """
+        Wait until a file is on the disk, unless it is gone.  Blocks.
+        """
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            self.sync(handle)
+        finally:
+            os.close(handle)
+
+    def syncFolder(self, path: str) -> None:
+        """
+        Wait until the names in a folder are on the disk, unless it is gone.
+        """
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def size(self, path: str) -> int | None:
+        """
+        A file's size, or L{None} if there is no such file.
+        """
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def modified(self, path: str) -> float:
+        """
+        When a file was last written to, in seconds.
+        """
+        return os.stat(path).st_mtime
+
+    def rename(self, old: str, new: str) -> None:
+        """
+        Put a file into the place of another.
+        """
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        """
+        Remove a file, if it is there.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+    def removeFolder(self, path: str) -> None:
+        """
+        Remove a folder with all that is in it, if it is there.
+        """
+        shutil.rmtree(path, ignore_errors=True)
+
+    def names(self, path: str) -> list[str]:
+        """
+        The names in a folder, sorted; none if there is no such folder.
+        """
+        try:
+            return sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def makeFolder(self, path: str) -> None:
+        """
+        Make a folder, and those above it, for good.
+        """
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path)
+        if parent:
+            self.makeFolder(parent)
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            return
+        self.syncFolder(parent or ".")
+
+    def space(self, path: str) -> tuple[int, int]:
+        """
+        The bytes of the disk that holds a folder: all, and those free to us.
+        """
+        usage = os.statvfs(path)
+        return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """
+        Hold a lock that keeps other processes out, Java's store among them:
+        it locks the first byte of the same file.
+
+        @return: a function that lets go of it.
+        @raise Locked: if somebody holds it.
+        """
+        handle = self.open(path)
+        try:
+            if hasattr(fcntl, "F_OFD_SETLK"):
+                # A lock of the handle: one of the process would let a second store
+                # of this process in, and be lost as soon as that one is closed.
+                fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _FIRST_BYTE)
+            else:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+        except OSError:
+            os.close(handle)
+            raise Locked(path) from None
+        os.pwrite(handle, b"lock", 0)
+        return lambda: os.close(handle)
+
+
+class Handles:
+    """
+    Open files, the most recently used ones: ten thousand queues are served
+    within a bounded number of them.
+    """
+
+    def __init__(self, files: Files, limit: int = 512) -> None:
+        self.files = files
+        self._limit = limit
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._pins: dict[str, int] = {}
+        self._forgotten: dict[str, list[int]] = {}  # but pinned
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, path: str) -> int:
+        """
+        A file's handle, good until the next call.
+        """
+        handle = self._open.get(path)
+        if handle is not None:
+            self._open.move_to_end(path)
+            return handle
+        handle = self._open[path] = self.files.open(path)
+        self._shrink()
+        return handle
+
+    def pin(self, path: str) -> int:
+        """
+        A file's handle, good until it is unpinned: for a thread that syncs it.
+        """
+        self._pins[path] = self._pins.get(path, 0) + 1
+        return self.get(path)
+
+    def unpin(self, path: str) -> None:
+        """
+        The handle is no longer needed.
+        """
+        self._pins[path] -= 1
+        if not self._pins[path]:
+            del self._pins[path]
+            for handle in self._forgotten.pop(path, ()):
+                self.files.close(handle)
+            self._shrink()
+
+    def forget(self, path: str) -> None:
+        """
+        A file is about to be removed.  Whoever has it pinned may go on.
+        """
+        handle = self._open.pop(path, None)
+        if handle is None:
+            return
+        if path in self._pins:
+            self._forgotten.setdefault(path, []).append(handle)
+        else:
+            self.files.close(handle)
+
+    def close(self) -> None:
+        """
+        Close all files; those that are pinned once they no longer are.
+        """
+        for path in list(self._open):
+            self.forget(path)
+
+    def _shrink(self) -> None:
+        if len(self._open) <= self._limit:
+            return
+        for path in list(self._open)[: len(self._open) - self._limit]:
+            if path not in self._pins:
+                self.files.close(self._open.pop(path))

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Getting to the disk what is in the files.
+
+L{Flusher} syncs the log.  With SYNC_FLUSH senders wait for it, and one sync serves
+all that wait when it begins, while those that come meanwhile gather for the next:
+the more wait, the less each costs.  With ASYNC_FLUSH it happens every half second
+if there is enough, or every ten seconds anyway.
+
+L{Checkpointer} syncs queues and index, and then writes how far everything is safe.
+
+A sync that fails is the end of writing: the system may have thrown away what it
+could not write, and a second sync that succeeds says nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+
+from txrocket.errors import StoreFailed
+from txrocket.store.checkpoint import Checkpoint, CheckpointFile
+from txrocket.store.commitlog import CommitLog
+from txrocket.store.consumequeue import ConsumeQueues
+from txrocket.store.files import Handles
+from txrocket.store.follow import Follow
+from txrocket.store.index import Index
+from txrocket.store.segments import SyncJob
+from txrocket.store.watermark import Watermark
+
+__all__ = ["Checkpointer", "Flusher", "InThread"]
+
+InThread = Callable[[Callable[[], None]], Deferred[None]]
+
+PAGE = 4096
+
+
+class Flusher:
+    """
+    Syncs the log.
+
+    @ivar flushed: how far it is on the disk.
+    """
+
+    def __init__(self, log: CommitLog, handles: Handles, inThread: InThread) -> None:
+        """
+        @param inThread: runs a function that blocks, one at a time.
+        """
+        self._log = log
+        self._handles = handles
+        self._inThread = inThread
+        self.flushed = Watermark()
+        self._running = False
+
+    def flush(self) -> Deferred[None]:
+        """
+        Have all that is written synced.
+
+        @return: a Deferred that fires once it is, or fails with L{StoreFailed}.
+        """
+        reached = self.flushed.reaches(self._log.written)
+        if not self._running and not reached.called:
+            self._flush()
+        return reached
+
+    @inlineCallbacks
+    def _flush(self) -> Generator[Deferred[None], None, None]:
+        self._running = True
+        while self.flushed.failure is None and self.flushed.offset < self._log.written:
+            target = self._log.written
+            job = SyncJob(self._handles)
+            job.add(self._log.segments, keepOpen=True)
+            try:
+                yield self._inThread(job.run)
+            except OSError as error:
+                self.flushed.fail(
+                    StoreFailed(
+                        f"syncing {self._log.segments.folder} failed: {error}; "
+                        "no write is accepted until the store is started anew"
+                    )
+                )
+            else:
+                self.flushed.advance(target)
+            finally:
+                job.end()
+            if not self.flushed.waiting:
+                break
+        self._running = False
+
+
+class Checkpointer:
+    """
+    Writes checkpoints.
+    """
+
+    def __init__(
+        self,
+        flusher: Flusher,
+        follow: Follow,
+        queues: ConsumeQueues,
+        index: Index | None,
+        checkpointFile: CheckpointFile,
+        handles: Handles,
+        inThread: InThread,
+    ) -> None:
+        self._flusher = flusher
+        self._follow = follow
+        self._queues = queues
+        self._index = index
+        self._file = checkpointFile
+        self._handles = handles
+        self._inThread = inThread
+        self.last = Checkpoint()
+        self._turn = DeferredLock()
+        # Outlives a checkpoint that did not come to its end: what is not synced
+        # then must be before the next one speaks of it.
+        self._owed = SyncJob(handles)
+        self._failure: StoreFailed | None = None
+
+    @property
+    def running(self) -> bool:
+        """
+        Whether a checkpoint is being made.
+        """
+        return self._turn.locked
+
+    def checkpoint(self) -> Deferred[Any]:
+        """
+        Make all safe that the queues and the index know of, and say so.
+        """
+        return self._turn.run(self._checkpoint)
+
+    @inlineCallbacks
+    def _checkpoint(self) -> Generator[Deferred[Any], None, None]:
+        if self._failure is not None:
+            raise self._failure
+        offset, timestamp = self._follow.position, self._follow.timestamp
+        self._queues.sync(self._owed)
+        mark = self._index.seal(self._owed) if self._index else None
+        yield self._flusher.flush()
+        yield self._sync(self._owed)
+        self._owed = SyncJob(self._handles)
+        if self._index:
+            second = SyncJob(self._handles)
+            self._index.settle(second)
+            yield self._sync(second)
+        last = Checkpoint(timestamp, timestamp, timestamp, offset, mark)
+        self._file.write(last)
+        third = SyncJob(self._handles)
+        third.addPath(self._file.path)
+        yield self._sync(third)
+        self.last = last
+
+    @inlineCallbacks
+    def _sync(self, job: SyncJob) -> Generator[Deferred[None], None, None]:
+        try:
+            yield self._inThread(job.run)
+        except OSError as error:
+            self._failure = StoreFailed(
+                f"syncing the queues, the index or the checkpoint failed: {error}; "
+                "no write is accepted until the store is started anew"
+            )
+            raise self._failure from error

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The index: where the records of a key are.  Hash files, Java's C{IndexFile}::
+
+    index/YYYYMMDDhhmmssSSS, named by the time it was made
+
+    0   begin timestamp:8   end timestamp:8    of the first and last record
+    16  begin offset:8      end offset:8
+    32  slots used:4        count:4            count is one more than the entries
+    40  slots, 5,000,000 x 4: the last entry whose hash falls into the slot, or 0
+        entries, 20,000,000 x 20, the first of which is never used:
+          hash:4  offset in log:8  seconds since begin timestamp:4  entry before:4
+
+A key is C{topic#key}; each of a message's keys has an entry, and its unique id
+too.  The hash is the absolute value of Java's C{hashCode}.  Entries that fall into
+one slot are chained from the newest to the oldest.
+
+Entries are only added, but slots change in place, and a change that reaches the
+disk before what it points to would cut the chain.  So slots change in memory, and
+are written to the file only after the entries they point to are on the disk
+(L{Index.seal}, L{Index.settle}).  What a crash may leave are slots that point past
+the entries that count; the chain leads back from there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import NamedTuple
+
+import attrs
+
+from txrocket.protocol.javahash import javaHash
+from txrocket.store.files import Handles
+from txrocket.store.segments import SyncJob
+
+__all__ = ["Index", "IndexMark", "Queried"]
+
+_HEADER = Struct(">4q2i")
+_SLOT = Struct(">i")
+_ENTRY = Struct(">iqii")
+_INT_MAX = 0x7FFFFFFF
+
+
+def keyHash(topic: str, key: str) -> int:
+    """
+    The hash of a key, never negative.
+    """
+    found = abs(javaHash(f"{topic}#{key}"))
+    return found if found <= _INT_MAX else 0
+
+
+@attrs.frozen
+class IndexMark:
+    """
+    Up to where the newest index file is known to be whole.
+    """
+
+    name: str
+    count: int
+
+
+class Queried(NamedTuple):
+    """
+    Offsets in the log whose records may have a key, newest first, and how far
+    the index reaches.
+    """
+
+    offsets: list[int]
+    lastTimestamp: int
+    lastOffset: int
+
+
+class _IndexFile:
+    """
+    One file, and what is not in it yet.
+    """
+
+    def __init__(self, handles: Handles, path: str, slots: int, capacity: int) -> None:
+        self._handles = handles
+        self._files = handles.files
+        self.path = path
+        self._slots = slots
+        self._capacity = capacity
+        self.beginTimestamp = self.endTimestamp = 0
+        self.beginOffset = self.endOffset = 0
+        self.slotCount = 0
+        self.count = 1
+        self._settled = 1  # entries below this one were there before the last seal
+        self._written = 1
+        self._gathered: list[bytes] = []
+        self._changed: dict[int, int] = {}  # slots since the last seal
+        self._sealed: dict[int, int] = {}  # slots of the last seal, not settled yet
+
+    @property
+    def size(self) -> int:
+        return _HEADER.size + self._slots * _SLOT.size + self._capacity * _ENTRY.size
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+    @property
+    def full(self) -> bool:
+        return self.count >= self._capacity
+
+    def create(self) -> None:
+        self._files.truncate(self._handles.get(self.path), self.size)
+
+    def load(self) -> None:
+        header = self._files.pread(self._handles.get(self.path), _HEADER.size, 0)
+        (
+            self.beginTimestamp,
+            self.endTimestamp,
+            self.beginOffset,
+            self.endOffset,
+            self.slotCount,
+            count,
+        ) = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+        # Java counts from 1, and says 0 before the first entry.
+        self.count = self._settled = self._written = max(count, 1)
+
+    def put(self, hashed: int, offset: int, timestamp: int) -> None:
+        slot = hashed % self._slots
+        before = self._slot(slot)
+        if self.count <= 1:
+            self.beginOffset, self.beginTimestamp = offset, timestamp
+        seconds = min(max((timestamp - self.beginTimestamp) // 1000, 0), _INT_MAX)
+        self._gathered.append(_ENTRY.pack(hashed, offset, seconds, before))
+        self._changed[slot] = self.count
+        self.slotCount += not before
+        self.count += 1
+        self.endOffset, self.endTimestamp = offset, timestamp
+
+    def find(self, hashed: int, begin: int, end: int, most: int, found: list[int]) -> None:
+        at = self._slot(hashed % self._slots)
+        while at and len(found) < most:
+            entryHash, offset, seconds, before = self._entry(at)
+            timestamp = self.beginTimestamp + seconds * 1000
+            # A key may stand twice in a record, whose entries then follow each other.
+            if entryHash == hashed and begin <= timestamp <= end and offset not in found[-1:]:
+                found.append(offset)
+            # An entry points to an older one, or the file is damaged.
+            if timestamp < begin or not 0 < before < at:
+                break
+            at = before
+
+    def covers(self, begin: int, end: int) -> bool:
+        return begin <= self.endTimestamp and end >= self.beginTimestamp
+
+    def writeEntries(self) -> None:
+        if self._gathered:
+            data = b"".join(self._gathered)
+            self._files.pwrite(self._handles.get(self.path), data, self._entryAt(self._written))
+            self._gathered.clear()
+            self._written = self.count
+
+    @property
+    def unsealed(self) -> bool:
+        return bool(self._changed)
+
+    def seal(self) -> bytes:
+        self.writeEntries()
+        self._sealed |= self._changed
+        self._changed = {}
+        return self._header()
+
+    def settle(self, header: bytes) -> None:
+        handle = self._handles.get(self.path)
+        for slot, value in self._sealed.items():
+            self._files.pwrite(handle, _SLOT.pack(value), _HEADER.size + slot * _SLOT.size)
+        self._sealed = {}
+        self._settled = _HEADER.unpack(header)[5]
+        self._files.pwrite(handle, header, 0)
+
+    def rewind(self, count: int) -> None:
+        """
+        After a crash: only the entries below C{count} are sure.
+        """
+        self.count = self._settled = self._written = count
+        if count <= 1:
+            self.beginTimestamp = self.beginOffset = 0
+            self.endTimestamp = self.endOffset = self.slotCount = 0
+            return
+        _, self.beginOffset, _, _ = self._entry(1)
+        _, self.endOffset, seconds, _ = self._entry(count - 1)
+        self.endTimestamp = self.beginTimestamp + seconds * 1000
+
+    def _header(self) -> bytes:
+        return _HEADER.pack(
+            self.beginTimestamp,
+            self.endTimestamp,
+            self.beginOffset,
+            self.endOffset,
+            self.slotCount,
+            self.count,
+        )
+
+    def _slot(self, slot: int) -> int:
+        value = self._changed.get(slot)
+        if value is None:
+            value = self._sealed.get(slot)
+        if value is None:
+            data = self._files.pread(
+                self._handles.get(self.path), _SLOT.size, _HEADER.size + slot * _SLOT.size
+            )
+            value = _SLOT.unpack(data)[0] if len(data) == _SLOT.size else 0
+            # A slot that was settled when the power went leads back to one that counts.
+            while value >= self._settled:
+                before = self._entry(value)[3]
+                value = before if before < value else 0
+        return max(value, 0)
+
+    def _entry(self, at: int) -> tuple[int, int, int, int]:
+        if at >= self._written:
+            gathered = at - self._written
+            if gathered < len(self._gathered):
+                return _ENTRY.unpack(self._gathered[gathered])
+        data = self._files.pread(self._handles.get(self.path), _ENTRY.size, self._entryAt(at))
+        return _ENTRY.unpack(data) if len(data) == _ENTRY.size else (0, 0, 0, 0)
+
+    def _entryAt(self, at: int) -> int:
+        return _HEADER.size + self._slots * _SLOT.size + at * _ENTRY.size
+
+
+class Index:
+    """
+    All index files.
+    """
+
+    def __init__(
+        self,
+        handles: Handles,
+        folder: str,
+        slots: int,
+        capacity: int,
+        now: Callable[[], int],
+    ) -> None:
+        """
+        @param now: the time in milliseconds, which names new files.
+        """
+        self._handles = handles
+        self._folder = folder
+        self._slots = slots
+        self._capacity = capacity
+        self._now = now
+        self._indexFiles: list[_IndexFile] = []
+        self._unsettled: list[tuple[_IndexFile, bytes]] = []
+        self._newFolder = False
+
+    def load(self) -> None:
+        """
+        Find the files.
+        """
+        for name in self._handles.files.names(self._folder):
+            if name.isascii() and name.isdigit():
+                indexFile = self._file(name)
+                if self._handles.files.size(indexFile.path) != indexFile.size:
+                    self._remove(indexFile)
+                    continue
+                indexFile.load()
+                self._indexFiles.append(indexFile)
+
+    @property
+    def reach(self) -> int:
+        """
+        The offset of the last record that the index knows of.
+        """
+        return self._indexFiles[-1].endOffset if self._indexFiles else 0
+
+    def rewind(self, mark: IndexMark | None) -> bool:
+        """
+        After a crash: go back to what was whole at a checkpoint.
+
+        @param mark: the newest file then; L{None} if there was none.
+        @return: whether that is possible.
+        """
+        if mark is not None:
+            counts = {each.name: each.count for each in self._indexFiles}
+            # The header had that count before the checkpoint spoke of it; with less
+            # it is another file, made since, that happens to have the name.
+            if not 0 < mark.count <= counts.get(mark.name, 0):
+                return False
+        while self._indexFiles and (mark is None or self._indexFiles[-1].name != mark.name):
+            self._remove(self._indexFiles.pop())
+        if mark is not None:
+            self._indexFiles[-1].rewind(mark.count)
+        return True
+
+    def distrust(self) -> None:
+        """
+        After a crash of which nothing is known: the newest file may be damaged,
+        and it goes, as in Java.
+        """
+        if self._indexFiles:
+            self._remove(self._indexFiles.pop())
+
+    def put(self, topic: str, keys: Iterable[str], offset: int, timestamp: int) -> None:
+        """
+        Add a record's keys.  Those of records that are in it are left as they are.
+        """
+        if self._indexFiles and offset < self._indexFiles[-1].endOffset:
+            return
+        for key in keys:
+            if key:
+                self._room().put(keyHash(topic, key), offset, timestamp)
+
+    def query(self, topic: str, key: str, begin: int, end: int, most: int) -> Queried:
+        """
+        Where the records of a key may be, within store times.
+        """
+        found: list[int] = []
+        hashed = keyHash(topic, key)
+        for indexFile in reversed(self._indexFiles):
+            if indexFile.covers(begin, end):
+                indexFile.find(hashed, begin, end, most, found)
+            if indexFile.beginTimestamp < begin or len(found) >= most:
+                break
+        if not self._indexFiles:
+            return Queried(found, 0, 0)
+        last = self._indexFiles[-1]
+        return Queried(found, last.endTimestamp, last.endOffset)
+
+    def seal(self, job: SyncJob) -> IndexMark | None:
+        """
+        Write all entries, to be synced before L{settle} is called.
+
+        @return: what will be sure then.
+        """
+        if not self._indexFiles:
+            return None
+        if self._newFolder:
+            job.addFolder(self._folder)
+            self._newFolder = False
+        for indexFile in self._indexFiles:
+            if indexFile.unsealed:
+                self._unsettled.append((indexFile, indexFile.seal()))
+                job.addPath(indexFile.path)
+        last = self._indexFiles[-1]
+        return IndexMark(last.name, last.count)
+
+    def settle(self, job: SyncJob) -> None:
+        """
+        Write the slots of what was sealed.
+        """
+        for indexFile, header in self._unsettled:
+            if indexFile in self._indexFiles:
+                indexFile.settle(header)
+                job.addPath(indexFile.path)
+        self._unsettled.clear()
+
+    def follow(self, first: int) -> None:
+        """
+        The log begins at C{first} now: delete the files that end before it.
+        """
+        while len(self._indexFiles) > 1 and self._indexFiles[0].endOffset < first:
+            self._remove(self._indexFiles.pop(0))
+
+    def cut(self, end: int) -> None:
+        """
+        The log ends at C{end}: forget what lies behind it.
+        """
+        while self._indexFiles and self._indexFiles[-1].beginOffset >= end:
+            self._remove(self._indexFiles.pop())
+
+    def clear(self) -> None:
+        """
+        Forget everything.
+        """
+        while self._indexFiles:
+            self._remove(self._indexFiles.pop())
+
+    def _room(self) -> _IndexFile:
+        """
+        The file that takes the next entry.
+        """
+        if self._indexFiles and not self._indexFiles[-1].full:
+            return self._indexFiles[-1]
+        now = self._now()
+        while True:
+            name = time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1000)) + f"{now % 1000:03d}"
+            if not self._indexFiles or name > self._indexFiles[-1].name:
+                break
+            now += 1
+        self._handles.files.makeFolder(self._folder)
+        indexFile = self._file(name)
+        indexFile.create()
+        self._indexFiles.append(indexFile)
+        self._newFolder = True
+        return indexFile
+
+    def _file(self, name: str) -> _IndexFile:
+        path = os.path.join(self._folder, name)
+        return _IndexFile(self._handles, path, self._slots, self._capacity)
+
+    def _remove(self, indexFile: _IndexFile) -> None:
+        self._handles.forget(indexFile.path)
+        self._handles.files.remove(indexFile.path)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Deleting what is old, as Java's C{CleanCommitLogService} does:
+
+    disk in use    what happens
+    always         at the hours of deleteWhen, files older than fileReservedTime go
+    above 75 %     they go at any hour
+    above 85 %     the oldest files go, however young
+    above 90 %     and no message is accepted until it is below again
+
+The file that is written to never goes.  Queues and index follow the log: entries
+and files that tell of records before its first go too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from txrocket.errors import DiskFull
+from txrocket.store.commitlog import CommitLog
+from txrocket.store.consumequeue import ConsumeQueues
+from txrocket.store.files import Files
+from txrocket.store.index import Index
+from txrocket.store.settings import StoreSettings
+
+__all__ = ["Retention"]
+
+# How many files go at a time, so that one turn does not take long.
+_AT_ONCE = 10
+_HOUR_MS = 3_600_000
+
+
+class Retention:
+    """
+    Watches the disk.
+
+    @ivar full: why no message is accepted, or L{None}.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        files: Files,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        now: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._files = files
+        self._commitLog = log
+        self._queues = queues
+        self._index = index
+        self._now = now
+        self.full: DiskFull | None = None
+
+    def clean(self, *, asked: bool = False) -> int:
+        """
+        Look at the disk, and delete what must go.
+
+        @param asked: whether somebody wants old files gone now.
+        @return: how many files of the log were deleted.
+        """
+        settings = self._settings
+        total, free = self._files.space(settings.storePathRootDir)
+        used = 1.0 - free / total if total else 0.0
+        self._watch(used, free)
+        crowded = used > settings.diskMaxUsedSpaceRatio / 100
+        forced = used > settings.diskSpaceCleanForciblyRatio and settings.cleanFileForciblyEnable
+        if not (asked or crowded or forced or self._isTime()):
+            return 0
+        deleted = self._delete(forced)
+        if deleted:
+            self.follow()
+        elif crowded:
+            self._log.warn(
+                "The disk of {folder} is {used:.0%} full, and no file is old enough to go",
+                folder=settings.storePathRootDir,
+                used=used,
+            )
+        return deleted
+
+    def follow(self) -> None:
+        """
+        Let queues and index forget what is no longer in the log.
+        """
+        self._queues.follow(self._commitLog.first)
+        if self._index is not None:
+            self._index.follow(self._commitLog.first)
+
+    def _watch(self, used: float, free: int) -> None:
+        folder = self._settings.storePathRootDir
+        if used > self._settings.diskSpaceWarningLevelRatio:
+            if self.full is None:
+                self._log.error(
+                    "The disk of {folder} is {used:.0%} full: no message is accepted until "
+                    "there is room again",
+                    folder=folder,
+                    used=used,
+                )
+            self.full = DiskFull(f"{folder}: the disk is {used:.0%} full, {free} bytes are free")
+        elif self.full is not None:
+            self._log.info("{folder} has room again: messages are accepted", folder=folder)
+            self.full = None
+
+    def _isTime(self) -> bool:
+        hour = time.strftime("%H", time.localtime(self._now() / 1000))
+        return hour in [each.strip().zfill(2) for each in self._settings.deleteWhen.split(";")]
+
+    def _delete(self, forced: bool) -> int:
+        segments = self._commitLog.segments
+        oldest = self._now() - self._settings.fileReservedTime * _HOUR_MS
+        deleted = 0
+        while len(segments.bases) > 1 and deleted < _AT_ONCE:
+            base = segments.bases[0]
+            # Not what is written to, even if a new file has been made already.
+            if base + segments.size > self._commitLog.written:
+                break
+            if not forced and segments.modified(base) * 1000 > oldest:
+                break
+            self._log.info("Deleting {path}", path=segments.pathOf(base))
+            segments.removeFirst()
+            deleted += 1
+        return deleted

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+One long file in pieces of a fixed size, Java's C{MappedFileQueue}::
+
+    FOLDER/00000000000000000000   bytes 0 ... size-1
+    FOLDER/00000000001073741824   bytes size ... 2*size-1
+           ^ the offset of the first byte, 20 digits
+
+Each piece has its full size from the start, because Java refuses any other; what
+was not written reads as zeros.  The first pieces may be gone, deleted as old.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable
+
+from txrocket.errors import StoreCorrupt
+from txrocket.store.files import Handles
+
+__all__ = ["Segments", "SyncJob"]
+
+
+class SyncJob:
+    """
+    What must be on the disk before something can be said to be safe.
+
+    It is made in the reactor's thread, run in another, and ended in the
+    reactor's thread again.
+    """
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+        self._pinned: dict[str, int] = {}
+        self._paths: set[str] = set()
+        self._folders: set[str] = set()
+
+    def add(self, segments: Segments, *, keepOpen: bool = False) -> None:
+        """
+        Take over what has been written since the last job.
+
+        @param keepOpen: whether to sync the very handles that were written to,
+            which hear of every error of the disk.  The others are opened one
+            after the other, since there may be more than can be open.
+        """
+        if keepOpen:
+            for path in segments.dirtyPaths:
+                if path not in self._pinned:
+                    self._pinned[path] = self._handles.pin(path)
+        else:
+            self._paths |= segments.dirtyPaths
+        self._folders |= segments.dirtyFolders
+        segments.dirtyPaths.clear()
+        segments.dirtyFolders.clear()
+
+    def addPath(self, path: str) -> None:
+        """
+        Have one more file synced.
+        """
+        self._paths.add(path)
+
+    def addFolder(self, path: str) -> None:
+        """
+        Have the names in a folder synced.
+        """
+        self._folders.add(path)
+
+    def run(self) -> None:
+        """
+        Wait for the disk.  Blocks; touches nothing but the files.
+        """
+        files = self._handles.files
+        for handle in self._pinned.values():
+            files.sync(handle)
+        for path in sorted(self._paths):
+            files.syncPath(path)
+        for folder in sorted(self._folders):
+            files.syncFolder(folder)
+
+    def end(self) -> None:
+        """
+        The handles are no longer needed.
+        """
+        for path in self._pinned:
+            self._handles.unpin(path)
+        self._pinned.clear()
+
+
+class Segments:
+    """
+    The pieces in one folder.
+
+    @ivar bases: the offsets at which they begin, in order.
+    @ivar dirtyPaths: those written to since they were last synced.
+    @ivar dirtyFolders: the folder, if names in it changed since then.
+    """
+
+    def __init__(
+        self, handles: Handles, folder: str, size: int, allocate: Callable[[int, int], None]
+    ) -> None:
+        """
+        @param allocate: gives a new file its size: L{Files.allocate} with the
+            room for it, or L{Files.truncate} without.
+        """
+        self._handles = handles
+        self._files = handles.files
+        self.folder = folder
+        self.size = size
+        self._allocate = allocate
+        self.bases: list[int] = []
+        self.dirtyPaths: set[str] = set()
+        self.dirtyFolders: set[str] = set()
+
+    def load(self) -> None:
+        """
+        Find the pieces.
+
+        @raise StoreCorrupt: if they are not what they must be.
+        """
+        names = [each for each in self._files.names(self.folder) if len(each) == 20]
+        self.bases = [int(each) for each in names if each.isascii() and each.isdigit()]
+        for index, base in enumerate(self.bases):
+            last = index + 1 == len(self.bases)
+            if base % self.size or (not last and self.bases[index + 1] != base + self.size):
+                raise StoreCorrupt(
+                    f"{self.folder}: files of {self.size} bytes were expected one after the "
+                    f"other, but {self.nameOf(base)} does not fit; is the configured size right?"
+                )
+            found = self._files.size(self.pathOf(base))
+            if found == self.size:
+                continue
+            if not last or (found or 0) > self.size:
+                raise StoreCorrupt(
+                    f"{self.pathOf(base)} has {found} bytes where {self.size} were expected"
+                )
+            # The power went while the file was being made.
+            self._allocate(self._handles.get(self.pathOf(base)), self.size)
+
+    @property
+    def end(self) -> int:
+        """
+        One past the last byte of the last piece.
+        """
+        return self.bases[-1] + self.size if self.bases else 0
+
+    @staticmethod
+    def nameOf(base: int) -> str:
+        """
+        A piece's file name.
+        """
+        return f"{base:020d}"
+
+    def pathOf(self, base: int) -> str:
+        """
+        A piece's path.
+        """
+        return os.path.join(self.folder, self.nameOf(base))
+
+    def baseOf(self, offset: int) -> int | None:
+        """
+        Where the piece begins that holds an offset, if there is one.
+        """
+        index = bisect_right(self.bases, offset) - 1
+        if index < 0 or offset >= self.bases[index] + self.size:
+            return None
+        return self.bases[index]
+
+    def create(self, base: int) -> None:
+        """
+        Make a piece.
+        """
+        path = self.pathOf(base)
+        self._files.makeFolder(self.folder)
+        try:
+            self._allocate(self._handles.get(path), self.size)
+        except OSError:
+            self._handles.forget(path)
+            self._files.remove(path)
+            raise
+        self.bases.append(base)
+        self.dirtyPaths.add(path)
+        self.dirtyFolders.add(self.folder)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """
+        Write within one piece.
+        """
+        base = self.baseOf(offset)
+        assert base is not None and offset + len(data) <= base + self.size
+        path = self.pathOf(base)
+        self._files.pwrite(self._handles.get(path), data, offset - base)
+        self.dirtyPaths.add(path)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """
+        Read within one piece; short at its end, empty where there is none.
+        """
+        base = self.baseOf(offset)
+        if base is None:
+            return b""
+        size = min(size, base + self.size - offset)
+        return self._files.pread(self._handles.get(self.pathOf(base)), size, offset - base)
+
+    def clearFrom(self, offset: int) -> None:
+        """
+        Forget everything from an offset on.
+
+        What is cut must read as zeros: a record that was cut, but is still
+        there, would rise again once a new one of the same size is before it.
+        """
+        while self.bases and self.bases[-1] >= offset and len(self.bases) > 1:
+            self._remove(self.bases.pop())
+        base = self.baseOf(offset)
+        if base is None:
+            return
+        path = self.pathOf(base)
+        handle = self._handles.get(path)
+        self._files.truncate(handle, offset - base)
+        self._allocate(handle, self.size)
+        self.dirtyPaths.add(path)
+
+    def distrustFrom(self, offset: int) -> None:
+        """
+        Sync everything from an offset on again.
+        """
+        self.dirtyPaths |= {self.pathOf(base) for base in self.bases if base + self.size > offset}
+        self.dirtyFolders.add(self.folder)
+
+    def removeFirst(self) -> None:
+        """
+        Delete the oldest piece.  A read that has begun goes on undisturbed.
+        """
+        self._remove(self.bases.pop(0))
+
+    def removeLast(self) -> None:
+        """
+        Delete the newest piece.
+        """
+        self._remove(self.bases.pop())
+
+    def removeAll(self) -> None:
+        """
+        Delete all pieces and their folder.
+        """
+        while self.bases:
+            self._remove(self.bases.pop())
+        self.dirtyFolders.discard(self.folder)
+        self._files.removeFolder(self.folder)
+
+    def modified(self, base: int) -> float:
+        """
+        When a piece was last written to.
+        """
+        return self._files.modified(self.pathOf(base))
+
+    def _remove(self, base: int) -> None:
+        path = self.pathOf(base)
+        self._handles.forget(path)
+        self.dirtyPaths.discard(path)
+        self._files.remove(path)
+        self.dirtyFolders.add(self.folder)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How far something has come, and who waits for it to come further.
+
+A send waits for C{flushed.reaches(offset)}: one C{fdatasync} moves the mark past
+all that was written before it, and so serves all that wait.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from operator import attrgetter
+
+from twisted.internet.defer import Deferred, fail, succeed
+
+__all__ = ["Watermark"]
+
+
+class _Waiter(Deferred[None]):
+    offset: int
+
+
+class Watermark:
+    """
+    An offset that only grows.
+
+    @ivar offset: how far it has come.
+    @ivar failure: why it will never come further, or L{None}.
+    """
+
+    def __init__(self, offset: int = 0) -> None:
+        self.offset = offset
+        self.failure: Exception | None = None
+        # In growing order, which is the order of asking but for a few.
+        self._waiting: deque[_Waiter] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """
+        How many wait.
+        """
+        return len(self._waiting)
+
+    def reaches(self, offset: int) -> Deferred[None]:
+        """
+        A Deferred that fires once the mark is at C{offset} or past it, and
+        fails with the reason if it will not come there.
+        """
+        if offset <= self.offset:
+            return succeed(None)
+        if self.failure is not None:
+            return fail(self.failure)
+        waiter = _Waiter(lambda waiter: None)
+        waiter.offset = offset
+        if self._waiting and offset < self._waiting[-1].offset:
+            insort(self._waiting, waiter, key=attrgetter("offset"))
+        else:
+            self._waiting.append(waiter)
+        return waiter
+
+    def advance(self, offset: int) -> None:
+        """
+        It has come so far.
+        """
+        if offset > self.offset:
+            self.offset = offset
+        while self._waiting and self._waiting[0].offset <= self.offset:
+            waiter = self._waiting.popleft()
+            if not waiter.called:
+                waiter.callback(None)
+
+    def fail(self, reason: Exception) -> None:
+        """
+        It will never come further.  What it has reached stays reached.
+        """
+        self.failure = reason
+        self.disappoint(reason)
+
+    def disappoint(self, reason: Exception) -> None:
+        """
+        Those who wait now do so in vain; others may wait again.
+        """
+        waiting, self._waiting = self._waiting, deque()
+        for waiter in waiting:
+            if not waiter.called:
+                waiter.errback(reason)
