@@ -18,12 +18,19 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Files", "Handles", "Locked"]
+__all__ = ["Files", "Handles", "Locked", "SyncFailed"]
 
 
 class Locked(Exception):
     """
     Another process holds the lock.
+    """
+
+
+class SyncFailed(OSError):
+    """
+    A sync failed: the system may have thrown away what it could not write, and
+    it is of no use to try again.
     """
 
 
@@ -86,15 +93,22 @@ class Files:
     def sync(self, handle: int) -> None:
         """
         Wait until a file is on the disk.  Blocks.
+
+        @raise SyncFailed: if it did not come there.
         """
-        if hasattr(os, "fdatasync"):
-            os.fdatasync(handle)
-        else:
-            os.fsync(handle)
+        try:
+            if hasattr(os, "fdatasync"):
+                os.fdatasync(handle)
+            else:
+                os.fsync(handle)
+        except OSError as error:
+            raise SyncFailed(*error.args) from error
 
     def syncPath(self, path: str) -> None:
         """
         Wait until a file is on the disk, unless it is gone.  Blocks.
+
+        @raise SyncFailed: if it did not come there.
         """
         try:
             handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -108,10 +122,14 @@ class Files:
     def syncFolder(self, path: str) -> None:
         """
         Wait until the names in a folder are on the disk.
+
+        @raise SyncFailed: if they did not come there.
         """
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
+        except OSError as error:
+            raise SyncFailed(*error.args) from error
         finally:
             os.close(handle)
 
