@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -233,6 +234,8 @@ class MessageStore:
 
     def _open(self, root: str) -> None:
         self._files.makeFolder(root)
+        if self._files.size(self._abortPath) is None:
+            self._syncAbove(root)
         self._unlock = self._files.lock(os.path.join(root, "lock"))
         clean = self._files.size(self._abortPath) is None
         # Before anything is changed, for that may be interrupted as well.
@@ -730,6 +733,17 @@ class MessageStore:
             "No checkpoint could be written, so the next start will take longer: {error}",
             error=failure.value,
         )
+
+    def _syncAbove(self, path: str) -> None:
+        """
+        Sync a folder's name: who made it may have ended before doing so.
+        """
+        above = os.path.dirname(os.path.abspath(path))
+        # Others' folders need not be readable, nor know of syncs; they are old then.
+        with suppress(OSError):
+            self._files.syncFolder(above)
+        if above != os.path.dirname(above):
+            self._syncAbove(above)
 
     def _mark(self) -> None:
         """
