@@ -6,13 +6,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # compat: with setuptools' default editable install twistd does not see twisted/plugins.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: run test lint docs news bench clean
+.PHONY: run test test-long lint docs news bench clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket-echo
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m tests
+
+# What takes minutes: the store after 12,000 power losses.
+test-long: $(VENV)/installed-test
+	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .

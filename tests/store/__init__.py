@@ -1,4 +1,1 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Tests for L{txrocket.store}.
-"""

@@ -7,10 +7,10 @@ uses 24 and we use more::
       +----------------+----------------+----------------+ - - +
       | log's time     | queues' time   | index's time   |     |
       +----------------+----------------+----------------+ - - +
-     64                72               80               97    101   105
-      +----------------+----------------+----------------+-----+-----+
-      | "txrocket"     | offset         | index file     |count| CRC |
-      +----------------+----------------+----------------+-----+-----+
+     64               72       80          88        96           113     117   121
+      +----------------+--------+-----------+---------+------------+-------+-----+
+      | "txrocket"     | offset | timestamp | entries | index file | count | CRC |
+      +----------------+--------+-----------+---------+------------+-------+-----+
 
 The times are store times of messages, in milliseconds.  Java finds the file of the
 log to begin with by them; an offset is more exact, and lets a start read only what
@@ -34,7 +34,7 @@ __all__ = ["Checkpoint", "CheckpointFile"]
 
 _FILE_SIZE = 4096
 _TIMES = Struct(">3q")
-_OWN = Struct(">8sq17si")
+_OWN = Struct(">8s3q17si")
 _OWN_AT = 64
 _MAGIC = b"txrocket"
 
@@ -50,6 +50,8 @@ class Checkpoint:
     @ivar offset: everything before this offset is, in log, queues and index;
         L{None} if only Java has written the checkpoint.
     @ivar index: up to where the newest index file is.
+    @ivar timestamp: the store time of the last record before that offset.
+    @ivar entries: how many entries the queues have had, all together.
     """
 
     logTimestamp: int = 0
@@ -57,6 +59,16 @@ class Checkpoint:
     indexTimestamp: int = 0
     offset: int | None = None
     index: IndexMark | None = None
+    timestamp: int = 0
+    entries: int = 0
+
+    @property
+    def ours(self) -> bool:
+        """
+        Whether Java has not written to it since we have.
+        """
+        times = {self.logTimestamp, self.queueTimestamp, self.indexTimestamp}
+        return self.offset is not None and times == {self.timestamp}
 
     @property
     def safeTimestamp(self) -> int:
@@ -82,25 +94,46 @@ class CheckpointFile:
         data = self._handles.files.pread(self._handles.get(self.path), _FILE_SIZE, 0)
         data = data.ljust(_FILE_SIZE, b"\0")
         log, queues, index = _TIMES.unpack_from(data)
-        magic, offset, name, count = _OWN.unpack_from(data, _OWN_AT)
+        magic, offset, timestamp, entries, name, count = _OWN.unpack_from(data, _OWN_AT)
         end = _OWN_AT + _OWN.size
         crc = int.from_bytes(data[end : end + 4], "big")
         if magic != _MAGIC or crc != crc32(data[_OWN_AT:end]):
             return Checkpoint(log, queues, index)
         mark = IndexMark(name.rstrip(b"\0").decode("ascii", "replace"), count)
-        return Checkpoint(log, queues, index, offset, mark if mark.name else None)
+        return Checkpoint(
+            log, queues, index, offset, mark if mark.name else None, timestamp, entries
+        )
 
     def write(self, checkpoint: Checkpoint) -> None:
         """
         Put a checkpoint into the place of the last one.
         """
-        index = checkpoint.index or IndexMark("", 0)
-        own = _OWN.pack(_MAGIC, checkpoint.offset or 0, index.name.encode("ascii"), index.count)
         times = _TIMES.pack(
             checkpoint.logTimestamp, checkpoint.queueTimestamp, checkpoint.indexTimestamp
         )
-        data = times.ljust(_OWN_AT, b"\0") + own + crc32(own).to_bytes(4, "big")
+        data = times.ljust(_OWN_AT, b"\0") + self._own(checkpoint)
         handle = self._handles.get(self.path)
         if self._handles.files.size(self.path) != _FILE_SIZE:
             self._handles.files.truncate(handle, _FILE_SIZE)
         self._handles.files.pwrite(handle, data, 0)
+
+    def sync(self) -> None:
+        """
+        Wait until it is on the disk.  Blocks.
+        """
+        self._handles.files.sync(self._handles.get(self.path))
+
+    @staticmethod
+    def _own(checkpoint: Checkpoint) -> bytes:
+        if checkpoint.offset is None:
+            return bytes(_OWN.size + 4)
+        index = checkpoint.index or IndexMark("", 0)
+        own = _OWN.pack(
+            _MAGIC,
+            checkpoint.offset,
+            checkpoint.timestamp,
+            checkpoint.entries,
+            index.name.encode("ascii"),
+            index.count,
+        )
+        return own + crc32(own).to_bytes(4, "big")

@@ -16,6 +16,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from txrocket.errors import DiskFull, MalformedRecord, MessageTooLarge, StoreError, StoreFailed
@@ -27,7 +28,7 @@ from txrocket.protocol.record import (
     decodeRecord,
     encodeBlank,
 )
-from txrocket.store.files import Handles
+from txrocket.store.files import Handles, SyncFailed
 from txrocket.store.segments import Segments
 
 __all__ = ["CommitLog", "Scanned"]
@@ -78,6 +79,7 @@ class CommitLog:
         self._maxBody = maxMessageSize
         self._wrote = wrote
         self._gathered: list[bytes] = []
+        self._spoiled = 0  # up to where a write that failed may have come
         self.end = 0
         self.written = 0
 
@@ -124,13 +126,24 @@ class CommitLog:
         data = b"".join(self._gathered)
         self._gathered.clear()
         start = self.written
+        end = start + len(data)
         try:
-            self.segments.write(start, data)
+            # Records of a write that failed must not follow on this one.
+            room = min(BLANK_SIZE, self._spoiled - end)
+            self.segments.write(start, data + bytes(room) if room > 0 else data)
         except OSError as error:
             self.end = start
+            self._spoiled = max(self._spoiled, end)
             raise self._explain(error, len(data)) from error
-        self.written = start + len(data)
+        self.written = end
         self._wrote(start, data)
+
+    def drop(self) -> None:
+        """
+        Forget what was put and not written.
+        """
+        self._gathered.clear()
+        self.end = self.written
 
     def read(self, offset: int, size: int) -> bytes:
         """
@@ -191,19 +204,16 @@ class CommitLog:
         try:
             self.write()
         except StoreError:
-            # The log goes on in the old file.
-            self.segments.removeLast()
+            with suppress(OSError):
+                self.segments.removeLast()
             raise
         self.end = self.written = base
 
     def _explain(self, error: OSError, size: int) -> Exception:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, SyncFailed) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             return StoreFailed(f"writing to {self.segments.folder} failed: {error}")
-        folder = self.segments.folder
-        if self._files.size(folder) is None:
-            # It was the folder that could not be made.
-            folder = os.path.dirname(folder)
-        free = self._files.space(folder)[1]
+        # The folder itself may be what could not be made.
+        free = self._files.space(os.path.dirname(self.segments.folder))[1]
         return DiskFull(f"{self.segments.folder}: no room for {size} bytes, {free} bytes are free")
 
 
@@ -217,7 +227,10 @@ def _torn(record: MessageExt, offset: int) -> bool:
     """
     if record.storeTimestamp <= 0 or record.queueOffset < 0 or record.queueId < 0:
         return True
-    if not record.topic or "\0" in record.topic or not any(record.storeHostData):
+    # A topic is the name of a folder, too.
+    if not record.topic or "\0" in record.topic or "/" in record.topic:
+        return True
+    if not any(record.storeHostData):
         return True
     text = record.propertiesData
     if text.endswith(b"\0"):

@@ -23,11 +23,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from struct import Struct
+from typing import TypeAlias
 
 from txrocket.store.files import Handles
 from txrocket.store.segments import Segments, SyncJob
 
-__all__ = ["ENTRY_SIZE", "ConsumeQueue", "ConsumeQueues", "entries"]
+__all__ = ["ENTRY_SIZE", "Confirm", "ConsumeQueue", "ConsumeQueues", "entries"]
 
 _ENTRY = Struct(">qiq")
 ENTRY_SIZE = _ENTRY.size
@@ -35,7 +36,11 @@ ENTRY_SIZE = _ENTRY.size
 entries: Callable[[bytes], Iterator[tuple[int, int, int]]] = _ENTRY.iter_unpack
 
 # Java's filler in front of a queue's first entry.
-_FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)
+_FILLER_SIZE = 0x7FFFFFFF
+_FILLER = _ENTRY.pack(0, _FILLER_SIZE, 0)
+
+# Queue offset, offset in the log, size, hash: whether that is a record's entry.
+Confirm: TypeAlias = Callable[[int, int, int, int], bool]
 
 
 class ConsumeQueue:
@@ -49,7 +54,7 @@ class ConsumeQueue:
     def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
         self.segments = Segments(handles, folder, segmentSize, handles.files.truncate)
         self._gathered: list[bytes] = []
-        self._end = 0  # with what is gathered
+        self._next = 0
         self.minOffset = 0
         self.maxOffset = 0
 
@@ -70,14 +75,17 @@ class ConsumeQueue:
 
     def put(self, queueOffset: int, offset: int, size: int, tagsCode: int) -> None:
         """
-        Add an entry; one that is there already is left as it is.
+        Add an entry; one that is there already is left as it is.  One that is
+        further away than any filler would reach comes from a damaged record.
         """
-        if queueOffset < self._end:
+        if queueOffset < self._next or (
+            self._next and queueOffset - self._next > self.segments.size // ENTRY_SIZE
+        ):
             return
-        if queueOffset > self._end:
+        if queueOffset > self._next:
             self._fill(queueOffset)
         self._gathered.append(_ENTRY.pack(offset, size, tagsCode))
-        self._end += 1
+        self._next += 1
 
     def write(self) -> None:
         """
@@ -97,15 +105,13 @@ class ConsumeQueue:
             start += len(piece)
             data = data[len(piece) :]
         self._gathered.clear()
-        self.maxOffset = self._end
+        self.maxOffset = self._next
 
     def read(self, queueOffset: int, count: int) -> bytes:
         """
         Up to so many entries, of one file.
         """
-        count = min(count, self.maxOffset - queueOffset)
-        if count <= 0:
-            return b""
+        count = max(0, min(count, self.maxOffset - queueOffset))
         return self.segments.read(queueOffset * ENTRY_SIZE, count * ENTRY_SIZE)
 
     def entry(self, queueOffset: int) -> tuple[int, int, int] | None:
@@ -139,31 +145,54 @@ class ConsumeQueue:
                 low = middle + 1
         self.minOffset = low
 
-    def cut(self, bound: int, confirm: Callable[[int, int], bool]) -> None:
+    def sureEnd(self, bound: int, confirm: Confirm) -> int:
         """
-        Forget the entries of records at C{bound} in the log or after it.
+        One past the queue offset of the last entry for a record before C{bound}
+        in the log.
 
         After a crash, entries before C{bound} are known to be whole, and those
         after it may be anything, even look as if they belonged before it.  So
         what a search by halves finds is confirmed by the log, and if that does
         not agree, the entries are gone through one by one.
 
-        @param confirm: whether the record at an offset of the log has a queue
-            offset in this queue.
+        @param confirm: whether the log agrees with an entry.
         """
 
         def before(offset: int, size: int) -> bool:
             return size > 0 and offset < bound
 
-        for base in reversed(list(self.segments.bases)):
+        for base in reversed(self.segments.bases):
             count = self._search(base, before)
             if not self._confirmed(base, count, confirm):
                 count = self._walk(base, before)
+                while not self._confirmed(base, count, confirm):
+                    count -= 1
             if count or base == self.segments.bases[0]:
-                end = base // ENTRY_SIZE + count
-                self.segments.clearFrom(end * ENTRY_SIZE)
-                self._endAt(end)
-                return
+                return base // ENTRY_SIZE + count
+        return 0
+
+    def endAt(self, queueOffset: int, *, doubt: bool) -> None:
+        """
+        Forget the entries from a queue offset on.
+
+        @param doubt: whether there may be anything after the last entry.
+        """
+        if doubt or queueOffset < self.maxOffset:
+            self.segments.clearFrom(queueOffset * ENTRY_SIZE)
+        self._endAt(queueOffset)
+
+    def reach(self, end: int) -> int:
+        """
+        Where in the log the record of the last entry before C{end} stops; 0 if
+        there is none.
+        """
+        data = self.segments.read((end - 1) * ENTRY_SIZE, ENTRY_SIZE) if end else b""
+        if not data or data == _FILLER:
+            return 0
+        offset: int
+        size: int
+        offset, size, _ = _ENTRY.unpack(data)
+        return offset + size
 
     def clear(self) -> None:
         """
@@ -171,11 +200,11 @@ class ConsumeQueue:
         """
         self.segments.removeAll()
         self._gathered.clear()
-        self._end = self.minOffset = self.maxOffset = 0
+        self._next = self.minOffset = self.maxOffset = 0
 
     def _endAt(self, queueOffset: int) -> None:
         self._gathered.clear()
-        self._end = self.maxOffset = queueOffset
+        self._next = self.maxOffset = queueOffset
 
     def _fill(self, queueOffset: int) -> None:
         """
@@ -183,10 +212,10 @@ class ConsumeQueue:
         """
         if not self.segments.bases and not self._gathered:
             perFile = self.segments.size // ENTRY_SIZE
-            self._end = self.maxOffset = queueOffset - queueOffset % perFile
+            self._next = self.maxOffset = queueOffset - queueOffset % perFile
             self.minOffset = queueOffset
-        self._gathered.append(_FILLER * (queueOffset - self._end))
-        self._end = queueOffset
+        self._gathered.append(_FILLER * (queueOffset - self._next))
+        self._next = queueOffset
 
     def _search(self, base: int, holds: Callable[[int, int], bool]) -> int:
         """
@@ -205,19 +234,19 @@ class ConsumeQueue:
                 high = middle
         return low
 
-    def _confirmed(self, base: int, count: int, confirm: Callable[[int, int], bool]) -> bool:
+    def _confirmed(self, base: int, count: int, confirm: Confirm) -> bool:
         if not count:
             return True
         data = self.segments.read(base + (count - 1) * ENTRY_SIZE, ENTRY_SIZE)
         if data == _FILLER:
             return True
-        return confirm(_ENTRY.unpack(data)[0], base // ENTRY_SIZE + count - 1)
+        return confirm(base // ENTRY_SIZE + count - 1, *_ENTRY.unpack(data))
 
     def _walk(self, base: int, holds: Callable[[int, int], bool]) -> int:
         data = self.segments.read(base, self.segments.size)
         count, last = 0, -1
         for offset, size, _ in entries(data):
-            filler = size == 0x7FFFFFFF and offset == 0
+            filler = size == _FILLER_SIZE and offset == 0
             if not holds(offset, size) or (offset <= last and not filler):
                 break
             count, last = count + 1, -1 if filler else offset
@@ -248,15 +277,30 @@ class ConsumeQueues:
         """
         files = self._handles.files
         for topic in files.names(self._folder):
-            for name in files.names(os.path.join(self._folder, topic)):
+            folder = os.path.join(self._folder, topic)
+            hollow = not files.names(folder)
+            for name in files.names(folder):
                 if name.isascii() and name.isdigit():
-                    self._make(topic, int(name)).load()
+                    queue = self._make(topic, int(name))
+                    queue.load()
+                    hollow = hollow or not queue.segments.bases
+            if hollow:
+                # A process that ended right here has not synced its name.
+                files.syncFolder(folder)
+                files.syncFolder(self._folder)
 
     def get(self, topic: str, queueId: int) -> ConsumeQueue | None:
         """
         A queue, if there is one.
         """
         return self._queues.get(topic, {}).get(queueId)
+
+    @property
+    def total(self) -> int:
+        """
+        How many entries the queues have had, all together.
+        """
+        return sum(queue.maxOffset for _, _, queue in self)
 
     def topics(self) -> list[str]:
         """

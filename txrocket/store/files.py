@@ -19,7 +19,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Files", "Handles", "Locked"]
+__all__ = ["Files", "Handles", "Locked", "SyncFailed"]
 
 
 class Locked(Exception):
@@ -28,8 +28,11 @@ class Locked(Exception):
     """
 
 
-# C's C{struct flock}: type, whence (0: the file's start), start, length, process.
-_FIRST_BYTE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+class SyncFailed(OSError):
+    """
+    A sync failed: the system may have thrown away what it could not write, and
+    it is of no use to try again.
+    """
 
 
 class Files:
@@ -91,15 +94,22 @@ class Files:
     def sync(self, handle: int) -> None:
         """
         Wait until a file is on the disk.  Blocks.
+
+        @raise SyncFailed: if it did not come there.
         """
-        if hasattr(os, "fdatasync"):
-            os.fdatasync(handle)
-        else:
-            os.fsync(handle)
+        try:
+            if hasattr(os, "fdatasync"):
+                os.fdatasync(handle)
+            else:
+                os.fsync(handle)
+        except OSError as error:
+            raise SyncFailed(*error.args) from error
 
     def syncPath(self, path: str) -> None:
         """
         Wait until a file is on the disk, unless it is gone.  Blocks.
+
+        @raise SyncFailed: if it did not come there.
         """
         try:
             handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -112,7 +122,9 @@ class Files:
 
     def syncFolder(self, path: str) -> None:
         """
-        Wait until the names in a folder are on the disk, unless it is gone.
+        Wait until the names in a folder are on the disk.
+
+        @raise SyncFailed: if they did not come there.
         """
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -120,6 +132,8 @@ class Files:
             return
         try:
             os.fsync(handle)
+        except OSError as error:
+            raise SyncFailed(*error.args) from error
         finally:
             os.close(handle)
 

@@ -30,9 +30,10 @@ from txrocket.store.index import Index
 from txrocket.store.segments import SyncJob
 from txrocket.store.watermark import Watermark
 
-__all__ = ["Checkpointer", "Flusher", "InThread"]
+__all__ = ["Checkpointer", "Failed", "Flusher", "InThread"]
 
 InThread = Callable[[Callable[[], None]], Deferred[None]]
+Failed = Callable[[StoreFailed], None]
 
 PAGE = 4096
 
@@ -44,13 +45,17 @@ class Flusher:
     @ivar flushed: how far it is on the disk.
     """
 
-    def __init__(self, log: CommitLog, handles: Handles, inThread: InThread) -> None:
+    def __init__(
+        self, log: CommitLog, handles: Handles, inThread: InThread, failed: Failed
+    ) -> None:
         """
         @param inThread: runs a function that blocks, one at a time.
+        @param failed: told when a sync fails, before those who wait for it.
         """
         self._log = log
         self._handles = handles
         self._inThread = inThread
+        self._failed = failed
         self.flushed = Watermark()
         self._running = False
 
@@ -75,12 +80,9 @@ class Flusher:
             try:
                 yield self._inThread(job.run)
             except OSError as error:
-                self.flushed.fail(
-                    StoreFailed(
-                        f"syncing {self._log.segments.folder} failed: {error}; "
-                        "no write is accepted until the store is started anew"
-                    )
-                )
+                failure = _syncFailed(self._log.segments.folder, error)
+                self._failed(failure)
+                self.flushed.fail(failure)
             else:
                 self.flushed.advance(target)
             finally:
@@ -88,6 +90,12 @@ class Flusher:
             if not self.flushed.waiting:
                 break
         self._running = False
+
+
+def _syncFailed(what: str, error: OSError) -> StoreFailed:
+    return StoreFailed(
+        f"syncing {what} failed: {error}; no write is accepted until the store is started anew"
+    )
 
 
 class Checkpointer:
@@ -104,6 +112,7 @@ class Checkpointer:
         checkpointFile: CheckpointFile,
         handles: Handles,
         inThread: InThread,
+        failed: Failed,
     ) -> None:
         self._flusher = flusher
         self._follow = follow
@@ -112,12 +121,17 @@ class Checkpointer:
         self._file = checkpointFile
         self._handles = handles
         self._inThread = inThread
-        self.last = Checkpoint()
-        self._turn = DeferredLock()
-        # Outlives a checkpoint that did not come to its end: what is not synced
-        # then must be before the next one speaks of it.
-        self._owed = SyncJob(handles)
+        self._failed = failed
         self._failure: StoreFailed | None = None
+        self._lock = DeferredLock()
+        self.last = Checkpoint()
+
+    @property
+    def busy(self) -> bool:
+        """
+        Whether a checkpoint is being written.
+        """
+        return bool(self._lock.locked)
 
     @property
     def running(self) -> bool:
@@ -128,38 +142,44 @@ class Checkpointer:
 
     def checkpoint(self) -> Deferred[Any]:
         """
-        Make all safe that the queues and the index know of, and say so.
-        """
-        return self._turn.run(self._checkpoint)
+        Make all safe that the queues and the index know of, and say so; after
+        that is done which may be under way.
 
-    @inlineCallbacks
-    def _checkpoint(self) -> Generator[Deferred[Any], None, None]:
-        if self._failure is not None:
-            raise self._failure
-        offset, timestamp = self._follow.position, self._follow.timestamp
-        self._queues.sync(self._owed)
-        mark = self._index.seal(self._owed) if self._index else None
-        yield self._flusher.flush()
-        yield self._sync(self._owed)
-        self._owed = SyncJob(self._handles)
-        if self._index:
-            second = SyncJob(self._handles)
-            self._index.settle(second)
-            yield self._sync(second)
-        last = Checkpoint(timestamp, timestamp, timestamp, offset, mark)
-        self._file.write(last)
-        third = SyncJob(self._handles)
-        third.addPath(self._file.path)
-        yield self._sync(third)
-        self.last = last
+        @return: a Deferred that fails with L{StoreFailed} if a sync failed, now
+            or ever, and with L{OSError} if something could not be written.
+        """
+        yield self._lock.acquire()
+        try:
+            if self._failure is not None:
+                raise self._failure
+            offset, timestamp = self._follow.position, self._follow.timestamp
+            first = SyncJob(self._handles)
+            # The index first: it may find the disk full, and then is asked again.
+            mark = self._index.seal(first) if self._index else None
+            self._queues.sync(first)
+            entries = self._queues.total
+            yield self._flusher.flush()
+            yield self._sync(first)
+            if self._index:
+                second = SyncJob(self._handles)
+                self._index.settle(second)
+                yield self._sync(second)
+            checkpoint = Checkpoint(
+                timestamp, timestamp, timestamp, offset, mark, timestamp, entries
+            )
+            self._file.write(checkpoint)
+            third = SyncJob(self._handles)
+            third.addPath(self._file.path)
+            yield self._sync(third)
+            self.last = checkpoint
+        finally:
+            self._lock.release()
 
     @inlineCallbacks
     def _sync(self, job: SyncJob) -> Generator[Deferred[None], None, None]:
         try:
             yield self._inThread(job.run)
         except OSError as error:
-            self._failure = StoreFailed(
-                f"syncing the queues, the index or the checkpoint failed: {error}; "
-                "no write is accepted until the store is started anew"
-            )
+            self._failure = _syncFailed("queues and index", error)
+            self._failed(self._failure)
             raise self._failure from error

@@ -13,8 +13,7 @@ a start, or after a full disk kept the queues from being written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from txrocket.errors import InvalidMessage
@@ -123,7 +122,7 @@ class Follow:
             halves of transactions have not.
         """
         properties = record.properties
-        hashed = self._hash(record, properties)
+        hashed = self.hash(record)
         state = record.sysFlag & TRANSACTION_ROLLBACK_TYPE
         inQueue = state in (TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE)
         if inQueue:
@@ -142,7 +141,11 @@ class Follow:
         self.timestamp = max(self.timestamp, record.storeTimestamp)
         return hashed if inQueue else None
 
-    def _hash(self, record: MessageExt, properties: Mapping[str, str]) -> int:
+    def hash(self, record: MessageExt) -> int:
+        """
+        What the entry of a record holds beside its place.
+        """
+        properties = record.properties
         if record.topic == SCHEDULE_TOPIC and PROPERTY_DELAY in properties:
             # Whatever a client wrote there, the record is in the log now.
             with suppress(InvalidMessage):

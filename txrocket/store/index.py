@@ -19,16 +19,19 @@ Entries are only added, but slots change in place, and a change that reaches the
 disk before what it points to would cut the chain.  So slots change in memory, and
 are written to the file only after the entries they point to are on the disk
 (L{Index.seal}, L{Index.settle}).  What a crash may leave are slots that point past
-the entries that count; the chain leads back from there.
+the entries that count; the chain leads back from there, and they are put right
+before the entries behind are written again (L{Index.rewind}).
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
+from array import array
 from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -42,6 +45,9 @@ _HEADER = Struct(">4q2i")
 _SLOT = Struct(">i")
 _ENTRY = Struct(">iqii")
 _INT_MAX = 0x7FFFFFFF
+
+# The store time of the record at an offset of the log, if there is one.
+TimeOf: TypeAlias = Callable[[int], int | None]
 
 
 def keyHash(topic: str, key: str) -> int:
@@ -88,7 +94,7 @@ class _IndexFile:
         self.beginOffset = self.endOffset = 0
         self.slotCount = 0
         self.count = 1
-        self._settled = 1  # entries below this one were there before the last seal
+        self.named = True  # whether its name is on the disk
         self._written = 1
         self._gathered: list[bytes] = []
         self._changed: dict[int, int] = {}  # slots since the last seal
@@ -107,6 +113,7 @@ class _IndexFile:
         return self.count >= self._capacity
 
     def create(self) -> None:
+        self.named = False
         self._files.truncate(self._handles.get(self.path), self.size)
 
     def load(self) -> None:
@@ -120,7 +127,8 @@ class _IndexFile:
             count,
         ) = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
         # Java counts from 1, and says 0 before the first entry.
-        self.count = self._settled = self._written = max(count, 1)
+        self.count = self._written = min(max(count, 1), self._capacity)
+        self.slotCount = min(max(self.slotCount, 0), self._slots)
 
     def put(self, hashed: int, offset: int, timestamp: int) -> None:
         slot = hashed % self._slots
@@ -172,21 +180,56 @@ class _IndexFile:
         for slot, value in self._sealed.items():
             self._files.pwrite(handle, _SLOT.pack(value), _HEADER.size + slot * _SLOT.size)
         self._sealed = {}
-        self._settled = _HEADER.unpack(header)[5]
         self._files.pwrite(handle, header, 0)
 
-    def rewind(self, count: int) -> None:
+    def rewind(self, count: int, timeOf: TimeOf) -> None:
         """
-        After a crash: only the entries below C{count} are sure.
+        Only the entries below C{count} are sure.  The header may be anything.
         """
-        self.count = self._settled = self._written = count
+        self.count = self._written = count
         if count <= 1:
             self.beginTimestamp = self.beginOffset = 0
             self.endTimestamp = self.endOffset = self.slotCount = 0
             return
         _, self.beginOffset, _, _ = self._entry(1)
         _, self.endOffset, seconds, _ = self._entry(count - 1)
-        self.endTimestamp = self.beginTimestamp + seconds * 1000
+        begin, end = timeOf(self.beginOffset), timeOf(self.endOffset)
+        if begin is not None:
+            self.beginTimestamp = begin
+        # Entries have full seconds only.
+        self.endTimestamp = self.beginTimestamp + seconds * 1000 + 999 if end is None else end
+
+    def straighten(self) -> None:
+        """
+        After a crash: let slots that point past the entries that count point to
+        the last ones that do.  That must be on the disk before the entries that
+        lead back are written over.
+        """
+        handle = self._handles.get(self.path)
+        values = array("i", self._files.pread(handle, self._slots * _SLOT.size, _HEADER.size))
+        if sys.byteorder == "little":
+            values.byteswap()
+        if max(values, default=0) < self.count:
+            return
+        for slot, value in enumerate(values):
+            if value >= self.count:
+                while value >= self.count:
+                    before = self._entry(value)[3]
+                    value = before if 0 < before < value else 0
+                data = _SLOT.pack(value)
+                self._files.pwrite(handle, data, _HEADER.size + slot * _SLOT.size)
+        self._files.sync(handle)
+
+    def cut(self, end: int, timeOf: TimeOf) -> None:
+        """
+        Forget the last entries, those of records from an offset on.
+        """
+        count = self.count
+        while count > 1 and self._entry(count - 1)[1] >= end:
+            count -= 1
+        if count < self.count:
+            self.rewind(count, timeOf)
+            self.straighten()
 
     def _header(self) -> bytes:
         return _HEADER.pack(
@@ -207,11 +250,7 @@ class _IndexFile:
                 self._handles.get(self.path), _SLOT.size, _HEADER.size + slot * _SLOT.size
             )
             value = _SLOT.unpack(data)[0] if len(data) == _SLOT.size else 0
-            # A slot that was settled when the power went leads back to one that counts.
-            while value >= self._settled:
-                before = self._entry(value)[3]
-                value = before if before < value else 0
-        return max(value, 0)
+        return value if 0 < value < self.count else 0
 
     def _entry(self, at: int) -> tuple[int, int, int, int]:
         if at >= self._written:
@@ -248,7 +287,6 @@ class Index:
         self._now = now
         self._indexFiles: list[_IndexFile] = []
         self._unsettled: list[tuple[_IndexFile, bytes]] = []
-        self._newFolder = False
 
     def load(self) -> None:
         """
@@ -263,18 +301,13 @@ class Index:
                 indexFile.load()
                 self._indexFiles.append(indexFile)
 
-    @property
-    def reach(self) -> int:
+    def rewind(self, mark: IndexMark | None, timeOf: TimeOf, *, doubt: bool) -> bool:
         """
-        The offset of the last record that the index knows of.
-        """
-        return self._indexFiles[-1].endOffset if self._indexFiles else 0
-
-    def rewind(self, mark: IndexMark | None) -> bool:
-        """
-        After a crash: go back to what was whole at a checkpoint.
+        Go back to what was whole at a checkpoint.
 
         @param mark: the newest file then; L{None} if there was none.
+        @param timeOf: the store time of the record at an offset.
+        @param doubt: whether slots may point to entries after that.
         @return: whether that is possible.
         """
         if mark is not None:
@@ -286,16 +319,24 @@ class Index:
         while self._indexFiles and (mark is None or self._indexFiles[-1].name != mark.name):
             self._remove(self._indexFiles.pop())
         if mark is not None:
-            self._indexFiles[-1].rewind(mark.count)
+            self._indexFiles[-1].rewind(mark.count, timeOf)
+            if doubt:
+                self._indexFiles[-1].straighten()
         return True
 
-    def distrust(self) -> None:
+    def distrust(self, timestamp: int) -> int:
         """
-        After a crash of which nothing is known: the newest file may be damaged,
-        and it goes, as in Java.
+        After a crash of which no more is known than a time up to which the index
+        is whole: files that reach further go, as in Java.
+
+        @return: the offset of the last record that the index knows of then.
         """
-        if self._indexFiles:
+        while self._indexFiles:
+            last = self._indexFiles[-1]
+            if last.count > 1 and last.endTimestamp < timestamp:
+                return last.endOffset
             self._remove(self._indexFiles.pop())
+        return 0
 
     def put(self, topic: str, keys: Iterable[str], offset: int, timestamp: int) -> None:
         """
@@ -331,13 +372,13 @@ class Index:
         """
         if not self._indexFiles:
             return None
-        if self._newFolder:
-            job.addFolder(self._folder)
-            self._newFolder = False
         for indexFile in self._indexFiles:
             if indexFile.unsealed:
                 self._unsettled.append((indexFile, indexFile.seal()))
-                job.addPath(indexFile.path)
+        for indexFile, _ in self._unsettled:
+            job.addPath(indexFile.path)
+            if not indexFile.named:
+                job.addFolder(self._folder)
         last = self._indexFiles[-1]
         return IndexMark(last.name, last.count)
 
@@ -348,6 +389,7 @@ class Index:
         for indexFile, header in self._unsettled:
             if indexFile in self._indexFiles:
                 indexFile.settle(header)
+                indexFile.named = True
                 job.addPath(indexFile.path)
         self._unsettled.clear()
 
@@ -358,12 +400,14 @@ class Index:
         while len(self._indexFiles) > 1 and self._indexFiles[0].endOffset < first:
             self._remove(self._indexFiles.pop(0))
 
-    def cut(self, end: int) -> None:
+    def cut(self, end: int, timeOf: TimeOf) -> None:
         """
         The log ends at C{end}: forget what lies behind it.
         """
         while self._indexFiles and self._indexFiles[-1].beginOffset >= end:
             self._remove(self._indexFiles.pop())
+        if self._indexFiles:
+            self._indexFiles[-1].cut(end, timeOf)
 
     def clear(self) -> None:
         """
@@ -386,9 +430,12 @@ class Index:
             now += 1
         self._handles.files.makeFolder(self._folder)
         indexFile = self._file(name)
-        indexFile.create()
+        try:
+            indexFile.create()
+        except OSError:
+            self._remove(indexFile)
+            raise
         self._indexFiles.append(indexFile)
-        self._newFolder = True
         return indexFile
 
     def _file(self, name: str) -> _IndexFile:

@@ -8,8 +8,10 @@ so: in the files with ASYNC_FLUSH, on the disk with SYNC_FLUSH.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -25,7 +27,6 @@ from txrocket.errors import (
     DiskFull,
     FlushDiskTimeout,
     MalformedRecord,
-    RocketError,
     StoreError,
     StoreFailed,
     StoreInUse,
@@ -43,8 +44,8 @@ from txrocket.protocol.record import (
 )
 from txrocket.store.checkpoint import CheckpointFile
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue, ConsumeQueues, entries
-from txrocket.store.files import Files, Handles, Locked
+from txrocket.store.consumequeue import ConsumeQueue, ConsumeQueues, entries
+from txrocket.store.files import Files, Handles, Locked, SyncFailed
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
 from txrocket.store.follow import Arrived, Follow
 from txrocket.store.index import Index
@@ -54,6 +55,8 @@ from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
 from txrocket.store.watermark import Watermark
 
 __all__ = ["Appended", "GetStatus", "Got", "MessageStore"]
+
+_DAY = 86_400_000
 
 # Entries that are looked at for one pull at most, as in Java (16,000 bytes).
 _MOST_ENTRIES = 800
@@ -166,10 +169,17 @@ class MessageStore:
         self.follow = Follow(
             self.queues, self.index, delayLevels(settings.messageDelayLevel), arrived
         )
-        self.flusher = Flusher(self.log, handles, inThread)
+        self.flusher = Flusher(self.log, handles, inThread, self._fail)
         checkpointFile = CheckpointFile(handles, os.path.join(root, "checkpoint"))
         self.checkpointer = Checkpointer(
-            self.flusher, self.follow, self.queues, self.index, checkpointFile, handles, inThread
+            self.flusher,
+            self.follow,
+            self.queues,
+            self.index,
+            checkpointFile,
+            handles,
+            inThread,
+            self._fail,
         )
         self.retention = Retention(
             settings, self._files, self.log, self.queues, self.index, self._now
@@ -198,22 +208,22 @@ class MessageStore:
         Open the folder, put right what a crash left, and begin to work.
 
         @raise StoreInUse: if another process works on it.
+        @raise DiskFull: if there is no room to put it right.
+        @raise StoreFailed: if the disk fails.
         @raise StoreCorrupt: if it cannot be opened without losing data.
         """
         root = self.settings.storePathRootDir
-        self._files.makeFolder(root)
         try:
-            self._unlock = self._files.lock(os.path.join(root, "lock"))
+            self._open(root)
         except Locked:
             raise StoreInUse(f"{root} is in use by another process") from None
-        try:
-            onDisk = self._recovery.recover(clean=self._files.size(self._abortPath) is None)
-            self.flusher.flushed.advance(onDisk)
-            for topic, queueId, queue in self.queues:
-                self._next[topic, queueId] = queue.maxOffset
-            self._lastTimestamp = self.follow.timestamp
-            self.written.advance(self.log.written)
-            self._mark()
+        except OSError as error:
+            self._release()
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if full and not isinstance(error, SyncFailed):
+                free = self._files.space(os.path.dirname(root) or ".")[1]
+                raise DiskFull(f"{root}: {error}, {free} bytes are free") from error
+            raise StoreFailed(f"opening {root} failed: {error}") from error
         except BaseException:
             self._release()
             raise
@@ -222,6 +232,22 @@ class MessageStore:
         self._loop(settings.flushIntervalCommitLog, self._flushNow)
         self._loop(settings.flushIntervalConsumeQueue, self._checkpointNow)
         self._loop(settings.cleanResourceInterval, self.retention.clean)
+
+    def _open(self, root: str) -> None:
+        self._files.makeFolder(root)
+        if self._files.size(self._abortPath) is None:
+            self._syncAbove(root)
+        self._unlock = self._files.lock(os.path.join(root, "lock"))
+        clean = self._files.size(self._abortPath) is None
+        # Before anything is changed, for that may be interrupted as well.
+        self._mark()
+        self.flusher.flushed.advance(self._recovery.recover(clean=clean))
+        for topic, queueId, queue in self.queues:
+            self._next[topic, queueId] = queue.maxOffset
+        # A damaged record's time is not followed into the far future.
+        if self.follow.timestamp <= self._now() + _DAY:
+            self._lastTimestamp = self.follow.timestamp
+        self.written.advance(self.log.written)
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], None, None]:
@@ -240,6 +266,9 @@ class MessageStore:
         self._loops.clear()
         try:
             self.write()
+            if self.failure is not None:
+                raise self.failure
+            self.failure = StoreFailed(f"{self.settings.storePathRootDir} is closed")
             self.follow.catchUp(self.log)
             yield self.checkpointer.checkpoint()
             self._files.remove(self._abortPath)
@@ -366,6 +395,9 @@ class MessageStore:
                 self._writing.cancel()
             self._writing = None
         try:
+            if self.failure is not None and self.log.end > self.log.written:
+                self.log.drop()
+                raise self.failure
             self.log.write()
         except StoreError as error:
             self._dropped(error)
@@ -412,6 +444,7 @@ class MessageStore:
 
         @param matches: whether a message is wanted, by the hash of its tag.
         @param accepts: whether it is, by all of it but its body.
+        @raise StoreError: if the disk does not give them.
         """
         queue = self.queues.get(topic, queueId)
         if queue is None:
@@ -462,6 +495,7 @@ class MessageStore:
             looked += 1
             if matches is not None and not matches(hashed):
                 continue
+            # A filler is as long as no record, and ends behind the log.
             if recordOffset < first or recordOffset + recordSize > end:
                 removed = True
                 continue
@@ -507,12 +541,17 @@ class MessageStore:
         newest first; and the time and offset up to which the index reaches.
 
         The index knows hashes only: the caller looks at the keys.
+
+        @raise StoreError: if the disk does not give them.
         """
         if self.index is None:
             return [], 0, 0
         most = min(most, self.settings.maxMsgsNumBatch)
-        queried = self.index.query(topic, key, begin, end, most)
-        found = [self.messageAt(each) for each in queried.offsets]
+        try:
+            queried = self.index.query(topic, key, begin, end, most)
+        except OSError as error:
+            raise StoreError(f"reading the index failed: {error}") from error
+        found = [self.messageAt(each) for each in dict.fromkeys(queried.offsets)]
         return [each for each in found if each], queried.lastTimestamp, queried.lastOffset
 
     # --- offsets and times -----------------------------------------------
@@ -604,12 +643,19 @@ class MessageStore:
             raise self.retention.full
 
     def _reserve(self, size: int, bodySize: int) -> int:
+        written = self.log.written
         try:
-            return self.log.reserve(size, bodySize)
+            offset = self.log.reserve(size, bodySize)
         except StoreError as error:
+            if isinstance(error, StoreFailed):
+                self._fail(error)
             if self.log.end == self.log.written:
                 self._dropped(error)
             raise
+        if self.log.written != written:
+            # What was put before went to the file that is full now, and stays.
+            self._unwritten.clear()
+        return offset
 
     def _add(self, data: bytes, key: tuple[str, int], queueOffset: int, count: int) -> None:
         self.log.add(data)
@@ -632,7 +678,8 @@ class MessageStore:
     def _wrote(self, offset: int, data: bytes) -> None:
         try:
             self.follow.feed(offset, data)
-        except OSError as error:
+        except (OSError, StoreError) as error:
+            self._syncFailed(error)
             self._log.error("The queues fall behind the log, which is kept: {error}", error=error)
 
     def _dropped(self, error: StoreError) -> None:
@@ -643,6 +690,7 @@ class MessageStore:
         self._unwritten.clear()
         if isinstance(error, StoreFailed):
             self._fail(error)
+        self.written.advance(self.log.written)
         self.written.disappoint(error)
 
     def _fail(self, error: StoreFailed) -> None:
@@ -651,14 +699,15 @@ class MessageStore:
             self._log.critical("{error}", error=error)
             self.written.fail(error)
 
+    def _syncFailed(self, error: Exception) -> None:
+        if isinstance(error, SyncFailed):
+            root = self.settings.storePathRootDir
+            self._fail(StoreFailed(f"syncing {root} failed: {error}; start the store anew"))
+
     def _flush(self) -> None:
         self._lastFlush = self._clock.seconds()
-
-        def failed(failure: Any) -> None:
-            failure.trap(RocketError)
-            self._fail(failure.value)
-
-        self.flusher.flush().addErrback(failed)
+        # The flusher has said it already.
+        self.flusher.flush().addErrback(lambda failure: failure.trap(StoreFailed) and None)
 
     def _flushNow(self) -> None:
         settings = self.settings
@@ -674,12 +723,13 @@ class MessageStore:
         if self.follow.position < self.log.written:
             try:
                 self.follow.catchUp(self.log)
-            except OSError as error:
+            except (OSError, StoreError) as error:
+                self._syncFailed(error)
                 self._log.error(
                     "The queues are still behind the log, which is kept: {error}", error=error
                 )
                 return
-        if self.checkpointer.running or self.failure is not None:
+        if self.checkpointer.busy or self.failure is not None:
             return
         behind = self.follow.position - (self.checkpointer.last.offset or 0)
         thorough = settings.flushConsumeQueueThoroughInterval / 1000
@@ -700,6 +750,17 @@ class MessageStore:
             error=failure.value,
         )
 
+    def _syncAbove(self, path: str) -> None:
+        """
+        Sync a folder's name: who made it may have ended before doing so.
+        """
+        above = os.path.dirname(os.path.abspath(path))
+        # Others' folders need not be readable, nor know of syncs; they are old then.
+        with suppress(OSError):
+            self._files.syncFolder(above)
+        if above != os.path.dirname(above):
+            self._syncAbove(above)
+
     def _mark(self) -> None:
         """
         Leave a mark that is taken away by a clean stop.
@@ -711,7 +772,8 @@ class MessageStore:
         def guarded() -> None:
             try:
                 function()
-            except OSError as error:
+            except (OSError, StoreError) as error:
+                self._syncFailed(error)
                 self._log.error(
                     "{folder}: {error}", folder=self.settings.storePathRootDir, error=error
                 )

@@ -22,8 +22,8 @@ from txrocket.message import MessageExt
 from txrocket.protocol.record import BLANK_SIZE, decodeRecord, encodeBlank, storeTimestampAt
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueue, ConsumeQueues
-from txrocket.store.follow import Follow
+from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
+from txrocket.store.follow import SCHEDULE_TOPIC, Follow
 from txrocket.store.index import Index
 from txrocket.store.settings import StoreSettings
 
@@ -58,7 +58,7 @@ class Recovery:
         Load everything and bring it in line with the log.
 
         @param clean: whether the last process has closed the folder.
-        @return: up to where the log is known to be on the disk.
+        @return: where the log ends; up to there it is on the disk.
         @raise StoreCorrupt: if files are there that cannot be.
         """
         log = self._commitLog
@@ -67,33 +67,40 @@ class Recovery:
         if self._index is not None:
             self._index.load()
         checkpoint = self._checkpointFile.read()
+        self._follow.timestamp = checkpoint.timestamp
         if not log.segments.bases:
             self._forgetAll()
             return 0
         log.end = log.written = log.segments.end
         safe = self._safeOffset(checkpoint, clean)
-        start = min(safe, self._indexOffset(checkpoint, safe, clean), self._queuesOffset())
-        if start < safe and not self._goesOn(start):
-            # After a crash, what queues or index say may be anything.
-            start = log.first
-        start = max(start, log.first)
+        ends = self._queueEnds(log.segments.end if clean else safe, checkpoint.offset is not None)
+        start = self._missing(checkpoint, safe, ends, clean)
+        rewound = self._index is None or self._rewound(checkpoint, safe, clean)
+        if self._index is not None and not rewound:
+            start = min(start, self._index.distrust(checkpoint.indexTimestamp))
+        if start < safe or not rewound or (checkpoint.offset or 0) > safe:
+            # What it tells of is going to be made anew, and may get lost meanwhile.
+            time = self._timeOf(start) or 0
+            self._checkpointFile.write(Checkpoint(time, time, time))
+            self._checkpointFile.sync()
+        for queue, queueEnd in ends.items():
+            queue.endAt(queueEnd, doubt=not clean)
+        if start < safe:
+            start = self._recordBefore(start)
         if not clean:
             self._log.info(
                 "{folder} was not closed cleanly: checking the log from {start} on",
                 folder=self._settings.storePathRootDir,
                 start=start,
             )
-            for topic, queueId, queue in self._queues:
-                self._cut(topic, queueId, queue, safe)
         end = self._replay(start)
         self._cutAt(end)
+        if not clean:
+            # What was kept may be in the system's memory only, and what was cut
+            # must not come back in parts among records that are yet to come.
+            log.segments.syncFrom(min(safe, end))
         self._queues.follow(log.first)
-        self._follow.timestamp = max(self._follow.timestamp, self._lastTimestamp())
-        if clean:
-            return end
-        # What was written before the crash may be in the system's memory only.
-        log.segments.distrustFrom(safe)
-        return min(safe, end)
+        return end
 
     def _forgetAll(self) -> None:
         """
@@ -106,13 +113,20 @@ class Recovery:
         self._commitLog.end = self._commitLog.written = 0
 
     def _safeOffset(self, checkpoint: Checkpoint, clean: bool) -> int:
-        log = self._commitLog
-        bases = log.segments.bases
-        safe = bases[max(0, len(bases) - 3)] if clean else self._fileBefore(checkpoint)
+        """
+        Up to where log and queues are known to be safe.
+
+        Our own offset is, wherever there is one; if Java has worked here since
+        it is early, which after a clean stop only costs time.  Then Java may
+        also have cut the log before it, and that must not be taken for a record
+        that was torn.
+        """
+        bases = self._commitLog.segments.bases
         own = checkpoint.offset
-        if own is not None and own > safe and self._isRecord(own):
-            safe = own
-        return safe
+        if own is not None and (checkpoint.ours or self._isRecord(own)):
+            own = min(max(own, self._commitLog.first), self._commitLog.segments.end)
+            return max(own, bases[max(0, len(bases) - 3)]) if clean else own
+        return bases[max(0, len(bases) - 3)] if clean else self._fileBefore(checkpoint)
 
     def _isRecord(self, offset: int) -> bool:
         """
@@ -133,6 +147,27 @@ class Recovery:
             return True
         return next(log.scan(offset, strict=False), None) is not None
 
+    def _recordBefore(self, offset: int) -> int:
+        """
+        An offset that was read somewhere, if a record is there; or else where
+        the file begins that it is in.
+        """
+        log = self._commitLog
+        if offset <= log.first:
+            return log.first
+        if next(log.scan(offset, strict=False), None) is not None:
+            return offset
+        base = log.segments.baseOf(offset)
+        return log.first if base is None else base
+
+    def _isLast(self, checkpoint: Checkpoint) -> bool:
+        """
+        Whether nothing has been stored since a checkpoint.
+        """
+        segments = self._commitLog.segments
+        own = checkpoint.offset
+        return own is not None and not any(segments.read(own, 8))
+
     def _fileBefore(self, checkpoint: Checkpoint) -> int:
         bases = self._commitLog.segments.bases
         for base in reversed(bases):
@@ -145,51 +180,55 @@ class Recovery:
                 return base
         return bases[0]
 
-    def _indexOffset(self, checkpoint: Checkpoint, safe: int, clean: bool) -> int:
+    def _rewound(self, checkpoint: Checkpoint, safe: int, clean: bool) -> bool:
         """
-        From where the index must be told of records again.
+        Bring the index to where it was at the checkpoint, if that can be.
         """
-        if self._index is None or clean:
-            return safe
-        if checkpoint.offset == safe and self._index.rewind(checkpoint.index):
-            return safe
-        self._index.distrust()
-        return self._index.reach
+        assert self._index is not None
+        if clean and not self._isLast(checkpoint):
+            return True
+        return checkpoint.offset == safe and self._index.rewind(
+            checkpoint.index, self._timeOf, doubt=not clean
+        )
 
-    def _queuesOffset(self) -> int:
-        """
-        Up to where the queues know of records.  It is less than what is safe if
-        somebody has deleted them, to have them made anew.
-        """
-        offset, size = self._lastEntry()
-        return offset + size
+    def _queueEnds(self, bound: int, ours: bool) -> dict[ConsumeQueue, int]:
+        return {
+            queue: queue.sureEnd(bound, self._confirm(topic, queueId, ours))
+            for topic, queueId, queue in self._queues
+        }
 
-    def _lastEntry(self) -> tuple[int, int]:
-        last = 0, 0
-        for _, _, queue in self._queues:
-            entry = queue.entry(queue.maxOffset - 1) if queue.maxOffset else None
-            if entry is not None:
-                last = max(last, entry[:2])
-        return last
-
-    def _lastTimestamp(self) -> int:
+    def _missing(
+        self, checkpoint: Checkpoint, safe: int, ends: dict[ConsumeQueue, int], clean: bool
+    ) -> int:
         """
-        When the last record was stored that the queues know of: after a clean
-        stop no record is read, but times must not go back.
+        From where the queues must be told of records again.  That is earlier
+        than what is safe if some are damaged, or deleted to be made anew.
         """
-        record = self._recordAt(self._lastEntry()[0])
-        return record.storeTimestamp if record is not None else 0
+        if clean and self._isLast(checkpoint) and sum(ends.values()) != checkpoint.entries:
+            self._log.warn(
+                "{folder}: entries of queues are missing, and are made anew from the whole log",
+                folder=self._settings.storePathRootDir,
+            )
+            return 0
+        damaged = [
+            queue.reach(end) for queue, end in ends.items() if clean and end < queue.maxOffset
+        ]
+        reach = max((queue.reach(end) for queue, end in ends.items()), default=0)
+        return min([safe, reach, *damaged])
 
-    def _cut(self, topic: str, queueId: int, queue: ConsumeQueue, bound: int) -> None:
-        def confirm(offset: int, queueOffset: int) -> bool:
+    def _confirm(self, topic: str, queueId: int, ours: bool) -> Confirm:
+        def confirm(queueOffset: int, offset: int, size: int, hashed: int) -> bool:
             record = self._recordAt(offset)
             return (
                 record is not None
                 and (record.topic, record.queueId) == (topic, queueId)
-                and record.queueOffset == queueOffset
+                and (record.queueOffset, record.storeSize) == (queueOffset, size)
+                # A delay may have been configured anew; Java may keep more than
+                # a hash, in a file of its own, and the place in that file here.
+                and (not ours or topic == SCHEDULE_TOPIC or self._follow.hash(record) == hashed)
             )
 
-        queue.cut(bound, confirm)
+        return confirm
 
     def _recordAt(self, offset: int) -> MessageExt | None:
         segments = self._commitLog.segments
@@ -197,9 +236,14 @@ class Recovery:
         if not 0 < size <= segments.size:
             return None
         try:
-            return decodeRecord(segments.read(offset, size), readBody=False)
+            record = decodeRecord(segments.read(offset, size), readBody=False)
         except MalformedRecord:
             return None
+        return record if record.commitLogOffset == offset else None
+
+    def _timeOf(self, offset: int) -> int | None:
+        record = self._recordAt(offset)
+        return None if record is None else record.storeTimestamp
 
     def _replay(self, start: int) -> int:
         """
@@ -222,8 +266,8 @@ class Recovery:
         log.segments.clearFrom(end)
         log.end = log.written = self._follow.position = end
         for topic, queueId, queue in self._queues:
-            entry = queue.entry(queue.maxOffset - 1) if queue.maxOffset else None
-            if entry is not None and entry[0] >= end:
-                self._cut(topic, queueId, queue, end)
+            if queue.reach(queue.maxOffset) > end:
+                confirm = self._confirm(topic, queueId, ours=False)
+                queue.endAt(queue.sureEnd(end, confirm), doubt=True)
         if self._index is not None:
-            self._index.cut(end)
+            self._index.cut(end, self._timeOf)

@@ -8,6 +8,10 @@ One long file in pieces of a fixed size, Java's C{MappedFileQueue}::
 
 Each piece has its full size from the start, because Java refuses any other; what
 was not written reads as zeros.  The first pieces may be gone, deleted as old.
+
+A disk brings names and sizes to safety in any order.  So that a power loss leaves
+no gap and no short piece before the last, they are synced one after the other: a
+piece before the next one is made, a removal before the next one.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable
 
-from txrocket.errors import StoreCorrupt
+from txrocket.errors import StoreCorrupt, StoreError
 from txrocket.store.files import Handles
 
 __all__ = ["Segments", "SyncJob"]
@@ -106,11 +110,14 @@ class Segments:
         self._handles = handles
         self._files = handles.files
         self.folder = folder
+        self._prefix = os.path.join(folder, "")
         self.size = size
         self._allocate = allocate
         self.bases: list[int] = []
         self.dirtyPaths: set[str] = set()
         self.dirtyFolders: set[str] = set()
+        # Whether the last piece's name or size may not be on the disk.
+        self._loose = False
 
     def load(self) -> None:
         """
@@ -136,6 +143,9 @@ class Segments:
                 )
             # The power went while the file was being made.
             self._allocate(self._handles.get(self.pathOf(base)), self.size)
+            self.dirtyPaths.add(self.pathOf(base))
+        # Names and sizes may be in the system's memory only.
+        self._loose = True
 
     @property
     def end(self) -> int:
@@ -155,7 +165,7 @@ class Segments:
         """
         A piece's path.
         """
-        return os.path.join(self.folder, self.nameOf(base))
+        return self._prefix + self.nameOf(base)
 
     def baseOf(self, offset: int) -> int | None:
         """
@@ -172,15 +182,30 @@ class Segments:
         """
         path = self.pathOf(base)
         self._files.makeFolder(self.folder)
+        if self.bases and self._loose:
+            self._files.sync(self._handles.get(self.pathOf(self.bases[-1])))
+            self._files.syncFolder(self.folder)
         try:
-            self._allocate(self._handles.get(path), self.size)
+            handle = self._handles.get(path)
+            self._allocate(handle, self.size)
+            if self.bases:
+                self._files.sync(handle)
+                self._files.syncFolder(self.folder)
         except OSError:
             self._handles.forget(path)
             self._files.remove(path)
             raise
+        # The first one of thousands of queues is not waited for.
+        self._loose = not self.bases
         self.bases.append(base)
         self.dirtyPaths.add(path)
         self.dirtyFolders.add(self.folder)
+
+    def removeLast(self) -> None:
+        """
+        Delete the newest piece.
+        """
+        self._remove(self.bases.pop())
 
     def write(self, offset: int, data: bytes) -> None:
         """
@@ -195,12 +220,18 @@ class Segments:
     def read(self, offset: int, size: int) -> bytes:
         """
         Read within one piece; short at its end, empty where there is none.
+
+        @raise StoreError: if the disk does not give it.
         """
         base = self.baseOf(offset)
         if base is None:
             return b""
         size = min(size, base + self.size - offset)
-        return self._files.pread(self._handles.get(self.pathOf(base)), size, offset - base)
+        path = self.pathOf(base)
+        try:
+            return self._files.pread(self._handles.get(path), size, offset - base)
+        except OSError as error:
+            raise StoreError(f"reading {path} failed: {error}") from error
 
     def clearFrom(self, offset: int) -> None:
         """
@@ -210,7 +241,9 @@ class Segments:
         there, would rise again once a new one of the same size is before it.
         """
         while self.bases and self.bases[-1] >= offset and len(self.bases) > 1:
-            self._remove(self.bases.pop())
+            self.removeLast()
+        # After a crash not even the names are sure.
+        self.dirtyFolders.add(self.folder)
         base = self.baseOf(offset)
         if base is None:
             return
@@ -219,13 +252,19 @@ class Segments:
         self._files.truncate(handle, offset - base)
         self._allocate(handle, self.size)
         self.dirtyPaths.add(path)
+        self._loose = True
 
-    def distrustFrom(self, offset: int) -> None:
+    def syncFrom(self, offset: int) -> None:
         """
-        Sync everything from an offset on again.
+        Bring everything from an offset on to the disk, whoever wrote it.  Blocks.
         """
-        self.dirtyPaths |= {self.pathOf(base) for base in self.bases if base + self.size > offset}
-        self.dirtyFolders.add(self.folder)
+        for base in self.bases:
+            if base + self.size > offset:
+                self._files.sync(self._handles.get(self.pathOf(base)))
+        self._files.syncFolder(self.folder)
+        self.dirtyPaths.clear()
+        self.dirtyFolders.clear()
+        self._loose = False
 
     def removeFirst(self) -> None:
         """
@@ -244,7 +283,7 @@ class Segments:
         Delete all pieces and their folder.
         """
         while self.bases:
-            self._remove(self.bases.pop())
+            self.removeLast()
         self.dirtyFolders.discard(self.folder)
         self._files.removeFolder(self.folder)
 
@@ -259,4 +298,4 @@ class Segments:
         self._handles.forget(path)
         self.dirtyPaths.discard(path)
         self._files.remove(path)
-        self.dirtyFolders.add(self.folder)
+        self._files.syncFolder(self.folder)

@@ -9,13 +9,14 @@ goes, one of the two is whole.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import TypeVar
 
 from twisted.logger import Logger
 
-from txrocket.errors import ProtocolError, StoreCorrupt
+from txrocket.errors import DiskFull, ProtocolError, StoreCorrupt, StoreFailed
 from txrocket.store.files import Files
 
 __all__ = ["TABLES", "Table"]
@@ -83,13 +84,23 @@ class Table:
     def save(self, data: bytes) -> None:
         """
         Put a new table into the place of the old one.  Blocks for a moment.
+
+        @raise DiskFull: if there is no room; the old one stays.
+        @raise StoreFailed: if the disk does not take it; it may be taken anew.
         """
         if data == self._current:
             return
-        self._files.makeFolder(os.path.dirname(self.path))
-        if self._current is not None:
-            self._replace(f"{self.path}.bak", self._current)
-        self._replace(self.path, data)
+        folder = os.path.dirname(self.path)
+        try:
+            self._files.makeFolder(folder)
+            if self._current is not None:
+                self._replace(f"{self.path}.bak", self._current)
+            self._replace(self.path, data)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreFailed(f"writing {self.path} failed: {error}") from error
+            free = self._files.space(os.path.dirname(folder))[1]
+            raise DiskFull(f"{self.path}: no room, {free} bytes are free") from error
         self._current = data
 
     def _replace(self, path: str, data: bytes) -> None:
