@@ -28,6 +28,10 @@ class Locked(Exception):
     """
 
 
+# C's C{struct flock}: type, whence (0: the file's start), start, length, process.
+_FIRST_BYTE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+
+
 class SyncFailed(OSError):
     """
     A sync failed: the system may have thrown away what it could not write, and
