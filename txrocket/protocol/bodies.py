@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Every body of RocketMQ 4.9.7 that is not a message: one declaration each, by the
-name of its Java class, with the wire's own member names.
+name of its Java class, with the wire's own member names::
 
     encodeBody(value)          -> bytes, as fastjson writes them
     decodeBody(Type, bytes)    -> value, or MalformedBody

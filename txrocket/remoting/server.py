@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from typing import cast
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress
+from twisted.internet.interfaces import IAddress, ITCPTransport
 from twisted.internet.protocol import ServerFactory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -53,6 +54,8 @@ class RemotingServerFactory(ServerFactory):
         self._contextFactory = functools.cache(self._tls.contextFactory)
         self._idleTimeout = idleTimeout
         self._sweeps: dict[RemotingProtocol, int] = {}
+        # Those that have said nothing yet, and some that have since the last sweep.
+        self._silent: dict[FirstByteProtocol, int] = {}
         self._sweeper = LoopingCall(self._sweep)
         self._sweeper.clock = remoting.clock
 
@@ -83,12 +86,17 @@ class RemotingServerFactory(ServerFactory):
         self._sweeper.stop()
         for each in list(self._sweeps):
             each.close()
+        for silent in self._silent:
+            if silent.undecided and silent.transport is not None:
+                silent.transport.loseConnection()
 
     def buildProtocol(self, addr: IAddress | None) -> FirstByteProtocol:
         """
         A protocol for a connection that was accepted.
         """
-        return FirstByteProtocol(self._accept, self._tls.mode, self._contextFactory)
+        protocol = FirstByteProtocol(self._accept, self._tls.mode, self._contextFactory)
+        self._silent[protocol] = 0
+        return protocol
 
     def _accept(self) -> RemotingProtocol:
         protocol = RemotingProtocol(self._remoting, accepted=True)
@@ -111,3 +119,14 @@ class RemotingServerFactory(ServerFactory):
                     timeout=self._idleTimeout,
                 )
                 protocol.transport.abortConnection()
+        self._sweepSilent()
+
+    def _sweepSilent(self) -> None:
+        for protocol, quiet in list(self._silent.items()):
+            if protocol.undecided and quiet < _SWEEPS:
+                self._silent[protocol] = quiet + 1
+                continue
+            del self._silent[protocol]
+            if protocol.undecided:
+                # Not logged: anyone can connect and say nothing.
+                cast(ITCPTransport, protocol.transport).abortConnection()

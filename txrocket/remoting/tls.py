@@ -105,8 +105,12 @@ class ServerTLS:
             privateKey=own.key,
             certificate=own.certificate,
             extraCertChain=own.chain,
-            trustRoot=_trusted("tls.server.trustCertPath", self.trustCertPath) if checks else None,
-            requireCertificate=checks and self.clientAuth is ClientAuth.REQUIRE,
+            # Not trustRoot, with which Twisted lets no client come without a certificate.
+            verify=checks,
+            caCerts=_certificates("tls.server.trustCertPath", self.trustCertPath)
+            if checks
+            else None,
+            requireCertificate=self.clientAuth is ClientAuth.REQUIRE,
         )
 
 
@@ -227,9 +231,12 @@ class FirstByteProtocol(Protocol):
     """
     Waits for the first byte of a connection and makes way for the protocol that
     it calls for.
+
+    @ivar undecided: whether that byte is still waited for.
     """
 
     _log = Logger()
+    undecided = True
 
     def __init__(
         self,
@@ -248,6 +255,7 @@ class FirstByteProtocol(Protocol):
         """
         Decide.  From here on the transport calls the chosen protocol directly.
         """
+        self.undecided = False
         handshake = data[0] == _HANDSHAKE
         if handshake and self._mode is TLSMode.DISABLED:
             self._refuse("it wants TLS, and tls.server.mode is disabled")
@@ -265,6 +273,7 @@ class FirstByteProtocol(Protocol):
         """
         Gone before it said anything, as a port scan or a health check does.
         """
+        self.undecided = False
 
     def _secured(self) -> Any:
         factory = Factory()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for the documentation: what Sphinx itself does not complain about.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import attrs
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.remoting.node import Limits
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+def loadEpytext() -> Any:
+    """
+    The Sphinx extension, which is in no package.
+    """
+    spec = importlib.util.spec_from_file_location("epytext", DOCS / "epytext.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class PagesTests(SynchronousTestCase):
+    """
+    The pages and the code agree.
+    """
+
+    def test_modules(self) -> None:
+        """
+        Every module is on exactly one API page.
+        """
+        modules = []
+        for path in (ROOT / "txrocket").rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            modules.append(".".join(part for part in parts if part != "__init__"))
+        listed = []
+        for page in (DOCS / "api").glob("*.rst"):
+            listed += re.findall(r"automodule:: (\S+)", page.read_text())
+        self.assertEqual(sorted(listed), sorted(modules))
+
+    def test_limits(self) -> None:
+        """
+        Every limit of a connection is in the guide.
+        """
+        page = (DOCS / "guide" / "limits.rst").read_text()
+        for each in attrs.fields(Limits):
+            self.assertIn(f"* - ``{each.name}``", page)
+
+    def test_tree(self) -> None:
+        """
+        The page about the tree names every module, and none that is not there.
+        """
+        page = (DOCS / "design" / "tree.rst").read_text()
+        named = set(re.findall(r"\b(\w+\.py)\b", page))
+        there = {path.name for path in (ROOT / "txrocket").rglob("*.py")} - {"__init__.py"}
+        self.assertEqual(named, there)
+
+
+class EpytextTests(SynchronousTestCase):
+    """
+    Twisted's markup as reStructuredText.
+    """
+
+    def convert(self, text: str) -> str:
+        """
+        Convert, with names that all are in C{module}.
+        """
+        converted: str = loadEpytext().convert(text, lambda name: f"module.{name}")
+        return converted
+
+    def test_inline(self) -> None:
+        """
+        Links, code and emphasis have their roles; the text of a link may differ
+        from its target.
+        """
+        for text, expected in (
+            ("L{x}", ":py:obj:`x <module.x>`"),
+            ("L{the x<a.x>}", ":py:obj:`the x <module.a.x>`"),
+            ("C{x = 1}", "``x = 1``"),
+            ("I{x} B{y}", "*x* **y**"),
+        ):
+            self.assertEqual(self.convert(text), expected)
+
+    def test_braces(self) -> None:
+        """
+        Code may hold braces, run over lines and be followed by a letter.
+        """
+        self.assertEqual(self.convert('C{{"a": {}}}'), '``{"a": {}}``')
+        self.assertEqual(self.convert("C{a |\n    b}s"), "``a | b``\\ s")
+        self.assertRaises(ValueError, self.convert, "C{a")
+
+    def test_fields(self) -> None:
+        """
+        Fields get Sphinx's names, and errors their full ones.
+        """
+        self.assertEqual(
+            self.convert("@param a: b\n@ivar c: d\n@return: e\n@raise F: g"),
+            ":param a: b\n:ivar c: d\n:returns: e\n:raises module.F: g",
+        )
+
+    def test_special(self) -> None:
+        """
+        What only reStructuredText gives a meaning is taken for itself.
+        """
+        self.assertEqual(self.convert("a * b_ `c` |d| e_f"), r"a \* b\_ \`c\` \|d\| e_f")
+
+    def test_literal(self) -> None:
+        """
+        Blocks after a double colon stay as they are.
+        """
+        text = "Drawn::\n\n    | C{x} *\n\n      @param\n\nC{y}"
+        self.assertEqual(self.convert(text), text.replace("C{y}", "``y``"))

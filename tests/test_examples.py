@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The examples run, over loopback, and what the guide and the README show of them
+is what they are and print.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+from twisted.internet import reactor as anyReactor
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import TestCase
+
+from examples import calling, echo_client, key_values, tls
+from tests import certificates
+from txrocket.echo import echo
+from txrocket.errors import (
+    ConnectFailed,
+    NoPermission,
+    RemotingError,
+    RequestCodeNotSupported,
+    RequestTimedOut,
+    TopicExistAlready,
+    responseError,
+)
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
+from txrocket.protocol.headers import GetKVConfigResponseHeader, GetKVListByNamespaceRequestHeader
+from txrocket.remoting.executors import InlineExecutor
+from txrocket.remoting.interfaces import Answer, Process
+from txrocket.remoting.node import FunctionProcessor, Remoting
+from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.server import RemotingServerFactory
+
+reactor: Any = anyReactor
+README = Path(__file__).parent.parent / "README.rst"
+
+
+def asDeferred(
+    test: Callable[[Any], Coroutine[Deferred[Any], Any, None]],
+) -> Callable[[Any], Deferred[None]]:
+    """
+    A test that is a coroutine.
+    """
+
+    def run(self: Any) -> Deferred[None]:
+        return Deferred.fromCoroutine(test(self))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def serving(function: Process) -> Remoting:
+    """
+    A node that serves every code with one function.
+    """
+    remoting = Remoting(reactor)
+    remoting.registerDefaultProcessor(FunctionProcessor(function), InlineExecutor())
+    return remoting
+
+
+class ExampleTests(TestCase):
+    """
+    Every example, against a server on a free port.
+    """
+
+    timeout = 30
+
+    def setUp(self) -> None:
+        self.peers = Peers(Remoting(reactor), endpoints(reactor))
+        self.addCleanup(lambda: self.peers.stop())
+
+    def listen(self, factory: RemotingServerFactory) -> str:
+        """
+        The address of a server that runs until the test is over.
+        """
+        port = reactor.listenTCP(0, factory, interface="127.0.0.1")
+        self.addCleanup(self.closed, port, factory)
+        return f"127.0.0.1:{port.getHost().port}"
+
+    async def _closed(self, port: Any, factory: RemotingServerFactory) -> None:
+        lost = [each.whenLost() for each in factory.connections]
+        await port.stopListening()
+        for each in lost:
+            await each
+
+    def closed(self, port: Any, factory: RemotingServerFactory) -> Deferred[None]:
+        """
+        Stop listening, and wait for the connections to go.
+        """
+        return Deferred.fromCoroutine(self._closed(port, factory))
+
+    @asDeferred
+    async def test_echoClient(self) -> None:
+        """
+        The echo client prints what the README says, and the README shows it as
+        it is.
+        """
+        address = self.listen(RemotingServerFactory(serving(echo)))
+        printed = io.StringIO()
+        self.patch(sys, "stdout", printed)
+        await echo_client.ask(reactor, address)
+        readme = README.read_text()
+        self.assertEqual(printed.getvalue().count("\n"), 4)
+        self.assertIn(indent(printed.getvalue(), "    "), readme)
+        self.assertIn(indent(inspect.getsource(echo_client.ask), "    "), readme)
+
+    @asDeferred
+    async def test_keyValues(self) -> None:
+        """
+        What was put is got, what was not is told apart from failure, and other
+        codes are not supported.
+        """
+        address = self.listen(RemotingServerFactory(key_values.keyValueServer(reactor)))
+        await calling.put(self.peers, address, "hello", "world")
+        self.assertEqual(await calling.get(self.peers, address, "hello"), "world")
+        self.assertIsNone(await calling.get(self.peers, address, "nothing"))
+        response = await self.peers.request(address, requestCommand(RequestCode.HEART_BEAT), 3.0)
+        self.assertEqual(response.code, RequestCodeNotSupported.code)
+
+    @asDeferred
+    async def test_threads(self) -> None:
+        """
+        A processor that blocks answers from a thread.
+        """
+        address = self.listen(RemotingServerFactory(key_values.keyValueServer(reactor)))
+        header = GetKVListByNamespaceRequestHeader(namespace="salt")
+        request = requestCommand(RequestCode.GET_KVLIST_BY_NAMESPACE, header, b"secret")
+        response = await self.peers.request(address, request, 3.0)
+        self.assertEqual(response.body, hashlib.scrypt(b"secret", salt=b"salt", n=2, r=8, p=1))
+
+    @asDeferred
+    async def test_hook(self) -> None:
+        """
+        A hook counts what is answered and refuses what it must.
+        """
+        remoting = key_values.keyValueServer(reactor)
+        (visitors,) = remoting.hooks
+        address = self.listen(RemotingServerFactory(remoting))
+        header = GetKVListByNamespaceRequestHeader(namespace="_private")
+        request = requestCommand(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
+        response = await self.peers.request(address, request, 3.0)
+        self.assertEqual(response.code, NoPermission.code)
+        await calling.put(self.peers, address, "a", "b")
+        await calling.put(self.peers, address, "a", "c")
+        assert isinstance(visitors, key_values.Visitors)
+        self.assertEqual(visitors.served[RequestCode.PUT_KV_CONFIG], 2)
+
+    @asDeferred
+    async def test_promise(self) -> None:
+        """
+        A promised answer comes when it is there.
+        """
+        first = key_values.FirstValue()
+        asked: Deferred[None] = Deferred()
+
+        def process(request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+            promise = first.process(request, peer)
+            asked.callback(None)
+            return promise
+
+        address = self.listen(RemotingServerFactory(serving(process)))
+        answer = self.peers.request(address, requestCommand(RequestCode.GET_KV_CONFIG), 3.0)
+        await asked
+        self.assertNoResult(answer)
+        first.arrived("news")
+        response = await answer
+        self.assertEqual(response.decodeHeader(GetKVConfigResponseHeader).value, "news")
+
+    def test_promiseForgotten(self) -> None:
+        """
+        A promise that is cancelled, as when the connection goes, is forgotten.
+        """
+        first = key_values.FirstValue()
+        promise = first.process(
+            requestCommand(0), RemotingProtocol(Remoting(Clock()), accepted=True)
+        )
+        assert isinstance(promise, Deferred)
+        promise.cancel()
+        first.arrived("too late")
+        self.failureResultOf(promise)
+
+    @asDeferred
+    async def test_anywhere(self) -> None:
+        """
+        A peer that cannot be reached is passed over; an answer that will not
+        change, and having no peer at all, is raised.
+        """
+        port = reactor.listenTCP(0, RemotingServerFactory(serving(echo)), interface="127.0.0.1")
+        dead = f"127.0.0.1:{port.getHost().port}"
+        await port.stopListening()
+        alive = self.listen(RemotingServerFactory(key_values.keyValueServer(reactor)))
+
+        def refuse(request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+            raise TopicExistAlready("no")
+
+        final = self.listen(RemotingServerFactory(serving(refuse)))
+        await calling.put(self.peers, alive, "k", "v")
+        self.assertEqual(await calling.getAnywhere(self.peers, [dead, alive], "k"), "v")
+        for addresses, error in (([final, alive], TopicExistAlready), ([dead], ConnectFailed)):
+            with self.assertRaises(error):
+                await calling.getAnywhere(self.peers, addresses, "k")
+
+    @asDeferred
+    async def test_oneway(self) -> None:
+        """
+        A oneway request arrives.
+        """
+        heard: Deferred[RemotingCommand] = Deferred()
+
+        def hear(request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+            heard.callback(request)
+            return None
+
+        address = self.listen(RemotingServerFactory(serving(hear)))
+        await calling.tell(self.peers, address, "group")
+        request = await heard
+        self.assertTrue(request.isOneway)
+        self.assertEqual(request.extFields, {"consumerGroup": "group"})
+
+    @asDeferred
+    async def test_cancel(self) -> None:
+        """
+        Of two that are asked, one never answers; the other's answer counts, and
+        nothing is left to wait for.
+        """
+        silent = self.listen(RemotingServerFactory(serving(lambda request, peer: None)))
+        ready = self.listen(RemotingServerFactory(serving(echo)))
+        first = await calling.firstOf(self.peers, [silent, ready], RequestCode.HEART_BEAT)
+        self.assertEqual(first, ready)
+        connection = await self.peers.connection(silent)
+        self.assertEqual(len(connection.responseTable), 0)
+
+    @asDeferred
+    async def test_callBack(self) -> None:
+        """
+        A server calls its client over the connection that the client opened.
+        """
+        address = self.listen(RemotingServerFactory(serving(calling.runningInfo)))
+        client = serving(lambda request, peer: responseCommand(body=b"running"))
+        peers = Peers(client, endpoints(reactor))
+        self.addCleanup(peers.stop)
+        response = await peers.request(address, requestCommand(RequestCode.HEART_BEAT), 3.0)
+        self.assertEqual(response.body, b"running")
+
+    @asDeferred
+    async def test_timeout(self) -> None:
+        """
+        Time is the clock that L{Remoting} was given.
+        """
+        address = self.listen(RemotingServerFactory(serving(lambda request, peer: None)))
+        clock = Clock()
+        peers = Peers(Remoting(clock), endpoints(reactor))
+        self.addCleanup(peers.stop)
+        await peers.connection(address)
+        answer = peers.request(address, requestCommand(RequestCode.HEART_BEAT), timeout=3.0)
+        clock.advance(2.9)
+        self.assertNoResult(answer)
+        clock.advance(0.1)
+        error = self.failureResultOf(answer, RequestTimedOut).value
+        self.assertTrue(error.retriable)
+
+    @asDeferred
+    async def test_tls(self) -> None:
+        """
+        Both ends show certificates and are believed; a client without one, or
+        in plain text, is not.
+        """
+        folder = self.mktemp()
+        certificates.write(Path(folder))
+        address = self.listen(tls.secureServer(serving(echo), folder))
+        address = address.replace("127.0.0.1", "localhost")
+        peers = tls.securePeers(reactor, Remoting(reactor), folder)
+        self.addCleanup(peers.stop)
+        response = await peers.request(address, requestCommand(0, body=b"secret"), 3.0)
+        self.assertEqual(response.body, b"secret")
+        with self.assertRaises(RemotingError):
+            await self.peers.request(address, requestCommand(0), 3.0)
+
+    def test_responseError(self) -> None:
+        """
+        The error for a code is of the class that stands for it.
+        """
+        self.assertIsInstance(responseError(NoPermission.code, "no", "a:1"), NoPermission)
