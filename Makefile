@@ -6,13 +6,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # compat: with setuptools' default editable install twistd does not see twisted/plugins.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: run test lint docs news bench clean
+.PHONY: run test interop lint docs news bench clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket-echo
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m tests
+
+# With RocketMQ's own store; a JDK and Maven are needed, and it says so without them.
+interop: $(VENV)/installed-test
+	$(BIN)/python -m tests.interop
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .
