@@ -282,8 +282,9 @@ class RequestTimedOut(RemotingError):
 
 class ConnectionLost(RemotingError):
     """
-    The connection went away before the answer came: the peer may have served
-    the request all the same.
+    The connection went away, or was gone already.  If it went away while an
+    answer was waited for, the peer may have served the request all the same;
+    the message says which.
     """
 
 

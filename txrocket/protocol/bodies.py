@@ -1,39 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Every body of RocketMQ 4.9.7 that is not a message: one declaration each, by the
-name of its Java class, with the wire's own member names::
+name of its Java class, with the wire's own member names; and L{BODIES}, which
+says which code carries which::
 
-    encodeBody(value)          -> bytes, as fastjson writes them
-    decodeBody(Type, bytes)    -> value, or MalformedBody
-    BODIES[code]               -> (type of the request's body, of the response's)
+    BODIES[code]  ->  (type of the request's body, of the response's)
 
 The values that other layers hold too are in L{txrocket.model}; those that only
-travel are here.  Three kinds of body are no JSON:
+travel are here.  They are values and nothing else: L{txrocket.protocol.bodycodec}
+makes bytes of them and back.  Three kinds of body are no JSON:
 
     - records (pull, view, query, check transaction): L{txrocket.protocol.record};
-    - settings, C{key=value} lines: L{Properties};
+    - settings, C{key=value} lines: L{txrocket.protocol.properties};
     - a broker's registration when its header says C{compressed=true}:
-      L{encodeRegisterBroker} and L{decodeRegisterBroker}.
-
-Decoding is strict about types and forgives what fastjson forgives: numbers and
-booleans in strings, members that are null, missing or unknown, and enum members
-by ordinal (C++, Go), in another case (Go) or unknown (newer peers: None).
+      L{txrocket.protocol.registration}.
 """
 
 from __future__ import annotations
 
 import enum
-import functools
-import re
-import struct
-import zlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, TypeVar, cast
 
 import msgspec
-from msgspec import inspect
 
-from txrocket.errors import MalformedBody
 from txrocket.model import (
     BrokerData,
     ConsumeFromWhere,
@@ -49,7 +37,7 @@ from txrocket.model import (
     TopicConfig,
     TopicRouteData,
 )
-from txrocket.protocol import javajson
+from txrocket.protocol.properties import Properties
 
 __all__ = [
     "BODIES",
@@ -88,7 +76,6 @@ __all__ = [
     "ProducerData",
     "ProducerInfo",
     "ProducerTableInfo",
-    "Properties",
     "QueryConsumeQueueResponseBody",
     "QueryConsumeTimeSpanBody",
     "QueryCorrectionOffsetBody",
@@ -103,10 +90,6 @@ __all__ = [
     "TopicOffset",
     "TopicStatsTable",
     "UnlockBatchRequestBody",
-    "decodeBody",
-    "decodeRegisterBroker",
-    "encodeBody",
-    "encodeRegisterBroker",
 ]
 
 # --- heartbeat -------------------------------------------------------------
@@ -838,345 +821,6 @@ class ClusterAclVersionInfo(msgspec.Struct, frozen=True):
     aclConfigDataVersion: DataVersion | None = None
     allAclConfigDataVersion: dict[str, DataVersion] | None = None
     clusterName: str | None = None
-
-
-# --- settings: key=value lines ----------------------------------------------------
-
-
-class Properties(dict[str, str]):
-    """
-    Settings as text: C{key=value} and a newline each.
-
-    Java's writer (C{MixAll.properties2String}) escapes nothing, its reader is
-    C{java.util.Properties.load}, which takes each byte beyond ASCII for a
-    character of its own.  Here what must be escaped for that reader is escaped,
-    so that what is written is what is read; text that needs no escape is written
-    as Java writes it.  Bytes beyond ASCII are read as UTF-8, which is what their
-    writer meant.
-    """
-
-
-_BLANK = " \t\f"
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_PAIR = re.compile(
-    r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*(?:[=:][ \t\f]*)?(?P<value>.*)", re.DOTALL
-)
-_PROPERTY_ESCAPE = re.compile(r"\\(u.{0,4}|.)", re.DOTALL)
-_PROPERTY_HEX = re.compile(r"[0-9a-fA-F]{4}")
-_UNSAFE_KEY = re.compile(r"[\\\s=:#!]|[^ -~]")
-_UNSAFE_VALUE = re.compile(r"\\|\A[ \t\f]|[^ -~]")
-_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_CONTROL_NAMES = {character: name for name, character in _CONTROLS.items()}
-
-
-def _encodeProperties(table: Mapping[str, str]) -> bytes:
-    lines = [
-        f"{_UNSAFE_KEY.sub(_escapeProperty, key)}={_UNSAFE_VALUE.sub(_escapeProperty, value)}\n"
-        for key, value in table.items()
-    ]
-    return "".join(lines).encode("ascii")
-
-
-def _escapeProperty(match: re.Match[str]) -> str:
-    character = match.group()
-    if " " <= character <= "~":
-        return f"\\{character}"
-    if character in _CONTROL_NAMES:
-        return f"\\{_CONTROL_NAMES[character]}"
-    units = character.encode("utf-16-be", "surrogatepass").hex().upper()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-
-
-def _decodeProperties(data: bytes) -> Properties:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedBody(f"Properties: not UTF-8 at byte {error.start}") from None
-    table = Properties()
-    for line in _logicalLines(text):
-        match = _PAIR.fullmatch(line)
-        # Every line matches: a backslash at its end was taken off with the line.
-        assert match is not None
-        table[_unescapeProperty(match["key"])] = _unescapeProperty(match["value"])
-    return table
-
-
-def _logicalLines(text: str) -> Iterator[str]:
-    """
-    Lines without comments and blanks, those that end in a backslash joined with
-    the next.
-    """
-    pending: list[str] = []
-    for line in _LINE_END.split(text):
-        line = line.lstrip(_BLANK)
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        slashes = len(line) - len(line.rstrip("\\"))
-        if slashes % 2:
-            pending.append(line[:-1])
-            continue
-        joined = "".join([*pending, line])
-        pending.clear()
-        if joined:
-            yield joined
-    if joined := "".join(pending):
-        yield joined
-
-
-def _unescapeProperty(text: str) -> str:
-    if "\\" not in text:
-        return text
-    text = _PROPERTY_ESCAPE.sub(_propertyCharacter, text)
-    try:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-    except UnicodeDecodeError:
-        raise MalformedBody("Properties: half a surrogate pair") from None
-
-
-def _propertyCharacter(match: re.Match[str]) -> str:
-    escape = match.group(1)
-    if escape[0] != "u":
-        return _CONTROLS.get(escape, escape)
-    if not _PROPERTY_HEX.fullmatch(escape[1:]):
-        raise MalformedBody(f"Properties: malformed \\uxxxx escape {match.group()!r}")
-    return chr(int(escape[1:], 16))
-
-
-# --- a broker's registration, compressed -------------------------------------------
-
-# As inflated.  A topic takes some 50 bytes: room for more than a million of them,
-# and an end to a bomb.
-_MAX_INFLATED = 64 * 1024 * 1024
-_LENGTH = struct.Struct(">i")
-
-
-def encodeRegisterBroker(body: RegisterBrokerBody, compressed: bool) -> bytes:
-    """
-    The body of REGISTER_BROKER.
-
-    Compressed it is the zlib stream of::
-
-        length:4 | DataVersion as JSON
-        count:4  | count times (length:4 | topic)
-        length:4 | list of filter servers as JSON
-
-    with a topic as C{name readQueueNums writeQueueNums perm topicFilterType},
-    blanks between: its C{topicSysFlag} and C{order} are lost, in Java too.
-
-    @param compressed: as the header says.  The header's C{bodyCrc32} is that of
-        the bytes returned here.
-    """
-    if not compressed:
-        return encodeBody(body)
-    wrapper = body.topicConfigSerializeWrapper
-    parts = [_sized(encodeBody(wrapper.dataVersion))]
-    parts.append(_LENGTH.pack(len(wrapper.topicConfigTable)))
-    for topic in wrapper.topicConfigTable.values():
-        text = (
-            f"{topic.topicName} {topic.readQueueNums} {topic.writeQueueNums}"
-            f" {topic.perm} {topic.topicFilterType.name}"
-        )
-        parts.append(_sized(text.encode("utf-8")))
-    parts.append(_sized(javajson.write(body.filterServerList)))
-    return zlib.compress(b"".join(parts), 9)
-
-
-def decodeRegisterBroker(data: bytes, compressed: bool) -> RegisterBrokerBody:
-    """
-    The inverse of L{encodeRegisterBroker}.
-
-    @param compressed: as the header says.
-    @raise MalformedBody: the bytes are not such a body.
-    """
-    if not compressed:
-        return decodeBody(RegisterBrokerBody, data)
-    inflated = _Inflated(_inflate(data))
-    version = decodeBody(DataVersion, inflated.take())
-    topics: dict[str, TopicConfig] = {}
-    for _ in range(inflated.number()):
-        topic = _topic(inflated.take())
-        topics[topic.topicName] = topic
-    servers = decodeBody(tuple[str, ...], inflated.take())
-    return RegisterBrokerBody(TopicConfigSerializeWrapper(topics, version), servers)
-
-
-def _sized(data: bytes) -> bytes:
-    return _LENGTH.pack(len(data)) + data
-
-
-def _inflate(data: bytes) -> bytes:
-    stream = zlib.decompressobj()
-    try:
-        inflated = stream.decompress(data, _MAX_INFLATED)
-    except zlib.error as error:
-        raise MalformedBody(f"RegisterBrokerBody: no zlib stream: {error}") from None
-    if not stream.eof:
-        reason = f"more than {_MAX_INFLATED} bytes" if stream.unconsumed_tail else "truncated"
-        raise MalformedBody(f"RegisterBrokerBody: zlib stream: {reason}")
-    return inflated
-
-
-class _Inflated:
-    """
-    Numbers and sized pieces, one after the other.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def number(self) -> int:
-        """
-        The next number.
-        """
-        if len(self.data) - self.at < _LENGTH.size:
-            raise MalformedBody("RegisterBrokerBody: truncated")
-        number: int = _LENGTH.unpack_from(self.data, self.at)[0]
-        self.at += _LENGTH.size
-        return number
-
-    def take(self) -> bytes:
-        """
-        The next sized piece.
-        """
-        size = self.number()
-        if not 0 <= size <= len(self.data) - self.at:
-            raise MalformedBody(f"RegisterBrokerBody: a piece of {size} bytes is not there")
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-
-def _topic(data: bytes) -> TopicConfig:
-    try:
-        words = data.decode("utf-8").split(" ")
-    except UnicodeDecodeError:
-        raise MalformedBody(f"RegisterBrokerBody: topic {data[:80]!r} is not UTF-8") from None
-    if len(words) != 5:
-        raise MalformedBody(f"RegisterBrokerBody: topic {data[:80]!r} has not five words")
-    names = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
-    try:
-        return msgspec.convert(dict(zip(names, words, strict=True)), TopicConfig, strict=False)
-    except msgspec.ValidationError as error:
-        raise MalformedBody(f"RegisterBrokerBody: topic {data[:80]!r}: {error}") from None
-
-
-# --- encoding and decoding ---------------------------------------------------------
-
-_Body = TypeVar("_Body")
-_Tame = Callable[[Any], Any]
-_ABSENT = object()
-
-
-def encodeBody(body: object, standard: bool = False) -> bytes:
-    """
-    The bytes of a body.
-
-    @param body: a value of this module or of L{txrocket.model}.
-    @param standard: for GET_ROUTEINFO_BY_TOPIC only: the request's version is
-        V4_9_4 or later, or it says C{acceptStandardJsonOnly}.
-    """
-    if isinstance(body, Properties):
-        return _encodeProperties(body)
-    return javajson.write(body, standard)
-
-
-def decodeBody(bodyType: type[_Body], data: bytes) -> _Body:
-    """
-    The body that some bytes are.
-
-    @param bodyType: a class of this module or of L{txrocket.model}.
-    @raise MalformedBody: the bytes are no such body; the error names the body
-        and the member.
-    """
-    if bodyType is Properties:
-        return _decodeProperties(data)  # type: ignore[return-value]
-    decoder, tame = _plan(cast(Hashable, bodyType))
-    if javajson.REFERENCE not in data:
-        try:
-            body: _Body = decoder.decode(data)
-            return body
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass  # standard JSON with no oddity did not do: the long way decides
-    name = getattr(bodyType, "__name__", str(bodyType))
-    try:
-        value = javajson.parse(data, _queue)
-        return msgspec.convert(tame(value), bodyType, strict=False)
-    except (MalformedBody, msgspec.ValidationError) as error:
-        raise MalformedBody(f"{name}: {error}") from None
-
-
-def _queue(members: dict[Any, Any]) -> MessageQueue:
-    # The only object that is a key anywhere in RocketMQ 4.9.7.
-    return msgspec.convert(members, MessageQueue, strict=False)
-
-
-@functools.cache
-def _plan(bodyType: Any) -> tuple[msgspec.json.Decoder[Any], _Tame]:
-    return msgspec.json.Decoder(bodyType, strict=False), _tamer(inspect.type_info(bodyType))
-
-
-def _tamer(kind: inspect.Type) -> _Tame:
-    """
-    What rids a value of the oddities that fastjson forgives, for one type.
-    """
-    if isinstance(kind, inspect.StructType):
-        return functools.partial(
-            _tameStruct, {each.encode_name: _tamer(each.type) for each in kind.fields}
-        )
-    if isinstance(kind, inspect.DictType):
-        return functools.partial(_tameMap, _tamer(kind.value_type))
-    if isinstance(kind, (inspect.VarTupleType, inspect.FrozenSetType)):
-        return functools.partial(_tameArray, _tamer(kind.item_type))
-    if isinstance(kind, inspect.EnumType):
-        return functools.partial(_tameEnum, list(kind.cls))
-    if isinstance(kind, inspect.UnionType):
-        # Always "... | None", and None is dealt with around it.
-        (member,) = (each for each in kind.types if not isinstance(each, inspect.NoneType))
-        return _tamer(member)
-    if isinstance(kind, inspect.StrType):
-        return _tameString
-    return _tameNumber
-
-
-def _tameStruct(tamers: dict[str, _Tame], value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    members = {
-        name: tamers[name](member)
-        for name, member in value.items()
-        if member is not None and name in tamers
-    }
-    return {name: member for name, member in members.items() if member is not _ABSENT}
-
-
-def _tameMap(tame: _Tame, value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {key: tame(item) for key, item in value.items() if item is not None}
-
-
-def _tameArray(tame: _Tame, value: Any) -> Any:
-    return [tame(item) for item in value] if isinstance(value, list) else value
-
-
-def _tameEnum(members: list[enum.Enum], value: Any) -> Any:
-    if type(value) is int and 0 <= value < len(members):
-        return members[value].value
-    if isinstance(value, str):
-        name = value.upper()
-        return name if any(name == each.name for each in members) else _ABSENT
-    return value
-
-
-def _tameString(value: Any) -> Any:
-    # fastjson takes a scalar for text; java.util.Properties may hold such.
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int) else value
-
-
-def _tameNumber(value: Any) -> Any:
-    return _ABSENT if value in ("", "null") else value
 
 
 # --- which request carries what ------------------------------------------------------

@@ -39,6 +39,7 @@ from txrocket.errors import HeaderTooLong, InvalidMessage, MalformedHeader, Unkn
 from txrocket.model import Int32
 from txrocket.protocol.codes import VERSION, LanguageCode, SerializeType, requestName
 from txrocket.protocol.fields import (
+    UNREADABLE,
     Header,
     decodeExtFields,
     decodeHeader,
@@ -144,7 +145,10 @@ class RemotingCommand(msgspec.Struct, gc=False):
         @param limit: how long the whole frame may be.
         @raise InvalidMessage: if it cannot be sent.
         """
-        header = self._binaryHeader() if self.serializeType == _BINARY else self._jsonHeader()
+        try:
+            header = self._binaryHeader() if self.serializeType == _BINARY else self._jsonHeader()
+        except (orjson.JSONEncodeError, UnicodeEncodeError, StructError) as error:
+            raise InvalidMessage(f"{self} cannot be written: {error}") from None
         size = len(header)
         length = 4 + size + len(self.body)
         if length + 4 > limit or size > _HEADER_LIMIT:
@@ -157,7 +161,9 @@ class RemotingCommand(msgspec.Struct, gc=False):
     def _jsonHeader(self) -> bytes:
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
-            if self.fields:
+            # Java writes an empty map where it has a header without fields, and
+            # leaves the member out where it has none; so what came is sent on.
+            if self.fields or self.raw:
                 header["extFields"] = self.fields
         elif self.raw:
             header["extFields"] = orjson.Fragment(bytes(self.raw))
@@ -263,7 +269,7 @@ def decodeCommand(data: bytes, start: int, stop: int) -> RemotingCommand:
     if serializeType == _JSON:
         try:
             command = _decodeJson(data[start:end])
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise MalformedHeader(f"JSON header: {error}") from None
         command.fields = None
     elif serializeType == _BINARY:

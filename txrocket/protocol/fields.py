@@ -27,7 +27,7 @@ import msgspec
 
 from txrocket.errors import MalformedField, MalformedHeader, MissingField, ProtocolError
 
-__all__ = ["Header", "decodeExtFields", "decodeHeader", "headerFromFields"]
+__all__ = ["UNREADABLE", "Header", "decodeExtFields", "decodeHeader", "headerFromFields"]
 
 
 class Header(msgspec.Struct, gc=False):
@@ -47,6 +47,10 @@ class Header(msgspec.Struct, gc=False):
 
 
 _Header = TypeVar("_Header", bound=Header)
+
+# What msgspec raises for a text: it leaves bytes that are no UTF-8 to Python's
+# codec, whose error is not one of its own.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @functools.cache
@@ -99,7 +103,7 @@ def decodeHeader(header: type[_Header], raw: bytes | msgspec.Raw) -> _Header:
     """
     try:
         decoded: _Header = _decoder(header)(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return headerFromFields(header, decodeExtFields(raw))
     return decoded
 
@@ -116,7 +120,8 @@ def headerFromFields(header: type[_Header], fields: dict[str, str]) -> _Header:
         raise _named(header, str(error)) from None
 
 
-_MISSING = re.compile(r"missing required field `([^`]*)`")
+# At the start of the words, since a peer's own may be further on.
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _AT = re.compile(r"(?P<reason>.*) - at `\$\.(?P<field>[^`]*)`")
 
 
@@ -131,7 +136,7 @@ def _named(header: type[Header], said: str) -> ProtocolError:
         attribute = attributes.get(wireName, wireName)
         return wireName if attribute == wireName else f"{wireName} ({attribute})"
 
-    if missing := _MISSING.search(said):
+    if missing := _MISSING.match(said):
         return MissingField(title, known(missing[1]))
     if at := _AT.fullmatch(said):
         return MalformedField(title, known(at["field"]), at["reason"])
@@ -151,11 +156,11 @@ def decodeExtFields(raw: bytes | msgspec.Raw) -> dict[str, str]:
     """
     try:
         return _STRINGS.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         pass
     try:
         value = _ANYTHING.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedHeader(f"extFields: {error}") from None
     if value is None:
         return {}

@@ -792,7 +792,8 @@ _SEND = Headers(SendMessageRequestHeader, SendMessageResponseHeader)
 _SEND_V2 = Headers(SendMessageRequestHeaderV2, SendMessageResponseHeader)
 _NONE = Headers()
 
-# Every code that the name server, the broker or the client of 4.9.7 serves.
+#: Every code that the name server, the broker or the client of 4.9.7 serves, and
+#: its headers.
 HEADERS: Final[dict[int, Headers]] = {
     Code.SEND_MESSAGE: _SEND,
     Code.SEND_MESSAGE_V2: _SEND_V2,

@@ -186,7 +186,8 @@ class PoolExecutor:
     def _expire(self) -> None:
         self._expiry = None
         now = self._reactor.seconds()
-        while self._waiting and now - self._waiting[0].arrived >= self._maxWait:
+        # The same sum as in _watch: it must not round to a time before the timer's.
+        while self._waiting and self._waiting[0].arrived + self._maxWait <= now:
             task = self._waiting.popleft()
             if not task.called:
                 task.errback(

@@ -16,6 +16,9 @@ __all__ = ["faultResponse"]
 
 _log = Logger()
 
+# A remark may quote what was asked; cut, it cannot make the answer too long as well.
+_REMARK_LIMIT = 4096
+
 
 def faultResponse(failure: Failure, request: RemotingCommand, address: str) -> RemotingCommand:
     """
@@ -29,19 +32,28 @@ def faultResponse(failure: Failure, request: RemotingCommand, address: str) -> R
     """
     error = failure.value
     if isinstance(error, ResponseError):
-        return responseCommand(error.code, error.remark or None)
+        return _fault(error.code, error.remark)
     if isinstance(error, ProtocolError):
-        return responseCommand(ResponseCode.SYSTEM_ERROR, f"bad request: {error}")
+        return _fault(ResponseCode.SYSTEM_ERROR, f"bad request: {error}")
     if isinstance(error, RocketError):
-        return responseCommand(ResponseCode.SYSTEM_ERROR, str(error))
+        return _fault(ResponseCode.SYSTEM_ERROR, str(error))
     _log.failure(
         "Serving {request} from {address} failed",
         failure,
         request=requestName(request.code),
         address=address,
     )
-    return responseCommand(
+    return _fault(
         ResponseCode.SYSTEM_ERROR,
         f"internal error while serving {requestName(request.code)}: "
         f"{type(error).__name__}: {error}; the server's log has the details",
     )
+
+
+def _fault(code: int, remark: str) -> RemotingCommand:
+    """
+    An answer that can be sent, whatever went into its remark.
+    """
+    # Surrogates come from file names; JSON has none.
+    said = remark[:_REMARK_LIMIT].encode(errors="replace").decode()
+    return responseCommand(code, said or None)

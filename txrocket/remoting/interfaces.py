@@ -20,7 +20,9 @@ __all__ = ["Answer", "IExecutor", "IHook", "IRequestProcessor", "Process"]
 
 # What a processor may return: a response, a promise of one, or nothing, where
 # no answer is owed.
-Answer: TypeAlias = "RemotingCommand | Deferred[RemotingCommand | None] | None"
+Answer: TypeAlias = (
+    "RemotingCommand | Deferred[RemotingCommand] | Deferred[RemotingCommand | None] | None"
+)
 Process: TypeAlias = "Callable[[RemotingCommand, RemotingProtocol], Answer]"
 
 

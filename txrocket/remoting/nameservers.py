@@ -83,21 +83,31 @@ class NameServers:
             the last server's L{RemotingError}.
         """
         asked: set[str] = set()
-        while (address := self.current) is not None:
+        address = self.current
+        while address is not None:
             try:
                 return (yield self._peers.request(address, command, timeout))
             except RemotingError as error:
                 asked.add(address)
                 self._leave(address)
-                if self.current is None or self.current in asked:
+                following = self._following(asked)
+                if following is None:
                     raise
                 self._log.warn(
                     "Name server {address} gives no answer, asking {following}: {error}",
                     address=address,
-                    following=self.current,
+                    following=following,
                     error=error,
                 )
+                address = following
         raise ConnectFailed("", f"{requestName(command.code)}: no name server is known")
+
+    def _following(self, asked: set[str]) -> str | None:
+        """
+        The server in use or, if it was asked, the first after it that was not.
+        """
+        ordered = self._addresses[self._current :] + self._addresses[: self._current]
+        return next((each for each in ordered if each not in asked), None)
 
     def _leave(self, address: str) -> None:
         # Another request, or a new list, may have moved on already.

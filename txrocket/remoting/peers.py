@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.application.internet import backoffPolicy
-from twisted.internet.defer import CancelledError, Deferred, DeferredList, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
 from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
@@ -69,7 +69,7 @@ class _Peer:
         self, address: str, remoting: Remoting, connect: Connect, backoff: Backoff
     ) -> None:
         self.address = address
-        self.protocol: RemotingProtocol | None = None
+        self._protocol: RemotingProtocol | None = None
         self._remoting = remoting
         self._connect = connect
         self._backoff = backoff
@@ -79,12 +79,21 @@ class _Peer:
         self._mayDialAt = 0.0
         self._pausing: IDelayedCall | None = None
 
+    @property
+    def protocol(self) -> RemotingProtocol | None:
+        """
+        The connection, if it is up.  One that is being lost is not: who asks
+        again because a request failed with it must get another.
+        """
+        protocol = self._protocol
+        return protocol if protocol is not None and protocol.connected else None
+
     def connection(self) -> Deferred[RemotingProtocol]:
         """
         The connection, made if there is none.
         """
-        if self.protocol is not None:
-            return succeed(self.protocol)
+        if (protocol := self.protocol) is not None:
+            return succeed(protocol)
         wanted: Deferred[RemotingProtocol] = Deferred(self._unwanted)
         self._waiting.append(wanted)
         if self._dialling is None and self._pausing is None:
@@ -103,13 +112,13 @@ class _Peer:
         if self._pausing is not None:
             self._pausing.cancel()
             self._pausing = None
+        self._fail("it was given up")
         if self._dialling is not None:
             self._dialling.cancel()
-        self._fail("it was given up")
-        if self.protocol is None:
+        if self._protocol is None:
             return None
-        lost = self.protocol.whenLost()
-        self.protocol.close()
+        lost = self._protocol.whenLost()
+        self._protocol.close()
         return lost
 
     def _unwanted(self, wanted: Deferred[RemotingProtocol]) -> None:
@@ -129,21 +138,21 @@ class _Peer:
     def _up(self, protocol: RemotingProtocol) -> None:
         self._dialling = None
         self._failures = 0
-        self.protocol = protocol
-        protocol.whenLost().addCallback(self._down)
+        self._protocol = protocol
+        protocol.whenLost().addCallback(self._down, protocol)
         # One at a time, because a callback may cancel another that waits.
         while self._waiting:
             self._waiting.pop(0).callback(protocol)
 
-    def _down(self, reason: str) -> None:
-        self.protocol = None
+    def _down(self, reason: str, protocol: RemotingProtocol) -> None:
+        if self._protocol is protocol:
+            self._protocol = None
 
     def _failed(self, failure: Failure) -> None:
         self._dialling = None
         self._failures += 1
         self._mayDialAt = self._remoting.clock.seconds() + self._backoff(self._failures)
-        if failure.check(CancelledError) is None:
-            self._fail(failure.getErrorMessage())
+        self._fail(failure.getErrorMessage())
 
     def _fail(self, reason: str) -> None:
         # Who asks again because of this failure is for the next attempt.
@@ -200,13 +209,13 @@ class Peers:
             L{RemotingError} if there is none.
         """
         peer = self._peers.get(address)
-        if peer is not None and peer.protocol is not None:
-            return peer.protocol.request(command, timeout)
+        if peer is not None and (protocol := peer.protocol) is not None:
+            return protocol.request(command, timeout)
         clock = self._remoting.clock
         deadline = clock.seconds() + timeout
         connected = self._connectWithin(address, timeout)
         return connected.addCallback(
-            lambda protocol: protocol.request(command, deadline - clock.seconds())
+            lambda protocol: protocol.request(command, max(0.0, deadline - clock.seconds()))
         )
 
     def oneway(self, address: str, command: RemotingCommand, timeout: float) -> Deferred[None]:

@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred, fail
-from twisted.internet.interfaces import IPushProducer
+from twisted.internet.defer import CancelledError, Deferred, fail
+from twisted.internet.interfaces import IDelayedCall, IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -34,6 +34,7 @@ from zope.interface import implementer
 
 from txrocket.errors import (
     ConnectionLost,
+    ProtocolError,
     RequestCodeNotSupported,
     SystemBusy,
     TooManyRequests,
@@ -54,6 +55,10 @@ __all__ = ["RemotingProtocol"]
 # Answers are handed to the transport once this many bytes of bodies have gathered,
 # so that a read full of pulls cannot pile up what the transport would warn us of.
 _GATHER_LIMIT = 128 * 1024
+
+# How many seconds a peer has to take what is left and agree to close.  Without a
+# limit, one that does not read would keep a program from ever being stopped.
+CLOSE_TIMEOUT = 5.0
 
 
 @implementer(IPushProducer)
@@ -80,7 +85,7 @@ class RemotingProtocol(Protocol):
         self._limits = limits = remoting.limits
         self._connection = Connection(limits.frame)
         self.responseTable = ResponseTable(remoting.clock, "", limits.requests)
-        self._promised: set[Deferred[RemotingCommand | None]] = set()
+        self._promised: set[Deferred[Any]] = set()
         self._lost: list[Deferred[str]] = []
         self._backlog: list[RemotingCommand] = []
         self._gathered: list[bytes] = []
@@ -90,6 +95,7 @@ class RemotingProtocol(Protocol):
         self._unsent = 0  # bytes given to the transport since it was full
         self._onewaysUnsent = 0
         self._strays = 0
+        self._closing: IDelayedCall | None = None
 
     # --- the connection --------------------------------------------------
 
@@ -112,6 +118,8 @@ class RemotingProtocol(Protocol):
         """
         said = reason.getErrorMessage()
         self.connected = 0
+        if self._closing is not None and self._closing.active():
+            self._closing.cancel()
         self._backlog.clear()
         self._gathered.clear()
         self.responseTable.failAll(said)
@@ -130,8 +138,13 @@ class RemotingProtocol(Protocol):
 
     def close(self) -> None:
         """
-        Close the connection once what was written is sent.
+        Close the connection once what was written is sent, or cannot be.
         """
+        if not self.connected or self._closing is not None:
+            return
+        self._closing = self._remoting.clock.callLater(
+            CLOSE_TIMEOUT, self.transport.abortConnection
+        )
         # TLS waits for the producer to go before it says goodbye.
         self.transport.unregisterProducer()
         self.transport.loseConnection()
@@ -177,7 +190,7 @@ class RemotingProtocol(Protocol):
             self._handle(commands)
 
     def _handle(self, commands: Iterable[RemotingCommand]) -> None:
-        remaining = iter(commands)
+        remaining = iter(commands if self.connected else ())
         self._gathering = True
         try:
             for command in remaining:
@@ -186,17 +199,24 @@ class RemotingProtocol(Protocol):
                         self._stray(command)
                 else:
                     self._serve(command)
-                if self._unread and self.accepted:
-                    # Answers are not read: what is left waits for its turn.
-                    self._backlog = list(remaining)
+                if self._unread:
+                    if not self.connected:
+                        break
+                    if self.accepted:
+                        # Answers are not read: what is left waits for its turn.
+                        self._backlog = list(remaining)
         finally:
             self._gathering = False
             self._flush()
-        if self._connection.fault is not None and not self._backlog and self.connected:
+        if self._connection.fault is not None and not self._backlog:
+            self._giveUp(self._connection.fault)
+
+    def _giveUp(self, fault: ProtocolError) -> None:
+        if self.connected and self._closing is None:
             self._log.warn(
                 "Closing the connection to {address}, which broke the protocol: {fault}",
                 address=self.address,
-                fault=self._connection.fault,
+                fault=fault,
             )
             self.close()
 
@@ -218,25 +238,26 @@ class RemotingProtocol(Protocol):
             answer = faultResponse(Failure(), request, self.address)
         if isinstance(answer, RemotingCommand):
             self._answer(request, answer)
+        elif isinstance(answer, Deferred):
+            promise: Deferred[Any] = answer
+            self._promised.add(promise)
+            promise.addBoth(self._kept, request, promise)
         elif answer is not None:
-            self._promised.add(answer)
-            answer.addBoth(self._kept, request, answer)
+            self._answer(request, _noAnswer(answer, request, self.address))
 
-    def _kept(
-        self,
-        result: RemotingCommand | Failure | None,
-        request: RemotingCommand,
-        promise: Deferred[RemotingCommand | None],
-    ) -> None:
+    def _kept(self, result: Any, request: RemotingCommand, promise: Deferred[Any]) -> None:
         """
-        A promised answer is there.
+        A promised answer is there, or never will be.
         """
         self._promised.discard(promise)
-        if not self.connected:
-            return
         if isinstance(result, Failure):
+            if not self.connected and result.check(CancelledError):
+                return
+            # What went wrong is logged even if nobody is there to be told.
             result = faultResponse(result, request, self.address)
-        if result is not None:
+        elif result is not None and not isinstance(result, RemotingCommand):
+            result = _noAnswer(result, request, self.address)
+        if result is not None and self.connected:
             self._answer(request, result)
 
     def _answer(self, request: RemotingCommand, response: RemotingCommand) -> None:
@@ -369,3 +390,8 @@ class RemotingProtocol(Protocol):
                     self._unsent += len(data)
                 self.active = True
                 self._send(data)
+
+
+def _noAnswer(answer: object, request: RemotingCommand, address: str) -> RemotingCommand:
+    error = TypeError(f"a processor returned {answer!r}, which is no response")
+    return faultResponse(Failure(error), request, address)

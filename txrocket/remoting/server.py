@@ -54,7 +54,7 @@ class RemotingServerFactory(ServerFactory):
         self._contextFactory = functools.cache(self._tls.contextFactory)
         self._idleTimeout = idleTimeout
         self._sweeps: dict[RemotingProtocol, int] = {}
-        # Those that have said nothing yet, and some that have since the last sweep.
+        # Those that have said nothing yet.
         self._silent: dict[FirstByteProtocol, int] = {}
         self._sweeper = LoopingCall(self._sweep)
         self._sweeper.clock = remoting.clock
@@ -86,8 +86,8 @@ class RemotingServerFactory(ServerFactory):
         self._sweeper.stop()
         for each in list(self._sweeps):
             each.close()
-        for silent in self._silent:
-            if silent.undecided and silent.transport is not None:
+        for silent in list(self._silent):
+            if silent.transport is not None:
                 silent.transport.loseConnection()
 
     def buildProtocol(self, addr: IAddress | None) -> FirstByteProtocol:
@@ -96,6 +96,8 @@ class RemotingServerFactory(ServerFactory):
         """
         protocol = FirstByteProtocol(self._accept, self._tls.mode, self._contextFactory)
         self._silent[protocol] = 0
+        # At once and not by the next sweep: with it goes all that the peer sent.
+        protocol.whenDecided().addCallback(lambda none: self._silent.pop(protocol))
         return protocol
 
     def _accept(self) -> RemotingProtocol:
@@ -123,10 +125,8 @@ class RemotingServerFactory(ServerFactory):
 
     def _sweepSilent(self) -> None:
         for protocol, quiet in list(self._silent.items()):
-            if protocol.undecided and quiet < _SWEEPS:
+            if quiet < _SWEEPS:
                 self._silent[protocol] = quiet + 1
-                continue
-            del self._silent[protocol]
-            if protocol.undecided:
+            else:
                 # Not logged: anyone can connect and say nothing.
                 cast(ITCPTransport, protocol.transport).abortConnection()

@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from OpenSSL.crypto import X509, PKey
+from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import wrapClientTLS
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -149,6 +150,7 @@ class ClientTLS:
                 if self.trustCertPath
                 else None,
                 clientCertificate=own.asTwisted() if own else None,
+                extraCertificateOptions={"extraCertChain": own.chain} if own else None,
             )
         elif own is not None:
             creator = CertificateOptions(own.key, own.certificate, extraCertChain=own.chain)
@@ -200,6 +202,8 @@ def _load(
         key: Any = serialization.load_pem_private_key(pem, password.encode() if password else None)
     except (TypeError, ValueError, UnsupportedAlgorithm) as error:
         raise ValueError(f"{prefix}.keyPath {keyPath}: {error}") from None
+    if key.public_key() != own.to_cryptography().public_key():
+        raise ValueError(f"{prefix}.keyPath {keyPath}: not the key of {prefix}.certPath {certPath}")
     return _Identity(own, PKey.from_cryptography_key(key), chain)
 
 
@@ -231,12 +235,9 @@ class FirstByteProtocol(Protocol):
     """
     Waits for the first byte of a connection and makes way for the protocol that
     it calls for.
-
-    @ivar undecided: whether that byte is still waited for.
     """
 
     _log = Logger()
-    undecided = True
 
     def __init__(
         self,
@@ -250,12 +251,19 @@ class FirstByteProtocol(Protocol):
         self._accept = accept
         self._mode = mode
         self._contextFactory = contextFactory
+        self._decided: Deferred[None] = Deferred()
+
+    def whenDecided(self) -> Deferred[None]:
+        """
+        A Deferred that fires once the first byte is there, or will never be.
+        """
+        return self._decided
 
     def dataReceived(self, data: bytes) -> None:
         """
         Decide.  From here on the transport calls the chosen protocol directly.
         """
-        self.undecided = False
+        self._decide()
         handshake = data[0] == _HANDSHAKE
         if handshake and self._mode is TLSMode.DISABLED:
             self._refuse("it wants TLS, and tls.server.mode is disabled")
@@ -273,7 +281,12 @@ class FirstByteProtocol(Protocol):
         """
         Gone before it said anything, as a port scan or a health check does.
         """
-        self.undecided = False
+        self._decide()
+
+    def _decide(self) -> None:
+        # A connection that was refused is decided once more when it is lost.
+        if not self._decided.called:
+            self._decided.callback(None)
 
     def _secured(self) -> Any:
         factory = Factory()

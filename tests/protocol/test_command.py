@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.protocol.command}: what a header may be in either form, and
+how the rest is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.errors import InvalidMessage, MalformedField, MalformedHeader, MissingField
+from txrocket.protocol.codes import VERSION, RequestCode, ResponseCode
+from txrocket.protocol.command import (
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    RemotingCommand,
+    decodeCommand,
+    requestCommand,
+    responseCommand,
+)
+from txrocket.protocol.fields import headerFromFields
+from txrocket.protocol.headers import CreateTopicRequestHeader, DeleteTopicRequestHeader
+
+
+def jsonCommand(header: bytes) -> RemotingCommand:
+    """
+    The command whose JSON header is this text.
+    """
+    data = len(header).to_bytes(4, "big") + header
+    return decodeCommand(data, 0, len(data))
+
+
+def binaryCommand(header: bytes, body: bytes = b"") -> RemotingCommand:
+    """
+    The command whose binary header is this.
+    """
+    data = struct.pack(">I", 1 << 24 | len(header)) + header + body
+    return decodeCommand(data, 0, len(data))
+
+
+def binaryHeader(fields: bytes, remark: bytes = b"", language: int = 3) -> bytes:
+    """
+    A binary header with these fields, as bytes.
+    """
+    fixed = struct.pack(">hbhii", 11, language, 407, 5, 0)
+    return b"".join(
+        (fixed, struct.pack(">i", len(remark)), remark, struct.pack(">i", len(fields)), fields)
+    )
+
+
+class JsonTests(SynchronousTestCase):
+    """
+    JSON headers that are not as they should be.
+    """
+
+    def test_notUtf8(self) -> None:
+        """
+        Text that is not UTF-8 is a malformed header: at once in a member of the
+        command, when they are looked at in its fields.
+        """
+        self.assertRaises(MalformedHeader, jsonCommand, b'{"remark":"\xff"}')
+        for fields in (b'{"topic":"\xff"}', b'{"\xff":"T"}', b'{"\xff":1}'):
+            command = jsonCommand(b'{"extFields":%b}' % fields)
+            with self.assertRaises(MalformedHeader):
+                command.decodeHeader(DeleteTopicRequestHeader)
+            with self.assertRaises(MalformedHeader):
+                command.extFields  # noqa: B018
+
+    def test_emptyFieldsAreKept(self) -> None:
+        """
+        A command that came with an empty map of fields is sent on with it, even
+        after somebody looked into the map; one that came without stays without.
+        """
+        for fields in (b'"extFields":{},', b""):
+            header = (
+                b'{"code":0,%b"flag":1,"language":"JAVA","opaque":3,'
+                b'"serializeTypeCurrentRPC":"JSON","version":407}' % fields
+            )
+            command = jsonCommand(header)
+            self.assertEqual(command.extFields, {})
+            self.assertEqual(command.encode()[8:], header)
+
+    def test_members(self) -> None:
+        """
+        A header may lack any member, have unknown ones, and end in white space;
+        its own state is not to be set from outside.
+        """
+        command = jsonCommand(b"{}")
+        self.assertEqual(
+            (command.code, command.opaque, command.flag, command.remark), (0, 0, 0, None)
+        )
+        command = jsonCommand(
+            b'{"opaque":"7","new":[{}],"-body":"AAAA","-fields":{"a":"b"},"-serializeType":1}\n'
+        )
+        self.assertEqual(command.opaque, 7)
+        self.assertEqual((command.body, command.extFields, command.serializeType), (b"", {}, 0))
+
+    def test_malformed(self) -> None:
+        """
+        What is no JSON object, or has a member of another type, is malformed.
+        """
+        for header in (
+            b"",
+            b"null",
+            b"[]",
+            b"5",
+            b"{",
+            b'{"code":5',
+            b'{"code":5}}',
+            b'{"code":"x"}',
+            b'{"code":true}',
+            b'{"code":1.5}',
+            b'{"code":2147483648}',
+            b'{"opaque":-2147483649}',
+            b'{"flag":[]}',
+            b'{"language":5}',
+            b'{"remark":{}}',
+            b'{"extFields":}',
+            b'{"code":%b}' % (b"9" * 5000),
+        ):
+            self.assertRaises(MalformedHeader, jsonCommand, header)
+
+    def test_deepNesting(self) -> None:
+        """
+        Nesting beyond what the decoder's stack takes is malformed, in members
+        that nobody reads too.
+        """
+        for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+            nested = opening * 50000 + b"1" + closing * 50000
+            for member in (b"extFields", b"new", b"code"):
+                self.assertRaises(MalformedHeader, jsonCommand, b'{"%b":%b}' % (member, nested))
+
+    def test_fieldsOfWrongType(self) -> None:
+        """
+        Fields that are no map of plain values are refused when they are looked
+        at; null is no fields at all.
+        """
+        for fields in (b"[]", b"5", b'{"a":[]}'):
+            command = jsonCommand(b'{"extFields":%b}' % fields)
+            with self.assertRaises((MalformedHeader, MalformedField)):
+                command.extFields  # noqa: B018
+        command = jsonCommand(b'{"extFields":null}')
+        self.assertRaises(MissingField, command.decodeHeader, DeleteTopicRequestHeader)
+        self.assertEqual(command.extFields, {})
+
+    def test_withoutFields(self) -> None:
+        """
+        A command that came without fields lacks whatever a typed header needs.
+        """
+        self.assertRaises(MissingField, jsonCommand(b"{}").decodeHeader, DeleteTopicRequestHeader)
+
+    def test_nullAndEmpty(self) -> None:
+        """
+        An empty remark is not a missing one, and an empty field is there.
+        """
+        command = RemotingCommand(remark="", fields={"a": ""})
+        again = jsonCommand(command.encode()[8:])
+        self.assertEqual((again.remark, again.extFields), ("", {"a": ""}))
+        command = RemotingCommand(remark=None, fields={})
+        self.assertNotIn(b"remark", command.encode())
+        self.assertNotIn(b"extFields", command.encode())
+
+
+class BinaryTests(SynchronousTestCase):
+    """
+    Binary headers.
+    """
+
+    def test_nullAndEmpty(self) -> None:
+        """
+        A length of zero is null: an empty remark is none, and an empty field is
+        not there.
+        """
+        command = RemotingCommand(remark="", fields={"a": "", "b": "x"}, serializeType=1)
+        again = binaryCommand(command.encode()[8:])
+        self.assertIsNone(again.remark)
+        self.assertEqual(again.extFields, {"b": "x"})
+        again = binaryCommand(binaryHeader(b""))
+        self.assertEqual((again.remark, again.extFields), (None, {}))
+
+    def test_body(self) -> None:
+        """
+        The body begins where the header ends.
+        """
+        fields = b"\x00\x01a\x00\x00\x00\x01b"
+        command = binaryCommand(binaryHeader(fields), b"body")
+        self.assertEqual((command.extFields, command.body), ({"a": "b"}, b"body"))
+
+    def test_longNames(self) -> None:
+        """
+        A name may be up to 32767 bytes long; one byte more cannot be sent.
+        """
+        for size in (63, 64, 32767):
+            command = RemotingCommand(fields={"n" * size: "v"}, serializeType=1)
+            again = binaryCommand(command.encode()[8:])
+            self.assertEqual(again.extFields, {"n" * size: "v"})
+        command = RemotingCommand(fields={"n" * 32768: "v"}, serializeType=1)
+        self.assertRaises(InvalidMessage, command.encode)
+
+    def test_doesNotFit(self) -> None:
+        """
+        A length that leads beyond what it lies in is malformed, even where the
+        frame goes on with a body.
+        """
+        body = bytes(100)
+        for header in (
+            binaryHeader(b"\x00\x01a\x00\x00\x00\x02b"),  # value over the end
+            binaryHeader(b"\x00\x01a\xff\xff\xff\xffb"),  # value of -1 or 4 GiB
+            binaryHeader(b"\x00\x09a\x00\x00\x00\x01b"),  # name over the end
+            binaryHeader(b"\xff\xffa\x00\x00\x00\x01b"),  # name of -1 or 64 KiB
+            binaryHeader(b"\x00\x01a\x00\x00"),  # no whole length
+            binaryHeader(b"\x00"),
+            binaryHeader(b"", b"why")[:-1],  # no length of the fields
+            struct.pack(">hbhiiii", 11, 3, 407, 5, 0, -1, 0),  # remark of -1
+            struct.pack(">hbhiiii", 11, 3, 407, 5, 0, 1, 0),  # remark over the end
+            struct.pack(">hbhiiii", 11, 3, 407, 5, 0, 0, -1),  # fields of -1
+            struct.pack(">hbhiiii", 11, 3, 407, 5, 0, 0, 1),  # fields over the end
+        ):
+            self.assertRaises(MalformedHeader, binaryCommand, header, body)
+            self.assertRaises(MalformedHeader, binaryCommand, header)
+
+    def test_notUtf8(self) -> None:
+        """
+        Text that is not UTF-8 is malformed, in the remark, in names and values.
+        """
+        for header in (
+            binaryHeader(b"", b"\xff"),
+            binaryHeader(b"\x00\x01\xff\x00\x00\x00\x01b"),
+            binaryHeader(b"\x00\x01a\x00\x00\x00\x01\xff"),
+        ):
+            self.assertRaises(MalformedHeader, binaryCommand, header)
+
+    def test_lengthsAreOfBytes(self) -> None:
+        """
+        Lengths count bytes, not characters.
+        """
+        command = RemotingCommand(remark="né", fields={"ü": "\U0001f680"}, serializeType=1)
+        header = command.encode()[8:]
+        self.assertIn("né".encode() + struct.pack(">i", 12), header)
+        self.assertEqual(binaryCommand(header).extFields, {"ü": "\U0001f680"})
+
+    def test_languages(self) -> None:
+        """
+        A language without a name here is OTHER, and a name without a number is
+        sent as OTHER's.
+        """
+        for number, name in ((3, "PYTHON"), (12, "RUST"), (13, "OTHER"), (-1, "OTHER")):
+            self.assertEqual(binaryCommand(binaryHeader(b"", language=number)).language, name)
+        frame = RemotingCommand(language="COBOL", serializeType=1).encode()
+        self.assertEqual(frame[10], 7)
+
+    def test_wideNumbers(self) -> None:
+        """
+        A code that does not fit 16 bits cannot be sent; a version wraps, as in
+        Java.
+        """
+        for code in (32768, -32769):
+            command = RemotingCommand(code, serializeType=1)
+            self.assertRaises(InvalidMessage, command.encode)
+            # JSON has room for it.
+            self.assertEqual(jsonCommand(RemotingCommand(code).encode()[8:]).code, code)
+        for version, wrapped in ((32767, 32767), (32768, -32768), (65536, 0), (-1, -1)):
+            frame = RemotingCommand(version=version, serializeType=1).encode()
+            self.assertEqual(binaryCommand(frame[8:]).version, wrapped)
+
+
+class UnsendableTests(SynchronousTestCase):
+    """
+    Commands that cannot be written.
+    """
+
+    def test_halfASurrogatePair(self) -> None:
+        """
+        Text that has no UTF-8 form is refused as a message that cannot be sent,
+        wherever it stands and in both forms.
+        """
+        for form in (0, 1):
+            for command in (
+                RemotingCommand(remark="\ud800", serializeType=form),
+                RemotingCommand(fields={"a": "\ud800"}, serializeType=form),
+                RemotingCommand(fields={"\ud800": "a"}, serializeType=form),
+            ):
+                self.assertRaises(InvalidMessage, command.encode)
+
+    def test_numberOutOfRange(self) -> None:
+        """
+        A number that neither form can hold is refused in the same way.
+        """
+        for form in (0, 1):
+            command = RemotingCommand(opaque=2**64, serializeType=form)
+            self.assertRaises(InvalidMessage, command.encode)
+
+    def test_limits(self) -> None:
+        """
+        A frame over the limit, and a header over 16 MiB under whatever limit,
+        are refused before they are sent.
+        """
+        command = RemotingCommand(5, body=b"x" * 100)
+        size = len(command.encode())
+        self.assertEqual(len(command.encodeHead(size)), size - 100)
+        self.assertRaises(InvalidMessage, command.encodeHead, size - 1)
+        for form in (0, 1):
+            command = RemotingCommand(5, remark="x" * 0x1000000, serializeType=form)
+            self.assertRaises(InvalidMessage, command.encode)
+            self.assertRaises(InvalidMessage, command.encodeHead, 2**31)
+
+
+class MakingTests(SynchronousTestCase):
+    """
+    Commands of ours.
+    """
+
+    def test_request(self) -> None:
+        """
+        A request says who sends it, and whether it wants an answer.
+        """
+        command = requestCommand(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))
+        self.assertEqual((command.language, command.version), ("PYTHON", VERSION))
+        self.assertEqual((command.flag, command.extFields), (0, {"topic": "T"}))
+        self.assertFalse(command.isResponse or command.isOneway)
+        command = requestCommand(RequestCode.HEART_BEAT, body=b"{}", oneway=True)
+        self.assertEqual((command.flag, command.extFields, command.body), (ONEWAY_FLAG, {}, b"{}"))
+        self.assertTrue(command.isOneway and not command.isResponse)
+
+    def test_response(self) -> None:
+        """
+        A response is marked as one; without a code it is a success.
+        """
+        command = responseCommand()
+        self.assertEqual((command.code, command.remark), (ResponseCode.SUCCESS, None))
+        self.assertEqual(command.flag, RESPONSE_FLAG)
+        command = responseCommand(17, "why", DeleteTopicRequestHeader("T"), b"body")
+        self.assertEqual((command.code, command.remark), (17, "why"))
+        self.assertEqual((command.extFields, command.body), ({"topic": "T"}, b"body"))
+        self.assertTrue(command.isResponse and not command.isOneway)
+
+    def test_addedFields(self) -> None:
+        """
+        What is put into extFields is sent, beside what came: a hook signs so.
+        """
+        command = jsonCommand(b'{"extFields":{"topic":"T"}}')
+        command.extFields["Signature"] = "s"
+        for form in (0, 1):
+            command.serializeType = form
+            frame = command.encode()
+            again = decodeCommand(frame, 4, len(frame))
+            self.assertEqual(again.extFields, {"topic": "T", "Signature": "s"})
+        self.assertEqual(command.decodeHeader(DeleteTopicRequestHeader).topic, "T")
+
+    def test_formMayChange(self) -> None:
+        """
+        A command that came in one form can be sent on in the other.
+        """
+        command = jsonCommand(b'{"code":11,"opaque":5,"extFields":{"a":"b"},"version":407}')
+        command.serializeType = 1
+        fields = b"\x00\x01a\x00\x00\x00\x01b"
+        self.assertEqual(command.encode()[8:], binaryHeader(fields, language=0))
+
+    def test_words(self) -> None:
+        """
+        A log line has what a reader looks for.
+        """
+        command = RemotingCommand(11, opaque=5, body=b"xyz")
+        self.assertEqual(str(command), "<request PULL_MESSAGE (11) opaque 5, body of 3 bytes>")
+        command = RemotingCommand(17, opaque=5, flag=RESPONSE_FLAG, remark="why")
+        self.assertEqual(str(command), "<response 17 opaque 5, body of 0 bytes: why>")
+
+
+class NamingTests(SynchronousTestCase):
+    """
+    What an error says.
+    """
+
+    def test_valueThatLooksLikeTheReason(self) -> None:
+        """
+        The field that an error names is the one at fault, not one that a peer
+        wrote into its value.
+        """
+        fields = {
+            "topic": "T",
+            "defaultTopic": "TBW102",
+            "readQueueNums": "4",
+            "writeQueueNums": "4",
+            "perm": "6",
+            "topicFilterType": "Object missing required field `perm`",
+        }
+        error = self.assertRaises(
+            MalformedField, headerFromFields, CreateTopicRequestHeader, fields
+        )
+        self.assertEqual(error.field, "topicFilterType")

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.errors}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket import errors
+from txrocket.errors import (
+    ConnectFailed,
+    FrameTooLarge,
+    HeaderTooLong,
+    InvalidFrameLength,
+    MalformedField,
+    MissingField,
+    RemotingError,
+    ResponseError,
+    RocketError,
+    SystemBusy,
+    UnknownSerializeType,
+    responseError,
+)
+from txrocket.protocol.codes import ResponseCode
+
+# The six that Java's DefaultMQProducer tries again at another broker by itself
+# (its retryResponseCodes), the two by which a peer sheds load, and the one that
+# asks for another pull by its name.
+RETRIABLE_CODES = {
+    ResponseCode.SYSTEM_ERROR,
+    ResponseCode.SYSTEM_BUSY,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.NO_BUYER_ID,
+    ResponseCode.NOT_IN_CURRENT_UNIT,
+    ResponseCode.FLOW_CONTROL,
+}
+
+
+def family(root: type[RocketError]) -> Iterator[type[RocketError]]:
+    """
+    A class and all that derive from it.
+    """
+    yield root
+    for each in root.__subclasses__():
+        yield from family(each)
+
+
+class ResponseErrorTests(SynchronousTestCase):
+    """
+    Errors that stand for response codes.
+    """
+
+    def test_everyCode(self) -> None:
+        """
+        Every response code but SUCCESS has exactly one class, and no class has
+        a code that RocketMQ does not.
+        """
+        codes = [each.code for each in ResponseError.__subclasses__()]
+        self.assertEqual(sorted(codes), sorted(set(ResponseCode) - {ResponseCode.SUCCESS}))
+
+    def test_codeGivesItsClass(self) -> None:
+        """
+        A code is turned into the one class that has it, and the error says who
+        answered what.
+        """
+        for kind in ResponseError.__subclasses__():
+            error = responseError(kind.code, "why", "10.0.0.1:10911")
+            self.assertIs(type(error), kind)
+            self.assertEqual(error.code, kind.code)
+            self.assertEqual(error.remark, "why")
+            self.assertEqual(error.address, "10.0.0.1:10911")
+            self.assertEqual(str(error), f"10.0.0.1:10911 answered code {kind.code}: why")
+
+    def test_unknownCode(self) -> None:
+        """
+        A code of a newer peer is a plain ResponseError with that code, and not
+        one to try again.
+        """
+        error = responseError(9999, None)
+        self.assertIs(type(error), ResponseError)
+        self.assertEqual((error.code, error.remark, error.address), (9999, "", ""))
+        self.assertEqual(str(error), "code 9999")
+        self.assertFalse(error.retriable)
+        # The class itself is as it was.
+        self.assertEqual(ResponseError.code, -1)
+
+    def test_raisedByAProcessor(self) -> None:
+        """
+        A processor raises a class with a remark only; the code is the class's.
+        """
+        error = SystemBusy("broker busy")
+        self.assertEqual((error.code, str(error)), (2, "code 2: broker busy"))
+
+
+class RetriableTests(SynchronousTestCase):
+    """
+    Which requests may be made again.
+    """
+
+    def test_exactlyThese(self) -> None:
+        """
+        A request that got no answer may be made again, and one that was answered
+        with one of nine codes; nothing else.
+        """
+        expected = set(family(RemotingError)) | {
+            type(responseError(code, None)) for code in RETRIABLE_CODES
+        }
+        self.assertEqual({each for each in family(RocketError) if each.retriable}, expected)
+
+
+class FamilyTests(SynchronousTestCase):
+    """
+    The tree of errors.
+    """
+
+    def test_allAreListed(self) -> None:
+        """
+        Every class of the module is public.
+        """
+        own = {each.__name__ for each in family(RocketError) if each.__module__ == errors.__name__}
+        self.assertEqual(own | {"responseError"}, set(errors.__all__))
+
+    def test_words(self) -> None:
+        """
+        An error's words hold every number and name that it was made of, and its
+        attributes hold them for programs.
+        """
+        for error, values in (
+            (FrameTooLarge(17, 16), {"size": 17, "limit": 16}),
+            (InvalidFrameLength(-5), {"size": -5}),
+            (HeaderTooLong(9, 8), {"size": 9, "room": 8}),
+            (UnknownSerializeType(7), {"serializeType": 7}),
+            (MissingField("H", "topic"), {"header": "H", "field": "topic"}),
+            (
+                MalformedField("H", "topic", "bad"),
+                {"header": "H", "field": "topic", "reason": "bad"},
+            ),
+        ):
+            for name, value in values.items():
+                self.assertEqual(getattr(error, name), value)
+                self.assertIn(str(value), str(error))
+
+    def test_address(self) -> None:
+        """
+        A request without an answer tells which peer it was made to.
+        """
+        error = ConnectFailed("10.0.0.1:9876", "refused")
+        self.assertEqual((error.address, str(error)), ("10.0.0.1:9876", "refused"))
