@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # compat: with setuptools' default editable install twistd does not see twisted/plugins.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: run test test-long lint docs news bench clean
+.PHONY: run test test-long interop lint docs news bench clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket-echo
@@ -17,6 +17,10 @@ test: $(VENV)/installed-test
 # What takes minutes: the store after 12,000 power losses.
 test-long: $(VENV)/installed-test
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
+
+# With RocketMQ's own store; a JDK and Maven are needed, and it says so without them.
+interop: $(VENV)/installed-test
+	$(BIN)/python -m tests.interop
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .

@@ -8,7 +8,9 @@ shared, so what counts are the ratios within one run.
 
 from __future__ import annotations
 
-from benchmarks import remoting
+from benchmarks import remoting, store
 
 if __name__ == "__main__":
     remoting.main()
+    print()
+    store.main()

@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from txrocket import errors
 from txrocket.errors import (
     ConnectFailed,
+    DiskFull,
     FrameTooLarge,
     HeaderTooLong,
     InvalidFrameLength,
@@ -105,10 +106,10 @@ class RetriableTests(SynchronousTestCase):
 
     def test_exactlyThese(self) -> None:
         """
-        A request that got no answer may be made again, and one that was answered
-        with one of nine codes; nothing else.
+        A request that got no answer may be made again, one that was answered with
+        one of nine codes, and a write that found the disk full; nothing else.
         """
-        expected = set(family(RemotingError)) | {
+        expected = {DiskFull, *family(RemotingError)} | {
             type(responseError(code, None)) for code in RETRIABLE_CODES
         }
         self.assertEqual({each for each in family(RocketError) if each.retriable}, expected)

@@ -59,6 +59,13 @@ class Flusher:
         self.flushed = Watermark()
         self._running = False
 
+    @property
+    def running(self) -> bool:
+        """
+        Whether a sync is under way.
+        """
+        return self._running
+
     def flush(self) -> Deferred[None]:
         """
         Have all that is written synced.

@@ -14,6 +14,7 @@ a start, or after a full disk kept the queues from being written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from txrocket.errors import InvalidMessage

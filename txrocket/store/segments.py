@@ -201,12 +201,6 @@ class Segments:
         self.dirtyPaths.add(path)
         self.dirtyFolders.add(self.folder)
 
-    def removeLast(self) -> None:
-        """
-        Delete the newest piece.
-        """
-        self._remove(self.bases.pop())
-
     def write(self, offset: int, data: bytes) -> None:
         """
         Write within one piece.

@@ -77,11 +77,13 @@ class Watermark:
         self.failure = reason
         self.disappoint(reason)
 
-    def disappoint(self, reason: Exception) -> None:
+    def disappoint(self, reason: Exception, beyond: int = -1) -> None:
         """
-        Those who wait now do so in vain; others may wait again.
+        Those who wait now for an offset beyond some other do so in vain; others
+        may wait again.
         """
-        waiting, self._waiting = self._waiting, deque()
+        waiting = self._waiting
+        self._waiting = deque([each for each in waiting if each.offset <= beyond])
         for waiter in waiting:
-            if not waiter.called:
+            if waiter.offset > beyond and not waiter.called:
                 waiter.errback(reason)

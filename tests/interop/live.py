@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+RocketMQ's store and ours take turns on one folder.  Not named C{test_...}: it
+needs Java, and is run by C{make interop} only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.interop.content import Content, comparable
+from tests.interop.driven import Driven, java, ours
+from tests.interop.samples import commands, small
+from txrocket.store.readonly import inUse
+from txrocket.store.settings import StoreSettings
+from txrocket.store.verify import Verifier
+
+Opener = Callable[[StoreSettings], Driven]
+
+
+class TurnsTests(SynchronousTestCase):
+    """
+    One writes and ends, the other reads what the first one had read itself, goes
+    on writing and ends, and the first one reads all of it.
+    """
+
+    def setUp(self) -> None:
+        self.settings = small(self.mktemp())
+        self.settings = small(os.path.abspath(self.settings.storePathRootDir))
+
+    def assertSame(self, expected: Content, found: Content) -> None:
+        """
+        Two dumps tell the same.
+        """
+        size = self.settings.mappedFileSizeConsumeQueue
+        for one, other in zip(comparable(expected, size), comparable(found, size), strict=True):
+            self.assertEqual(one, other)
+
+    def write(self, store: Driven, name: str, before: int) -> Content:
+        """
+        Store one of everything, and read it back.
+        """
+        sent = list(commands(name))
+        for answer in store.put(sent):
+            self.assertEqual(answer["status"], "PUT_OK")
+        written = store.dump()
+        bodies = [each["body"] for each in written if each["kind"] == "record"][before:]
+        expected = []
+        for each in sent:
+            expected += [part["body"] for part in each.get("messages", [each])]
+        self.assertEqual(bodies, expected)
+        return written
+
+    def turns(self, first: Opener, second: Opener, end: Callable[[Driven], None]) -> None:
+        """
+        Take turns, all ending in one way.
+        """
+        store = first(self.settings)
+        written = self.write(store, "A", 0)
+        end(store)
+        self.verify()
+        records = sum(each["kind"] == "record" for each in written)
+        store = second(self.settings)
+        self.assertSame(written, store.dump())
+        written = self.write(store, "B", records)
+        end(store)
+        self.verify()
+        store = first(self.settings)
+        self.assertSame(written, store.dump())
+        store.stop()
+        self.verify()
+
+    def verify(self) -> None:
+        """
+        The folder is sound, and its files have the sizes that Java demands.
+        """
+        report = Verifier(self.settings.storePathRootDir, slots=50).run()
+        abort = os.path.exists(os.path.join(self.settings.storePathRootDir, "abort"))
+        # A crash leaves what the next start puts right.
+        self.assertEqual([each for each in report.problems if not abort], [])
+        for folder, _, names in os.walk(self.settings.storePathRootDir):
+            for name in names:
+                if len(name) == 20 and name.isdigit():
+                    log = folder.endswith("commitlog")
+                    self.assertEqual(
+                        os.path.getsize(os.path.join(folder, name)),
+                        self.settings.mappedFileSizeCommitLog
+                        if log
+                        else self.settings.mappedFileSizeConsumeQueue,
+                    )
+
+    def test_javaFirst(self) -> None:
+        """
+        A folder that Java wrote and closed is read and continued by us, and read
+        again by Java.
+        """
+        self.turns(java, ours, Driven.stop)
+
+    def test_oursFirst(self) -> None:
+        """
+        A folder that we wrote and closed is read and continued by Java, and read
+        again by us.
+        """
+        self.turns(ours, java, Driven.stop)
+
+    def test_javaFirstCrashing(self) -> None:
+        """
+        The same with both ending without closing the folder.
+        """
+        self.turns(java, ours, Driven.halt)
+
+    def test_oursFirstCrashing(self) -> None:
+        """
+        The same with both ending without closing the folder.
+        """
+        self.turns(ours, java, Driven.halt)
+
+    def test_javaInUse(self) -> None:
+        """
+        A folder that Java has open is refused, and C{verify} says so as well.
+        """
+        store = java(self.settings)
+        self.write(store, "A", 0)
+        with self.assertRaisesRegex(AssertionError, "StoreInUse"):
+            ours(self.settings)
+        self.assertTrue(inUse(self.settings.storePathRootDir))
+        store.stop()
+        self.assertFalse(inUse(self.settings.storePathRootDir))
+
+    def test_oursInUse(self) -> None:
+        """
+        A folder that we have open is refused by Java.
+        """
+        store = ours(self.settings)
+        self.write(store, "A", 0)
+        with self.assertRaisesRegex(AssertionError, "Lock failed"):
+            java(self.settings)
+        store.stop()
+
+    def test_rewound(self) -> None:
+        """
+        Our checkpoint, out of date since Java has worked on the folder and
+        crashed, does no harm.
+        """
+        store = ours(self.settings)
+        self.write(store, "A", 0)
+        store.stop()
+        store = java(self.settings)
+        records = sum(each["kind"] == "record" for each in store.dump())
+        written = self.write(store, "B", records)
+        store.halt()
+        store = ours(self.settings)
+        self.assertSame(written, store.dump())
+        store.stop()
+
+    def test_table(self) -> None:
+        """
+        Where Java keeps how far delayed messages are delivered, we find JSON.
+        """
+        store = java(self.settings)
+        store.put(commands("A"))
+        store.stop()
+        path = os.path.join(self.settings.storePathRootDir, "config", "delayOffset.json")
+        with open(path, encoding="utf-8") as table:
+            self.assertIn("offsetTable", json.load(table))

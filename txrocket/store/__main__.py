@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Looking at a store from outside::
+
+    python -m txrocket.store verify DIR     is it sound?
+    python -m txrocket.store dump DIR       what is in it?
+
+Neither writes anything.  The exit code is 0 if all is well, 1 if the folder is
+damaged and 2 if it cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TextIO
+
+from txrocket.errors import StoreError, StoreInUse
+from txrocket.message import MessageExt
+from txrocket.protocol.record import decodeRecord
+from txrocket.store.files import Handles
+from txrocket.store.readonly import ReadOnlyFiles, inUse, openLog, whyNot
+from txrocket.store.settings import StoreSettings
+from txrocket.store.verify import Verifier, summary
+
+__all__ = ["main"]
+
+SOUND, DAMAGED, UNREADABLE = range(3)
+_BAR = 40
+
+
+class Bar:
+    """
+    A progress bar on a terminal; nothing elsewhere.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = -1
+
+    def show(self, done: int, total: int) -> None:
+        """
+        So many of so many are done.
+        """
+        percent = done * 100 // total if total else 100
+        if percent == self._shown or not self._stream.isatty():
+            return
+        self._shown = percent
+        marks = "#" * (percent * _BAR // 100)
+        end = "\n" if percent == 100 else ""
+        self._stream.write(f"\r[{marks:{_BAR}}] {percent:3} %{end}")
+        self._stream.flush()
+
+
+def describe(message: MessageExt, withBody: bool) -> dict[str, Any]:
+    """
+    A record as it is dumped.
+    """
+    shown = {
+        "offset": message.commitLogOffset,
+        "size": message.storeSize,
+        "topic": message.topic,
+        "queueId": message.queueId,
+        "queueOffset": message.queueOffset,
+        "storeTimestamp": message.storeTimestamp,
+        "bornTimestamp": message.bornTimestamp,
+        "storeHost": list(message.storeHost),
+        "bornHost": list(message.bornHost),
+        "sysFlag": message.sysFlag,
+        "flag": message.flag,
+        "reconsumeTimes": message.reconsumeTimes,
+        "preparedTransactionOffset": message.preparedTransactionOffset,
+        "properties": dict(message.properties),
+        "bodySize": len(message.body),
+    }
+    if withBody:
+        shown["body"] = b64encode(message.body).decode("ascii")
+    return shown
+
+
+def verify(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
+    """
+    Check a folder and tell what was found.
+    """
+    bar = Bar(errors)
+    verifier = Verifier(
+        options.folder,
+        slots=options.slots,
+        levels=options.levels,
+        progress=bar.show,
+    )
+    report = verifier.run()
+    for line in summary(report):
+        print(line, file=out)
+    return DAMAGED if report.problems else SOUND
+
+
+def dump(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
+    """
+    Print records, one JSON object a line.
+    """
+    handles = Handles(ReadOnlyFiles(), 64)
+    problems: list[str] = []
+    try:
+        log = openLog(
+            handles,
+            options.folder,
+            lambda where, kind, detail: problems.append(f"{where}: {kind}: {detail}"),
+        )
+        end = start = log.first if options.start is None else options.start
+
+        def wanted() -> Iterator[MessageExt]:
+            nonlocal end
+            for scanned in log.scan(start, strict=False):
+                end = scanned.offset + scanned.size
+                if options.topic in (None, scanned.record.topic):
+                    data = log.segments.read(scanned.offset, scanned.size)
+                    yield decodeRecord(data)
+
+        if start != log.first and next(log.scan(start, strict=False), None) is None:
+            raise StoreError(f"no record begins at {start}")
+        for message in islice(wanted(), options.limit):
+            print(json.dumps(describe(message, options.body), ensure_ascii=False), file=out)
+        if options.limit is None and (reason := whyNot(log, end)) is not None:
+            problems.append(f"bad record at {end}: {reason}")
+    finally:
+        handles.close()
+    for problem in problems:
+        print(problem, file=errors)
+    return DAMAGED if problems else SOUND
+
+
+def _count(text: str) -> int:
+    """
+    Read an argument that is no negative number.
+    """
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m txrocket.store",
+        description="Look at a store's folder without changing it.",
+        epilog="Exit code: 0 sound, 1 damaged, 2 cannot be read.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    check = commands.add_parser("verify", help="check log, queues, index and tables")
+    check.set_defaults(run=verify)
+    defaults = StoreSettings("")
+    check.add_argument(
+        "--slots",
+        type=_count,
+        default=defaults.maxHashSlotNum,
+        metavar="N",
+        help="maxHashSlotNum, which index files do not tell (default: %(default)s)",
+    )
+    check.add_argument(
+        "--levels",
+        default=defaults.messageDelayLevel,
+        metavar="TEXT",
+        help="messageDelayLevel, if it is not the default",
+    )
+    show = commands.add_parser("dump", help="print records as lines of JSON")
+    show.set_defaults(run=dump)
+    show.add_argument(
+        "--from", dest="start", type=_count, metavar="OFFSET", help="begin at this record"
+    )
+    show.add_argument("--topic", help="of this topic only")
+    show.add_argument("--limit", type=_count, metavar="N", help="so many at most")
+    show.add_argument("--body", action="store_true", help="with bodies, in base64")
+    for each in (check, show):
+        each.add_argument("--force", action="store_true", help="look though it is in use")
+        each.add_argument("folder", metavar="DIR", help="the store's folder, storePathRootDir")
+    return parser
+
+
+def main(
+    argv: Sequence[str] | None = None, out: TextIO | None = None, errors: TextIO | None = None
+) -> int:
+    """
+    @param argv: the arguments without the program's name.
+    @return: the exit code.
+    """
+    out, errors = out or sys.stdout, errors or sys.stderr
+    options = _parser().parse_args(argv)
+    run: Callable[[argparse.Namespace, TextIO, TextIO], int] = options.run
+    try:
+        if not options.force and inUse(options.folder):
+            raise StoreInUse(
+                f"{options.folder} is in use by another process; what is seen of it may be "
+                "incomplete: --force looks anyway"
+            )
+        return run(options, out, errors)
+    except BrokenPipeError:
+        # Whoever reads the records has had enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return SOUND
+    except (StoreError, OSError, ValueError) as error:
+        print(error, file=errors)
+        return UNREADABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

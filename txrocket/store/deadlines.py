@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A time limit for many who wait.
+
+All are given the same time, so who came first is late first: one timer and a queue
+do for all.  A timer for each costs a sender that waits for the disk a third of its
+time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+__all__ = ["Deadlines"]
+
+
+class Deadlines:
+    """
+    Fails what takes too long.
+    """
+
+    def __init__(
+        self, clock: IReactorTime, seconds: float, late: Callable[[float], Exception]
+    ) -> None:
+        """
+        @param late: makes the error, of the seconds that have passed.
+        """
+        self._clock = clock
+        self._seconds = seconds
+        self._late = late
+        self._watched: deque[tuple[float, Deferred[None]]] = deque()
+        self._timer: IDelayedCall | None = None
+
+    def watch(self, waiting: Deferred[None]) -> None:
+        """
+        Let a Deferred fail unless it fires in time.
+        """
+        watched = self._watched
+        while watched and watched[0][1].called:
+            watched.popleft()
+        watched.append((self._clock.seconds() + self._seconds, waiting))
+        if self._timer is None:
+            self._timer = self._clock.callLater(self._seconds, self._sweep)
+
+    def stop(self) -> None:
+        """
+        Watch no more.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._watched.clear()
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = self._clock.seconds()
+        watched = self._watched
+        while watched and (watched[0][1].called or watched[0][0] <= now):
+            waiting = watched.popleft()[1]
+            if not waiting.called:
+                waiting.errback(self._late(self._seconds))
+        # Who was told may have begun to wait again.
+        if watched and self._timer is None:
+            self._timer = self._clock.callLater(watched[0][0] - now, self._sweep)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A store's folder, looked at without touching it.
+
+Sizes are taken from the files themselves; what does not fit is told and left out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from txrocket.errors import MalformedRecord, StoreError
+from txrocket.message import MessageExt
+from txrocket.protocol.record import BLANK_MAGIC_CODE, BLANK_SIZE, decodeRecord
+from txrocket.store.commitlog import CommitLog
+from txrocket.store.files import Files, Handles
+from txrocket.store.segments import Segments
+
+__all__ = [
+    "Note",
+    "ReadOnlyFiles",
+    "inUse",
+    "openLog",
+    "openSegments",
+    "recordAt",
+    "sizeOfFirst",
+    "whyNot",
+]
+
+# Where something is wrong, what it is, and the details.
+Note: TypeAlias = Callable[[str, str, str], None]
+
+# struct flock of Linux: type, whence, start, length, process.
+_FLOCK = struct.Struct("hhqqi0q")
+_SIZE_AND_MAGIC = struct.Struct(">2i")
+
+
+class ReadOnlyFiles(Files):
+    """
+    Files that are opened for reading only, so that the system refuses any write.
+    """
+
+    def open(self, path: str) -> int:
+        """
+        Open a file that is there.
+        """
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def inUse(root: str) -> bool:
+    """
+    Whether another process has the store open.  Asks, and takes no lock: a store
+    that starts at this moment is not disturbed.
+    """
+    try:
+        handle = os.open(os.path.join(root, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        kind = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, asked))[0]
+        return bool(kind != fcntl.F_UNLCK)
+    finally:
+        os.close(handle)
+
+
+def openSegments(segments: Segments, note: Note) -> None:
+    """
+    Find the pieces in a folder, as far as they fit together.
+    """
+    bases = sorted(_bases(segments))
+    for base in bases:
+        found = os.path.getsize(segments.pathOf(base))
+        if base % segments.size or (segments.bases and base != segments.end):
+            note(segments.folder, "a file does not follow the one before", segments.nameOf(base))
+            return
+        if found != segments.size:
+            note(
+                segments.folder,
+                "a file has another size than the first",
+                f"{segments.nameOf(base)} has {found} bytes, not {segments.size}",
+            )
+        segments.bases.append(base)
+
+
+def _bases(segments: Segments) -> Iterator[int]:
+    for name in ReadOnlyFiles().names(segments.folder):
+        if len(name) == 20 and name.isascii() and name.isdigit():
+            yield int(name)
+
+
+def sizeOfFirst(folder: str) -> int:
+    """
+    The size of the first piece in a folder; 0 if there is none.
+    """
+    for name in ReadOnlyFiles().names(folder):
+        if len(name) == 20 and name.isascii() and name.isdigit():
+            return os.path.getsize(os.path.join(folder, name))
+    return 0
+
+
+def openLog(handles: Handles, root: str, note: Note) -> CommitLog:
+    """
+    The log of a folder.
+
+    @raise StoreError: if there is none.
+    """
+    folder = os.path.join(root, "commitlog")
+    if not os.path.isdir(folder):
+        raise StoreError(f"{root} is no store: there is no commitlog in it")
+    # Whatever fits into a file may be in it: limits change.
+    size = max(sizeOfFirst(folder), BLANK_SIZE)
+    log = CommitLog(handles, folder, size, size, lambda offset, data: None)
+    openSegments(log.segments, note)
+    log.end = log.written = log.segments.end
+    return log
+
+
+def recordAt(log: CommitLog, offset: int) -> MessageExt | None:
+    """
+    The record at an offset, without its body, if there is one.
+    """
+    size = int.from_bytes(log.segments.read(offset, 4), "big", signed=True)
+    try:
+        record = decodeRecord(log.segments.read(offset, max(size, 0)), readBody=False)
+    except MalformedRecord:
+        return None
+    return record if record.commitLogOffset == offset else None
+
+
+def whyNot(log: CommitLog, offset: int) -> str | None:
+    """
+    Why the log does not go on at an offset.
+
+    @return: what is wrong with the record there; L{None} if there is none, and
+        none was begun.
+    """
+    head = log.segments.read(offset, BLANK_SIZE)
+    if len(head) < BLANK_SIZE or not any(head):
+        return None
+    size, magic = _SIZE_AND_MAGIC.unpack(head)
+    if magic == BLANK_MAGIC_CODE:
+        return None
+    # As much as it says, and enough to be told what is wrong if it says nonsense.
+    data = log.segments.read(offset, min(max(size, BLANK_SIZE), log.segments.size))
+    try:
+        record = decodeRecord(data, checkCrc=True)
+    except MalformedRecord as error:
+        return str(error).partition(": ")[2]
+    if record.commitLogOffset != offset:
+        return f"it says that it is at {record.commitLogOffset}"
+    return "a part of it was never written"

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Checking index files beside the log.
+
+A key is found only if the slot of its hash leads to its entry, so the slots and
+the links between entries are made again and compared.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from txrocket.errors import StoreError
+from txrocket.message import PROPERTY_UNIQ_KEY
+from txrocket.store.commitlog import CommitLog
+from txrocket.store.files import Handles
+from txrocket.store.index import Index, keyHash
+from txrocket.store.readonly import Note, recordAt
+
+__all__ = ["IndexCheck"]
+
+_HEADER = Struct(">4q2i")
+_ENTRY = Struct(">iqii")
+_CHUNK = 4096 * _ENTRY.size
+_END = 1 << 63
+
+
+class _Entry(NamedTuple):
+    path: str
+    number: int
+    hashed: int
+    offset: int
+
+
+class IndexCheck(Index):
+    """
+    An index that compares what is put into it with what it has.
+    """
+
+    def __init__(
+        self, handles: Handles, folder: str, slots: int, log: CommitLog, note: Note
+    ) -> None:
+        """
+        @raise StoreError: if the number of slots does not fit any file.
+        """
+        super().__init__(handles, folder, slots, 0, lambda: 0)
+        self._root = folder
+        self._slotCount = slots
+        self._log = log
+        self._note = note
+        names = handles.files.names(folder)
+        self._paths = [
+            os.path.join(folder, each) for each in names if each.isascii() and each.isdigit()
+        ]
+        self._counts = {path: count for path in self._paths if (count := self._count(path))}
+        if self._paths and not self._counts and self._sameSize():
+            raise StoreError(
+                f"{folder}: its files have not {slots} slots; give their maxHashSlotNum"
+            )
+        self._entryCount = 0
+        self._entries = self._read()
+        self._current = next(self._entries, None)
+
+    def put(self, topic: str, keys: Iterable[str], offset: int, timestamp: int) -> None:
+        """
+        There is a record: its keys must be there.
+        """
+        # Without files the store was told to keep none, and of a file that cannot be
+        # read it has been told already.
+        if not self._paths or len(self._counts) < len(self._paths):
+            return
+        expected = {keyHash(topic, each): each for each in keys if each}
+        self._take(offset, expected)
+        # One entry that points beyond where it should must not hide the others.
+        while expected and self._current is not None and not self._points(self._current):
+            self._nowhere(self._current)
+            self._current = next(self._entries, None)
+            self._take(offset, expected)
+        for key in expected.values():
+            self._note(self._root, "missing key", f"{key!r} of the record at {offset}")
+
+    def finish(self) -> None:
+        """
+        All records have been put.
+        """
+        self._take(_END, {})
+
+    def counts(self) -> tuple[int, int]:
+        """
+        How many files and entries there are.
+        """
+        return len(self._paths), self._entryCount
+
+    def _take(self, offset: int, expected: dict[int, str]) -> None:
+        """
+        Go on up to the entries of later records, and strike off what is found.
+        """
+        while self._current is not None and self._current.offset <= offset:
+            if self._current.offset == offset:
+                expected.pop(self._current.hashed, None)
+            # Java, after a crash, may index again what is in the index already.
+            elif not self._points(self._current):
+                self._nowhere(self._current)
+            self._current = next(self._entries, None)
+
+    def _points(self, entry: _Entry) -> bool:
+        if entry.offset < self._log.first:
+            # It told of a record that has been deleted.
+            return True
+        record = recordAt(self._log, entry.offset)
+        if record is None:
+            return False
+        keys = [record.properties.get(PROPERTY_UNIQ_KEY, ""), *record.keys]
+        return entry.hashed in [keyHash(record.topic, each) for each in keys if each]
+
+    def _nowhere(self, entry: _Entry) -> None:
+        self._note(
+            entry.path,
+            "entry points nowhere",
+            f"{entry.number} to {entry.offset}, where no record with such a key is",
+        )
+
+    def _sameSize(self) -> bool:
+        return len({os.path.getsize(each) for each in self._paths}) == 1
+
+    def _count(self, path: str) -> int:
+        """
+        What a file's header counts: one more than it has entries; 0 if it is none.
+        """
+        size = os.path.getsize(path)
+        room = size - _HEADER.size - self._slotCount * 4
+        if room < _ENTRY.size or room % _ENTRY.size:
+            self._note(
+                path,
+                "wrong size",
+                f"{size} bytes are not those of an index file with {self._slotCount} slots",
+            )
+            return 0
+        header = self._handles.files.pread(self._handles.get(path), _HEADER.size, 0)
+        count: int = max(_HEADER.unpack(header)[5], 1)
+        if count > room // _ENTRY.size:
+            self._note(path, "wrong count", f"{count}, there is room for {room // _ENTRY.size}")
+            return 0
+        return count
+
+    def _read(self) -> Iterator[_Entry]:
+        for path, count in self._counts.items():
+            yield from self._entriesOf(path, count)
+
+    def _entriesOf(self, path: str, count: int) -> Iterator[_Entry]:
+        start = _HEADER.size + self._slotCount * 4
+        newest = array("i", bytes(self._slotCount * 4))
+        number = 0
+        while number < count:
+            # Chunk by chunk: an index file has 400 MB of them.
+            at = start + number * _ENTRY.size
+            size = min(_CHUNK, (count - number) * _ENTRY.size)
+            data = self._handles.files.pread(self._handles.get(path), size, at)
+            for hashed, offset, _, before in _ENTRY.iter_unpack(data):
+                # The first entry is never used.
+                if number:
+                    slot = hashed % self._slotCount
+                    if before != newest[slot]:
+                        self._note(
+                            path,
+                            "broken chain",
+                            f"entry {number} leads to {before}, not {newest[slot]}",
+                        )
+                    newest[slot] = number
+                    self._entryCount += 1
+                    yield _Entry(path, number, hashed, offset)
+                number += 1
+        self._slotsOf(path, newest)
+
+    def _slotsOf(self, path: str, newest: array[int]) -> None:
+        data = self._handles.files.pread(self._handles.get(path), self._slotCount * 4, _HEADER.size)
+        there = array("i", data)
+        if sys.byteorder == "little":
+            there.byteswap()
+        if there != newest:
+            wrong = [each for each in range(self._slotCount) if there[each] != newest[each]]
+            self._note(
+                path,
+                "slot without its newest entry",
+                f"{len(wrong)} of them, the first is {wrong[0]}: "
+                f"{there[wrong[0]]}, not {newest[wrong[0]]}",
+            )
