@@ -5,12 +5,14 @@ What was put into a store and what was said about it, to hold the store to it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.disk import Disk
 from txrocket.errors import MalformedRecord
@@ -30,6 +32,7 @@ __all__ = [
     "HeldThreads",
     "Ledger",
     "Sent",
+    "SweepTestCase",
     "Violation",
     "opened",
 ]
@@ -51,6 +54,20 @@ SMALL = StoreSettings(
     maxMessageSize=3000,
     flushDiskType=FlushDiskType.SYNC_FLUSH,
 )
+
+
+class SweepTestCase(SynchronousTestCase):
+    """
+    Tests of thousands of cases each.  What they reach is not measured: that
+    would take three times as long, and other tests reach it, too.
+    """
+
+    def setUp(self) -> None:
+        """
+        Stop measuring for the time of a test.
+        """
+        self.addCleanup(sys.settrace, sys.gettrace())
+        sys.settrace(None)
 
 
 class Violation(AssertionError):

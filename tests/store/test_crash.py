@@ -22,10 +22,9 @@ from contextlib import contextmanager
 
 import attrs
 from twisted.internet.task import Clock
-from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.disk import Disk
-from tests.store.ledger import HOST_V6, ROOT, SMALL, START, Ledger, Sent, opened
+from tests.store.ledger import HOST_V6, ROOT, SMALL, START, Ledger, Sent, SweepTestCase, opened
 from txrocket.errors import MalformedBody
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
@@ -121,7 +120,7 @@ def damages(disk: Disk, path: str, begin: int, end: int) -> Iterator[tuple[int, 
                 yield at, f"{path}, byte {at}, {what}", damaged
 
 
-class CrashTests(SynchronousTestCase):
+class CrashTests(SweepTestCase):
     """
     Damage to the ends of files.
     """

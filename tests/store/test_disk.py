@@ -12,10 +12,9 @@ from random import Random
 
 import attrs
 from twisted.internet.task import Clock
-from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.disk import Disk, full, ioError
-from tests.store.ledger import ROOT, SMALL, START, HeldThreads, Ledger, Sent, opened
+from tests.store.ledger import ROOT, SMALL, START, HeldThreads, Ledger, Sent, SweepTestCase, opened
 from txrocket.errors import DiskFull, MalformedBody, StoreError, StoreFailed
 from txrocket.store.messages import MessageStore
 from txrocket.store.settings import FlushDiskType
@@ -128,7 +127,7 @@ def _isSync(operation: str, path: str) -> bool:
     return operation in ("sync", "syncFolder")
 
 
-class SyncTests(SynchronousTestCase):
+class SyncTests(SweepTestCase):
     """
     A sync that fails.
     """
@@ -204,7 +203,7 @@ class SyncTests(SynchronousTestCase):
         self.assertIsInstance(work.refused[0], StoreFailed)
 
 
-class FullTests(SynchronousTestCase):
+class FullTests(SweepTestCase):
     """
     A disk without room.
     """
@@ -358,7 +357,7 @@ def _table(data: bytes) -> bytes:
     return data
 
 
-class ErrorTests(SynchronousTestCase):
+class ErrorTests(SweepTestCase):
     """
     A disk that fails to write or to read.
     """

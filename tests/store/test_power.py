@@ -23,10 +23,18 @@ from random import Random
 from typing import ClassVar
 
 from twisted.internet.task import Clock
-from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.disk import Disk, File
-from tests.store.ledger import ROOT, SMALL, START, HeldThreads, Ledger, Violation, opened
+from tests.store.ledger import (
+    ROOT,
+    SMALL,
+    START,
+    HeldThreads,
+    Ledger,
+    SweepTestCase,
+    Violation,
+    opened,
+)
 from txrocket.errors import MalformedBody, StoreError
 from txrocket.store.messages import MessageStore
 from txrocket.store.tables import Table
@@ -312,7 +320,7 @@ class LazyTables(Disk):
             super().sync(handle)
 
 
-class PowerTests(SynchronousTestCase):
+class PowerTests(SweepTestCase):
     """
     Losing power.
     """
