@@ -130,22 +130,18 @@ class Checkpointer:
         self._inThread = inThread
         self._failed = failed
         self._failure: StoreFailed | None = None
-        self._lock = DeferredLock()
+        self._turn = DeferredLock()
+        # Outlives a checkpoint that did not come to its end: what is not synced
+        # then must be before the next one speaks of it.
+        self._owed = SyncJob(handles)
         self.last = Checkpoint()
-
-    @property
-    def busy(self) -> bool:
-        """
-        Whether a checkpoint is being written.
-        """
-        return bool(self._lock.locked)
 
     @property
     def running(self) -> bool:
         """
         Whether a checkpoint is being made.
         """
-        return self._turn.locked
+        return bool(self._turn.locked)
 
     def checkpoint(self) -> Deferred[Any]:
         """
@@ -155,32 +151,30 @@ class Checkpointer:
         @return: a Deferred that fails with L{StoreFailed} if a sync failed, now
             or ever, and with L{OSError} if something could not be written.
         """
-        yield self._lock.acquire()
-        try:
-            if self._failure is not None:
-                raise self._failure
-            offset, timestamp = self._follow.position, self._follow.timestamp
-            first = SyncJob(self._handles)
-            # The index first: it may find the disk full, and then is asked again.
-            mark = self._index.seal(first) if self._index else None
-            self._queues.sync(first)
-            entries = self._queues.total
-            yield self._flusher.flush()
-            yield self._sync(first)
-            if self._index:
-                second = SyncJob(self._handles)
-                self._index.settle(second)
-                yield self._sync(second)
-            checkpoint = Checkpoint(
-                timestamp, timestamp, timestamp, offset, mark, timestamp, entries
-            )
-            self._file.write(checkpoint)
-            third = SyncJob(self._handles)
-            third.addPath(self._file.path)
-            yield self._sync(third)
-            self.last = checkpoint
-        finally:
-            self._lock.release()
+        return self._turn.run(self._checkpoint)
+
+    @inlineCallbacks
+    def _checkpoint(self) -> Generator[Deferred[Any], None, None]:
+        if self._failure is not None:
+            raise self._failure
+        offset, timestamp = self._follow.position, self._follow.timestamp
+        # The index first: it may find the disk full, and then is asked again.
+        mark = self._index.seal(self._owed) if self._index else None
+        self._queues.sync(self._owed)
+        entries = self._queues.total
+        yield self._flusher.flush()
+        yield self._sync(self._owed)
+        self._owed = SyncJob(self._handles)
+        if self._index:
+            second = SyncJob(self._handles)
+            self._index.settle(second)
+            yield self._sync(second)
+        checkpoint = Checkpoint(timestamp, timestamp, timestamp, offset, mark, timestamp, entries)
+        self._file.write(checkpoint)
+        third = SyncJob(self._handles)
+        third.addPath(self._file.path)
+        yield self._sync(third)
+        self.last = checkpoint
 
     @inlineCallbacks
     def _sync(self, job: SyncJob) -> Generator[Deferred[None], None, None]:

@@ -740,7 +740,7 @@ class MessageStore:
                     "The queues are still behind the log, which is kept: {error}", error=error
                 )
                 return
-        if self.checkpointer.busy or self.failure is not None:
+        if self.checkpointer.running or self.failure is not None:
             return
         behind = self.follow.position - (self.checkpointer.last.offset or 0)
         thorough = settings.flushConsumeQueueThoroughInterval / 1000
