@@ -264,8 +264,6 @@ class MessageStore:
         if self._stopping or self._unlock is None:
             return
         self._stopping = True
-        if self.failure is None:
-            self.failure = StoreFailed(f"{root} is closed")
         for loop in self._loops:
             if loop.running:
                 loop.stop()
@@ -274,7 +272,7 @@ class MessageStore:
             self.write()
             if self.failure is not None:
                 raise self.failure
-            self.failure = StoreFailed(f"{self.settings.storePathRootDir} is closed")
+            self.failure = StoreFailed(f"{root} is closed")
             self.follow.catchUp(self.log)
             yield self.checkpointer.checkpoint()
             self._files.remove(self._abortPath)
