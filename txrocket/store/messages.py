@@ -701,6 +701,9 @@ class MessageStore:
         self.written.advance(self.log.written)
         self.written.disappoint(error)
         self.flusher.flushed.disappoint(error, self.log.written)
+        # Those before it may have been written, and still wait for the disk.
+        if self.flusher.flushed.waiting:
+            self._flushForWaiting()
 
     def _fail(self, error: StoreFailed) -> None:
         if self.failure is None:
