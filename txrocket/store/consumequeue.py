@@ -83,7 +83,7 @@ class ConsumeQueue:
         ):
             return
         if queueOffset > self._next:
-            self._fill(queueOffset)
+            self._fill(queueOffset, offset)
         self._gathered.append(_ENTRY.pack(offset, size, tagsCode))
         self._next += 1
 
@@ -120,7 +120,10 @@ class ConsumeQueue:
         stands for nothing.
         """
         data = self.read(queueOffset, 1)
-        return _ENTRY.unpack(data) if len(data) == ENTRY_SIZE and data != _FILLER else None
+        if len(data) != ENTRY_SIZE:
+            return None
+        found: tuple[int, int, int] = _ENTRY.unpack(data)
+        return found if found[1] != _FILLER_SIZE else None
 
     def follow(self, first: int) -> None:
         """
@@ -138,11 +141,14 @@ class ConsumeQueue:
         # Entries are in the log's order, so half of them can be ruled out at a time.
         while low < high:
             middle = (low + high) // 2
-            found = self.entry(middle)
-            if found is not None and found[0] >= first:
+            found = self.read(middle, 1)
+            if found != _FILLER and int.from_bytes(found[:8], "big") >= first:
                 high = middle
             else:
                 low = middle + 1
+        # What lies between may have been deleted before it was safe in the queue.
+        while low < self.maxOffset and self.entry(low) is None:
+            low += 1
         self.minOffset = low
 
     def sureEnd(self, bound: int, confirm: Confirm) -> int:
@@ -187,12 +193,12 @@ class ConsumeQueue:
         there is none.
         """
         data = self.segments.read((end - 1) * ENTRY_SIZE, ENTRY_SIZE) if end else b""
-        if not data or data == _FILLER:
+        if not data:
             return 0
         offset: int
         size: int
         offset, size, _ = _ENTRY.unpack(data)
-        return offset + size
+        return offset + size if size != _FILLER_SIZE else 0
 
     def clear(self) -> None:
         """
@@ -206,15 +212,19 @@ class ConsumeQueue:
         self._gathered.clear()
         self._next = self.maxOffset = queueOffset
 
-    def _fill(self, queueOffset: int) -> None:
+    def _fill(self, queueOffset: int, offset: int) -> None:
         """
-        Let the queue go on, or begin, at a later queue offset.
+        Let the queue begin, or go on, at a later queue offset.
         """
+        filler = _FILLER
         if not self.segments.bases and not self._gathered:
             perFile = self.segments.size // ENTRY_SIZE
             self._next = self.maxOffset = queueOffset - queueOffset % perFile
             self.minOffset = queueOffset
-        self._gathered.append(_FILLER * (queueOffset - self._next))
+        elif self._next > self.minOffset:
+            # Among entries, one that keeps to their order in the log.
+            filler = _ENTRY.pack(offset, _FILLER_SIZE, 0)
+        self._gathered.append(filler * (queueOffset - self._next))
         self._next = queueOffset
 
     def _search(self, base: int, holds: Callable[[int, int], bool]) -> int:
@@ -238,15 +248,14 @@ class ConsumeQueue:
         if not count:
             return True
         data = self.segments.read(base + (count - 1) * ENTRY_SIZE, ENTRY_SIZE)
-        if data == _FILLER:
-            return True
-        return confirm(base // ENTRY_SIZE + count - 1, *_ENTRY.unpack(data))
+        offset, size, hashed = _ENTRY.unpack(data)
+        return size == _FILLER_SIZE or confirm(base // ENTRY_SIZE + count - 1, offset, size, hashed)
 
     def _walk(self, base: int, holds: Callable[[int, int], bool]) -> int:
         data = self.segments.read(base, self.segments.size)
         count, last = 0, -1
         for offset, size, _ in entries(data):
-            filler = size == _FILLER_SIZE and offset == 0
+            filler = size == _FILLER_SIZE
             if not holds(offset, size) or (offset <= last and not filler):
                 break
             count, last = count + 1, -1 if filler else offset
