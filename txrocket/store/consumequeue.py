@@ -247,9 +247,13 @@ class ConsumeQueue:
     def _confirmed(self, base: int, count: int, confirm: Confirm) -> bool:
         if not count:
             return True
-        data = self.segments.read(base + (count - 1) * ENTRY_SIZE, ENTRY_SIZE)
-        offset, size, hashed = _ENTRY.unpack(data)
-        return size == _FILLER_SIZE or confirm(base // ENTRY_SIZE + count - 1, offset, size, hashed)
+        at = base + (count - 1) * ENTRY_SIZE
+        offset, size, hashed = _ENTRY.unpack(self.segments.read(at, ENTRY_SIZE))
+        if size == _FILLER_SIZE:
+            return True
+        before = self.segments.read(at - ENTRY_SIZE, 8) if count > 1 else b""
+        ordered = int.from_bytes(before, "big") < offset or not any(before)
+        return ordered and confirm(at // ENTRY_SIZE, offset, size, hashed)
 
     def _walk(self, base: int, holds: Callable[[int, int], bool]) -> int:
         data = self.segments.read(base, self.segments.size)

@@ -136,6 +136,12 @@ class Checkpointer:
         self._owed = SyncJob(handles)
         self.last = Checkpoint()
 
+    def resume(self) -> None:
+        """
+        Go on from the checkpoint that is on the disk.
+        """
+        self.last = self._file.read()
+
     @property
     def running(self) -> bool:
         """

@@ -183,7 +183,13 @@ class MessageStore:
             self._fail,
         )
         self.retention = Retention(
-            settings, self._files, self.log, self.queues, self.index, self._now
+            settings,
+            self._files,
+            self.log,
+            self.queues,
+            self.index,
+            self._now,
+            lambda: self.checkpointer.last.offset or 0,
         )
         self._recovery = Recovery(
             self.log, self.queues, self.index, self.follow, checkpointFile, settings
@@ -248,6 +254,7 @@ class MessageStore:
         # Before anything is changed, for that may be interrupted as well.
         self._mark()
         self.flusher.flushed.advance(self._recovery.recover(clean=clean))
+        self.checkpointer.resume()
         for topic, queueId, queue in self.queues:
             self._next[topic, queueId] = queue.maxOffset
         # A damaged record's time is not followed into the far future.

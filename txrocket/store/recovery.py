@@ -218,6 +218,9 @@ class Recovery:
 
     def _confirm(self, topic: str, queueId: int, ours: bool) -> Confirm:
         def confirm(queueOffset: int, offset: int, size: int, hashed: int) -> bool:
+            if offset < self._commitLog.first:
+                # Deleted, and only what is safe in its queue ever is.
+                return True
             record = self._recordAt(offset)
             return (
                 record is not None

@@ -8,7 +8,8 @@ Deleting what is old, as Java's C{CleanCommitLogService} does:
     above 85 %     the oldest files go, however young
     above 90 %     and no message is accepted until it is below again
 
-The file that is written to never goes.  Queues and index follow the log: entries
+The file that is written to never goes, nor one that queues and index may still be
+needed for.  Queues and index follow the log: entries
 and files that tell of records before its first go too.
 """
 
@@ -50,13 +51,18 @@ class Retention:
         queues: ConsumeQueues,
         index: Index | None,
         now: Callable[[], int],
+        safe: Callable[[], int],
     ) -> None:
+        """
+        @param safe: up to where queues and index are on the disk.
+        """
         self._settings = settings
         self._files = files
         self._commitLog = log
         self._queues = queues
         self._index = index
         self._now = now
+        self._safe = safe
         self.full: DiskFull | None = None
 
     def clean(self, *, asked: bool = False) -> int:
@@ -118,8 +124,9 @@ class Retention:
         deleted = 0
         while len(segments.bases) > 1 and deleted < _AT_ONCE:
             base = segments.bases[0]
-            # Not what is written to, even if a new file has been made already.
-            if base + segments.size > self._commitLog.written:
+            # Not what is written to, nor what queues might have to be made from: a
+            # queue that is lost with its records would begin to count anew.
+            if base + segments.size > min(self._commitLog.written, self._safe()):
                 break
             if not forced and segments.modified(base) * 1000 > oldest:
                 break
