@@ -39,7 +39,8 @@ from txrocket.protocol.record import (
     encodeRecord,
     encodeTopic,
 )
-from txrocket.store.messages import GetStatus, MessageStore
+from txrocket.store.messages import MessageStore
+from txrocket.store.reading import GetStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)

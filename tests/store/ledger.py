@@ -19,7 +19,8 @@ from txrocket.errors import MalformedRecord
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeHost, encodeProperties
-from txrocket.store.messages import Appended, GetStatus, MessageStore
+from txrocket.store.messages import Appended, MessageStore
+from txrocket.store.reading import GetStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 __all__ = [

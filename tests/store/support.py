@@ -18,7 +18,8 @@ from txrocket.message import Message, MessageExt
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import decodeRecords, encodeHost, encodeProperties
 from txrocket.store.files import Files
-from txrocket.store.messages import Appended, GetStatus, MessageStore
+from txrocket.store.messages import Appended, MessageStore
+from txrocket.store.reading import GetStatus
 from txrocket.store.settings import StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)

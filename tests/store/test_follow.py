@@ -11,7 +11,8 @@ from typing import Any
 from tests.store.support import START, StoreCase, abandon
 from txrocket.protocol.javahash import tagsCode
 from txrocket.store.follow import SCHEDULE_TOPIC
-from txrocket.store.messages import GetStatus, MessageStore
+from txrocket.store.messages import MessageStore
+from txrocket.store.reading import GetStatus
 
 NOW = START * 1000
 

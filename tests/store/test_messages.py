@@ -9,7 +9,8 @@ import os
 
 from tests.store.support import AROUND, HOST, QUEUE_ENTRIES, START, Held, StoreCase, abandon
 from txrocket.errors import InvalidMessage, MalformedRecord
-from txrocket.message import MessageExt
+from txrocket.message import Message, MessageExt
+from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.javahash import tagsCode
 from txrocket.protocol.record import (
     TRANSACTION_COMMIT_TYPE,
@@ -19,7 +20,9 @@ from txrocket.protocol.record import (
     decodeRecords,
     encodeHost,
 )
-from txrocket.store.messages import GetStatus, Got, MessageStore
+from txrocket.store import reading
+from txrocket.store.messages import MessageStore
+from txrocket.store.reading import GetStatus, Got
 
 NOW = START * 1000
 EVER = 1 << 60
@@ -371,16 +374,18 @@ class GetTests(StoreCase):
 
     def test_interleaved(self) -> None:
         """
-        Messages that others lie between are read one by one, and the others
-        are not.
+        Messages that others lie between are read with those, if they are few,
+        and one by one if they are many; others are not given.
         """
         for _ in range(3):
             self.fill(2)
             self.put(self.store, b"y" * 8, topic="U")
-        del self.disk.preads[:]
-        got = self.store.get("T", 0, 0, 32)
-        self.assertEqual([(0, 200), (300, 200), (600, 200)], self.logReads())
-        self.assertEqual(list(range(6)), [each.queueOffset for each in decodeRecords(got.data)])
+        for gap, reads in ((100, [(0, 800)]), (99, [(0, 200), (300, 200), (600, 200)])):
+            self.patch(reading, "_GAP", gap)
+            del self.disk.preads[:]
+            got = self.store.get("T", 0, 0, 32)
+            self.assertEqual(reads, self.logReads())
+            self.assertEqual(list(range(6)), [each.queueOffset for each in decodeRecords(got.data)])
 
     def test_acrossFiles(self) -> None:
         """
@@ -737,3 +742,57 @@ class TopicTests(StoreCase):
             held.work()
         self.successResultOf(done)
         abandon(store)
+
+
+class RefusedTests(StoreCase):
+    """
+    What is not taken.
+    """
+
+    def test_topicsThatLeadAway(self) -> None:
+        """
+        A topic that would lead out of the folder of its queues is refused.
+        """
+        store = self.start()
+        for topic in ("", ".", "..", "a/b", "../a", "a\0b"):
+            self.assertRaises(InvalidMessage, self.put, store, b"x", topic=topic)
+        self.assertEqual([], store.queues.topics())
+
+    def test_looksTorn(self) -> None:
+        """
+        What a start after a crash would take for torn, and cut, is refused at once;
+        NULs that would not be are taken.
+        """
+        store = self.start()
+        for properties in (b"a\x01b\0", b"a\x01" + bytes(16) + b"b"):
+            self.assertRaises(
+                InvalidMessage,
+                store.put,
+                "T",
+                0,
+                b"x",
+                properties,
+                bornTimestamp=1,
+                bornHost=HOST,
+            )
+            batch = encodeBatch([Message("T", bytes(40))])
+            own = batch[:-2] + len(properties).to_bytes(2, "big") + properties
+            own = len(own).to_bytes(4, "big") + own[4:]
+            self.assertRaises(
+                InvalidMessage, store.putBatch, "T", 0, own, b"", bornTimestamp=1, bornHost=HOST
+            )
+            store.putBatch("T", 0, batch, b"", bornTimestamp=1, bornHost=HOST)
+        store.put("T", 0, b"x", b"a\x01\0b", bornTimestamp=1, bornHost=HOST)
+        self.clock.advance(0)
+        self.assertEqual(3, store.maxOffset("T", 0))
+
+    def test_queueBelowZero(self) -> None:
+        """
+        There is no queue below 0.
+        """
+        store = self.start()
+        self.assertRaises(InvalidMessage, self.put, store, b"x", queueId=-1)
+        batch = encodeBatch([Message("T", b"x", tags="t")])
+        self.assertRaises(
+            InvalidMessage, store.putBatch, "T", -1, batch, b"", bornTimestamp=1, bornHost=HOST
+        )

@@ -31,7 +31,8 @@ from txrocket.message import Message
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.javahash import javaHash, tagsCode
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeProperties
-from txrocket.store.messages import GetStatus, MessageStore
+from txrocket.store.messages import MessageStore
+from txrocket.store.reading import GetStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 LOG_SIZE = 2048

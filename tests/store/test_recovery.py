@@ -14,7 +14,8 @@ import sys
 from tests.store.support import LOG_SIZE, StoreCase, abandon
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
-from txrocket.store.messages import GetStatus, MessageStore
+from txrocket.store.messages import MessageStore
+from txrocket.store.reading import GetStatus
 
 EVER = 1 << 60
 

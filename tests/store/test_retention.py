@@ -12,7 +12,8 @@ import time
 from tests.store.support import LOG_SIZE, Held, StoreCase, abandon
 from txrocket.errors import DiskFull
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.messages import GetStatus, MessageStore
+from txrocket.store.messages import MessageStore
+from txrocket.store.reading import GetStatus
 
 HOUR = 3600
 

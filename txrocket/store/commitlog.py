@@ -31,7 +31,7 @@ from txrocket.protocol.record import (
 from txrocket.store.files import Handles, SyncFailed
 from txrocket.store.segments import Segments
 
-__all__ = ["CommitLog", "Scanned"]
+__all__ = ["LOST", "CommitLog", "Scanned"]
 
 # A record is at most a body of the largest size with this much around it, as in Java.
 _AROUND_BODY = 64 * 1024
@@ -40,7 +40,7 @@ _SIZE_AND_MAGIC = struct.Struct(">2i")
 
 # A disk writes whole sectors, in any order, and may lose power in between.
 _SECTOR = 512
-_LOST = bytes(16)
+LOST = bytes(16)
 
 
 class Scanned(NamedTuple):
@@ -101,7 +101,8 @@ class CommitLog:
             raise MessageTooLarge(bodySize, self._maxBody)
         if size > self._limit:
             raise MessageTooLarge(size, self._limit)
-        room = self.segments.end - self.end
+        bases = self.segments.bases
+        room = bases[-1] + self.segments.size - self.end if bases else 0
         if size + BLANK_SIZE > room:
             self._roll(room)
         return self.end
@@ -222,21 +223,19 @@ def _torn(record: MessageExt, offset: int) -> bool:
     Whether a part of a record never reached the disk, though its body did.
 
     The CRC covers the body alone.  In the rest a lost sector shows as zeros,
-    which no header and hardly a text has: what is looked for is an empty store
-    time or address, a text that ends in NUL, or 16 NULs from a sector's start.
+    which no header has, and no text that the store takes; Java takes it, so
+    in the middle of a text they count only where a sector begins.
     """
     if record.storeTimestamp <= 0 or record.queueOffset < 0 or record.queueId < 0:
         return True
     # A topic is the name of a folder, too.
     if not record.topic or "\0" in record.topic or "/" in record.topic:
         return True
-    if not any(record.storeHostData):
-        return True
     text = record.propertiesData
-    if text.endswith(b"\0"):
+    if not any(record.storeHostData) or text.endswith(b"\0"):
         return True
     start = offset + record.storeSize - len(text)
     return any(
-        text.startswith(_LOST, max(0, sector - start))
+        text.startswith(LOST, max(0, sector - start))
         for sector in range(start // _SECTOR * _SECTOR, start + len(text), _SECTOR)
     )

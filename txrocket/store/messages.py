@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The store as its users see it: put, get, look up.
+The store as its users see it: what L{StoreReader} has, and putting.
 
 A message that was put is not stored yet.  It is once L{MessageStore.stored} says
 so: in the files with ASYNC_FLUSH, on the disk with SYNC_FLUSH.
@@ -12,11 +12,9 @@ import errno
 import os
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
@@ -25,41 +23,36 @@ from twisted.logger import Logger
 from txrocket.errors import (
     DiskFull,
     FlushDiskTimeout,
-    MalformedRecord,
+    InvalidMessage,
     StoreError,
     StoreFailed,
     StoreInUse,
 )
-from txrocket.message import MessageExt
 from txrocket.protocol.batch import batchRecords
 from txrocket.protocol.record import (
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_NOT_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
+    TRANSACTION_PREPARED_TYPE,
+    TopicField,
     decodeRecord,
     encodeRecord,
     encodeTopic,
-    storeTimestampAt,
 )
 from txrocket.store.checkpoint import CheckpointFile
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue, ConsumeQueues, entries
+from txrocket.store.commitlog import LOST, CommitLog
+from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import Files, Handles, Locked, SyncFailed
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
 from txrocket.store.follow import Arrived, Follow
 from txrocket.store.index import Index
+from txrocket.store.reading import StoreReader
 from txrocket.store.recovery import Recovery
 from txrocket.store.retention import Retention
 from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
 from txrocket.store.watermark import Watermark
 
-__all__ = ["Appended", "GetStatus", "Got", "MessageStore"]
+__all__ = ["Appended", "MessageStore"]
 
 _DAY = 86_400_000
-
-# Entries that are looked at for one pull at most, as in Java (16,000 bytes).
-_MOST_ENTRIES = 800
 
 
 class Appended(NamedTuple):
@@ -76,44 +69,40 @@ class Appended(NamedTuple):
     end: int
 
 
-class GetStatus(Enum):
-    """
-    What became of a pull; Java's C{GetMessageStatus}.
-    """
-
-    FOUND = "FOUND"
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
-    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
-    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
-    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-
-
-class Got(msgspec.Struct, frozen=True, gc=False):
-    """
-    What a pull gives.
-
-    @ivar data: the records as they are in the log, one after the other.
-    @ivar fromDisk: whether they are so old that a slave had better serve them.
-    """
-
-    status: GetStatus
-    nextOffset: int
-    minOffset: int
-    maxOffset: int
-    data: bytes = b""
-    count: int = 0
-    fromDisk: bool = False
-
-
 _appended = tuple.__new__
-_topicField = lru_cache(maxsize=4096)(encodeTopic)
 
 
-class MessageStore:
+@lru_cache(maxsize=4096)
+def _topicField(topic: str) -> TopicField:
+    # A topic names a folder of its queues, and must not lead out of it.
+    if not topic or topic in (".", "..") or "/" in topic or "\0" in topic:
+        raise InvalidMessage(f"topic {topic!r} cannot be the name of a folder")
+    return encodeTopic(topic)
+
+
+def _checkTellable(queueId: int, properties: bytes) -> None:
+    """
+    Refuse what a start after a crash would take for a torn record.
+    """
+    if queueId < 0:
+        raise InvalidMessage(f"queue {queueId}: there is none below 0")
+    if properties.endswith(b"\0") or LOST in properties:
+        raise InvalidMessage("properties that end in NUL, or have 16 of them, cannot be stored")
+
+
+def _checkBatch(records: bytes, sizes: list[int]) -> None:
+    # No properties leave a last byte of 0 as well, and bodies have zeros: both are
+    # looked at more closely.
+    suspicious = LOST in records
+    end = 0
+    for size in sizes:
+        end += size
+        if suspicious or not records[end - 1]:
+            record = decodeRecord(records, end - size, readBody=False)
+            _checkTellable(record.queueId, record.propertiesData)
+
+
+class MessageStore(StoreReader):
     """
     The store in one folder.
 
@@ -134,29 +123,26 @@ class MessageStore:
         memory: int | None = None,
     ) -> None:
         """
-        @param inThread: runs a function that blocks, in the order of the calls.
+        @param inThread: runs a function that blocks, up to two at a time.
         @param storeHost: the broker's address, as records hold it.
         @param arrived: told of every message that has come to a queue.
         @param memory: the machine's, in bytes: it decides what counts as old.
         """
-        self.settings = settings
-        self._clock = clock
-        self._storeHost = storeHost
+        root = settings.storePathRootDir
         self._files = files or Files()
         self._handles = handles = Handles(self._files, settings.openFiles)
-        root = settings.storePathRootDir
-        self._abortPath = os.path.join(root, "abort")
-        self.log = CommitLog(
-            handles,
-            os.path.join(root, "commitlog"),
-            settings.mappedFileSizeCommitLog,
-            settings.maxMessageSize,
-            self._wrote,
-        )
-        self.queues = ConsumeQueues(
-            handles, os.path.join(root, "consumequeue"), settings.mappedFileSizeConsumeQueue
-        )
-        self.index = (
+        super().__init__(
+            settings,
+            CommitLog(
+                handles,
+                os.path.join(root, "commitlog"),
+                settings.mappedFileSizeCommitLog,
+                settings.maxMessageSize,
+                self._wrote,
+            ),
+            ConsumeQueues(
+                handles, os.path.join(root, "consumequeue"), settings.mappedFileSizeConsumeQueue
+            ),
             Index(
                 handles,
                 os.path.join(root, "index"),
@@ -165,8 +151,12 @@ class MessageStore:
                 self._now,
             )
             if settings.messageIndexEnable
-            else None
+            else None,
+            memory,
         )
+        self._clock = clock
+        self._storeHost = storeHost
+        self._abortPath = os.path.join(root, "abort")
         self.follow = Follow(
             self.queues, self.index, delayLevels(settings.messageDelayLevel), arrived
         )
@@ -210,8 +200,6 @@ class MessageStore:
         self._loops: list[LoopingCall] = []
         self._unlock: Callable[[], None] | None = None
         self._stopping = False
-        total = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._near = total * settings.accessMessageInMemoryMaxRatio // 100
 
     # --- start and stop --------------------------------------------------
 
@@ -316,16 +304,21 @@ class MessageStore:
         @raise InvalidMessage: if it cannot be stored.
         @raise StoreError: if the store takes no messages now.
         """
-        self._mayWrite()
+        if self.failure is not None or self.retention.full is not None:
+            self._refuse()
+        if self._writing is None:
+            self._beginTurn()
+        if queueId < 0 or b"\0" in properties:
+            _checkTellable(queueId, properties)
         field = _topicField(topic)
         # What a record has beside hosts, body, topic and properties.
-        fixed = 74 + len(bornHost) + len(self._storeHost)
-        offset = self._reserve(fixed + len(body) + len(field) + len(properties), len(body))
-        state = sysFlag & TRANSACTION_ROLLBACK_TYPE
-        queued = state in (TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE)
+        size = 74 + len(bornHost) + len(self._storeHost) + len(body) + len(field) + len(properties)
+        offset = self._reserve(size, len(body))
         key = topic, queueId
+        # The halves of transactions are in the log, but not in a queue.
+        queued = not sysFlag & TRANSACTION_PREPARED_TYPE
         queueOffset = self._next.get(key, 0) if queued else 0
-        timestamp = self._timestamp()
+        timestamp = self._lastTimestamp
         record = encodeRecord(
             field,
             body,
@@ -342,8 +335,11 @@ class MessageStore:
             reconsumeTimes,
             preparedTransactionOffset,
         )
-        self._add(record, key, queueOffset, 1 if queued else 0)
-        size = len(record)
+        self.log.add(record)
+        if queued:
+            if key not in self._unwritten:
+                self._unwritten[key] = queueOffset
+            self._next[key] = queueOffset + 1
         # Half the price of calling the class.
         return _appended(Appended, (offset, (size,), queueOffset, timestamp, offset + size))
 
@@ -366,10 +362,15 @@ class MessageStore:
         @raise MalformedRecord: if the batch is none.
         @raise StoreError: if the store takes no messages now.
         """
-        self._mayWrite()
+        if self.failure is not None or self.retention.full is not None:
+            self._refuse()
+        if self._writing is None:
+            self._beginTurn()
+        if queueId < 0:
+            _checkTellable(queueId, properties)
         key = topic, queueId
         queueOffset = self._next.get(key, 0)
-        timestamp = self._timestamp()
+        timestamp = self._lastTimestamp
 
         def at(offset: int) -> tuple[bytes, list[int]]:
             return batchRecords(
@@ -389,11 +390,14 @@ class MessageStore:
 
         start = self.log.end
         records, sizes = at(start)
+        _checkBatch(records, sizes)
         offset = self._reserve(len(records), len(batch))
         if offset != start:
             # It goes to a new file: the records tell where they are.
             records, sizes = at(offset)
-        self._add(records, key, queueOffset, len(sizes))
+        self.log.add(records)
+        self._unwritten.setdefault(key, queueOffset)
+        self._next[key] = queueOffset + len(sizes)
         return Appended(offset, tuple(sizes), queueOffset, timestamp, offset + len(records))
 
     def write(self) -> None:
@@ -415,7 +419,6 @@ class MessageStore:
         except StoreError as error:
             self._dropped(error)
             raise
-        self._unwritten.clear()
         self.written.advance(self.log.written)
         if self.flusher.flushed.waiting:
             self._flushForWaiting()
@@ -441,194 +444,6 @@ class MessageStore:
         if not self.flusher.running:
             self._flush()
 
-    # --- getting ---------------------------------------------------------
-
-    def get(
-        self,
-        topic: str,
-        queueId: int,
-        offset: int,
-        most: int,
-        matches: Callable[[int], bool] | None = None,
-        accepts: Callable[[MessageExt], bool] | None = None,
-    ) -> Got:
-        """
-        Messages of a queue from an offset on.
-
-        @param matches: whether a message is wanted, by the hash of its tag.
-        @param accepts: whether it is, by all of it but its body.
-        @raise StoreError: if the disk does not give them.
-        """
-        queue = self.queues.get(topic, queueId)
-        if queue is None:
-            return Got(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        low, high = queue.minOffset, queue.maxOffset
-        if high == 0:
-            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
-        if offset < low:
-            return Got(GetStatus.OFFSET_TOO_SMALL, low, low, high)
-        if offset == high:
-            return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
-        if offset > high:
-            return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        data = queue.read(offset, max(_MOST_ENTRIES, most))
-        if not data:
-            perFile = self.settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
-            nextFile = offset + perFile - offset % perFile
-            return Got(GetStatus.OFFSET_FOUND_NULL, nextFile, low, high)
-        return self._collect(data, offset, most, matches, accepts, low, high)
-
-    def _collect(
-        self,
-        data: bytes,
-        offset: int,
-        most: int,
-        matches: Callable[[int], bool] | None,
-        accepts: Callable[[MessageExt], bool] | None,
-        low: int,
-        high: int,
-    ) -> Got:
-        settings = self.settings
-        first, end = self.log.first, self.log.written
-        pieces: list[bytes] = []
-        # Records that lie one behind the other are read at once.
-        start = stop = size = count = looked = 0
-        removed = fromDisk = False
-        for recordOffset, recordSize, hashed in entries(data):
-            fromDisk = end - recordOffset > self._near
-            if count:
-                if fromDisk:
-                    mostBytes = settings.maxTransferBytesOnMessageInDisk
-                    mostCount = settings.maxTransferCountOnMessageInDisk
-                else:
-                    mostBytes = settings.maxTransferBytesOnMessageInMemory
-                    mostCount = settings.maxTransferCountOnMessageInMemory
-                if count >= most or size + recordSize > mostBytes or count >= mostCount:
-                    break
-            looked += 1
-            if matches is not None and not matches(hashed):
-                continue
-            # A filler is as long as no record, and ends behind the log.
-            if recordOffset < first or recordOffset + recordSize > end:
-                removed = True
-                continue
-            if accepts is not None and not self._accepted(accepts, recordOffset, recordSize):
-                continue
-            if recordOffset != stop:
-                if stop > start:
-                    pieces.append(self.log.read(start, stop - start))
-                start = recordOffset
-            stop = recordOffset + recordSize
-            size += recordSize
-            count += 1
-        if stop > start:
-            pieces.append(self.log.read(start, stop - start))
-        if count:
-            status = GetStatus.FOUND
-        else:
-            status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-        return Got(status, offset + looked, low, high, b"".join(pieces), count, fromDisk)
-
-    def _accepted(self, accepts: Callable[[MessageExt], bool], offset: int, size: int) -> bool:
-        return accepts(decodeRecord(self.log.read(offset, size), readBody=False))
-
-    def messageAt(self, offset: int) -> bytes | None:
-        """
-        The record at an offset of the log, if there is one.
-        """
-        if not self.log.first <= offset < self.log.written:
-            return None
-        size = int.from_bytes(self.log.read(offset, 4), "big", signed=True)
-        data = self.log.read(offset, size) if size > 0 else b""
-        try:
-            record = decodeRecord(data, readBody=False)
-        except MalformedRecord:
-            return None
-        return data if record.commitLogOffset == offset else None
-
-    def query(
-        self, topic: str, key: str, begin: int, end: int, most: int
-    ) -> tuple[list[bytes], int, int]:
-        """
-        Records that may have a key or unique id, stored between two times, the
-        newest first; and the time and offset up to which the index reaches.
-
-        The index knows hashes only: the caller looks at the keys.
-
-        @raise StoreError: if the disk does not give them.
-        """
-        if self.index is None:
-            return [], 0, 0
-        most = min(most, self.settings.maxMsgsNumBatch)
-        try:
-            queried = self.index.query(topic, key, begin, end, most)
-        except OSError as error:
-            raise StoreError(f"reading the index failed: {error}") from error
-        found = [self.messageAt(each) for each in dict.fromkeys(queried.offsets)]
-        return [each for each in found if each], queried.lastTimestamp, queried.lastOffset
-
-    # --- offsets and times -----------------------------------------------
-
-    def minOffset(self, topic: str, queueId: int) -> int:
-        """
-        The queue offset of the first message in a queue.
-        """
-        queue = self.queues.get(topic, queueId)
-        return queue.minOffset if queue else 0
-
-    def maxOffset(self, topic: str, queueId: int) -> int:
-        """
-        One past the queue offset of the last message in a queue.
-        """
-        queue = self.queues.get(topic, queueId)
-        return queue.maxOffset if queue else 0
-
-    def storeTimestamp(self, topic: str, queueId: int, queueOffset: int) -> int | None:
-        """
-        When a message was stored, if it is there.
-        """
-        queue = self.queues.get(topic, queueId)
-        return self._timestampOf(queue, queueOffset) if queue else None
-
-    def earliestTimestamp(self, topic: str, queueId: int) -> int | None:
-        """
-        When the first message of a queue was stored.
-        """
-        return self.storeTimestamp(topic, queueId, self.minOffset(topic, queueId))
-
-    def offsetByTime(self, topic: str, queueId: int, timestamp: int) -> int:
-        """
-        The queue offset of the first message that was stored at a time, or else
-        of the one stored nearest to it; 0 if there is none.
-        """
-        queue = self.queues.get(topic, queueId)
-        if queue is None or queue.minOffset == queue.maxOffset:
-            return 0
-        low, high = queue.minOffset, queue.maxOffset
-        while low < high:
-            middle = (low + high) // 2
-            found = self._timestampOf(queue, middle)
-            if found is None or found < timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        after = self._timestampOf(queue, low) if low < queue.maxOffset else None
-        before = self._timestampOf(queue, low - 1) if low > queue.minOffset else None
-        if after is None:
-            return max(low - 1, queue.minOffset)
-        if before is None or after == timestamp:
-            return low
-        return low - 1 if timestamp - before <= after - timestamp else low
-
-    def _timestampOf(self, queue: ConsumeQueue, queueOffset: int) -> int | None:
-        entry = queue.entry(queueOffset)
-        if entry is None or entry[0] < self.log.first:
-            return None
-        try:
-            return storeTimestampAt(self.log.read(entry[0], entry[1]))
-        except MalformedRecord:
-            return None
-
     def removeTopic(self, topic: str) -> None:
         """
         Forget a topic's queues; its records stay in the log until they are old.
@@ -644,41 +459,29 @@ class MessageStore:
     def _now(self) -> int:
         return int(self._clock.seconds() * 1000)
 
-    def _timestamp(self) -> int:
+    def _beginTurn(self) -> None:
+        """
+        The first message since the last write: all until the next one share its
+        time, and go to the files together.
+        """
         # A clock that is set back must not upset searches by time.
-        now = int(self._clock.seconds() * 1000)
-        if now > self._lastTimestamp:
-            self._lastTimestamp = now
-        return self._lastTimestamp
+        self._lastTimestamp = max(self._lastTimestamp, self._now())
+        self._writing = self._clock.callLater(0, self._writeLater)
 
-    def _mayWrite(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-        if self.retention.full is not None:
-            raise self.retention.full
+    def _refuse(self) -> None:
+        reason = self.failure or self.retention.full
+        assert reason is not None
+        raise reason
 
     def _reserve(self, size: int, bodySize: int) -> int:
-        written = self.log.written
         try:
-            offset = self.log.reserve(size, bodySize)
+            return self.log.reserve(size, bodySize)
         except StoreError as error:
             if isinstance(error, StoreFailed):
                 self._fail(error)
             if self.log.end == self.log.written:
                 self._dropped(error)
             raise
-        if self.log.written != written:
-            # What was put before went to the file that is full now, and stays.
-            self._unwritten.clear()
-        return offset
-
-    def _add(self, data: bytes, key: tuple[str, int], queueOffset: int, count: int) -> None:
-        self.log.add(data)
-        if count:
-            self._unwritten.setdefault(key, queueOffset)
-            self._next[key] = queueOffset + count
-        if self._writing is None:
-            self._writing = self._clock.callLater(0, self._writeLater)
 
     def _writeLater(self) -> None:
         self._writing = None
@@ -691,6 +494,8 @@ class MessageStore:
             self._log.error("{error}", error=error)
 
     def _wrote(self, offset: int, data: bytes) -> None:
+        # All that was put is in the files now, be it that a new one was begun.
+        self._unwritten.clear()
         try:
             self.follow.feed(offset, data)
         except (OSError, StoreError) as error:

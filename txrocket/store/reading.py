@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The reading half of the store: messages by queue, offset, key and time::
+
+    get          queue entries, whose hash may rule a message out --> the log
+    messageAt    the log
+    query        the index --> the log
+    offsetByTime queue entries, by halves --> store times in the log
+
+What a pull gives are the log's own bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+
+from txrocket.errors import MalformedRecord, StoreError
+from txrocket.message import MessageExt
+from txrocket.protocol.record import decodeRecord, storeTimestampAt
+from txrocket.store.commitlog import CommitLog
+from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue, ConsumeQueues, entries
+from txrocket.store.index import Index
+from txrocket.store.settings import StoreSettings
+
+__all__ = ["GetStatus", "Got", "StoreReader"]
+
+# Entries that are looked at for one pull at most, as in Java (16,000 bytes).
+_MOST_ENTRIES = 800
+
+# Where a read goes on over what is not wanted: about what a call of the system costs.
+_GAP = 16 * 1024
+
+
+class GetStatus(Enum):
+    """
+    What became of a pull; Java's C{GetMessageStatus}.
+    """
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class Got(msgspec.Struct, frozen=True, gc=False):
+    """
+    What a pull gives.
+
+    @ivar data: the records as they are in the log, one after the other.
+    @ivar fromDisk: whether they are so old that a slave had better serve them.
+    """
+
+    status: GetStatus
+    nextOffset: int
+    minOffset: int
+    maxOffset: int
+    data: bytes = b""
+    count: int = 0
+    fromDisk: bool = False
+
+
+class StoreReader:
+    """
+    What can be asked of a store.
+    """
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        memory: int | None,
+    ) -> None:
+        """
+        @param memory: the machine's, in bytes: it decides what counts as old.
+        """
+        self.settings = settings
+        self.log = log
+        self.queues = queues
+        self.index = index
+        total = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._near = total * settings.accessMessageInMemoryMaxRatio // 100
+
+    def get(
+        self,
+        topic: str,
+        queueId: int,
+        offset: int,
+        most: int,
+        matches: Callable[[int], bool] | None = None,
+        accepts: Callable[[MessageExt], bool] | None = None,
+    ) -> Got:
+        """
+        Messages of a queue from an offset on.
+
+        @param matches: whether a message is wanted, by the hash of its tag.
+        @param accepts: whether it is, by all of it but its body.
+        @raise StoreError: if the disk does not give them.
+        """
+        queue = self.queues.get(topic, queueId)
+        if queue is None:
+            return Got(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        low, high = queue.minOffset, queue.maxOffset
+        if high == 0:
+            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        if offset < low:
+            return Got(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+        if offset == high:
+            return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+        if offset > high:
+            return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+        data = queue.read(offset, max(_MOST_ENTRIES, most))
+        if not data:
+            perFile = self.settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
+            nextFile = offset + perFile - offset % perFile
+            return Got(GetStatus.OFFSET_FOUND_NULL, nextFile, low, high)
+        return self._collect(data, offset, most, matches, accepts, low, high)
+
+    def _collect(
+        self,
+        data: bytes,
+        offset: int,
+        most: int,
+        matches: Callable[[int], bool] | None,
+        accepts: Callable[[MessageExt], bool] | None,
+        low: int,
+        high: int,
+    ) -> Got:
+        settings = self.settings
+        first, end = self.log.first, self.log.written
+        # Stretches of the log; records that lie one behind the other are one.
+        wanted: list[tuple[int, int]] = []
+        start = stop = size = count = looked = 0
+        removed = fromDisk = False
+        for recordOffset, recordSize, hashed in entries(data):
+            fromDisk = end - recordOffset > self._near
+            if count:
+                if fromDisk:
+                    mostBytes = settings.maxTransferBytesOnMessageInDisk
+                    mostCount = settings.maxTransferCountOnMessageInDisk
+                else:
+                    mostBytes = settings.maxTransferBytesOnMessageInMemory
+                    mostCount = settings.maxTransferCountOnMessageInMemory
+                if count >= most or size + recordSize > mostBytes or count >= mostCount:
+                    break
+            looked += 1
+            if matches is not None and not matches(hashed):
+                continue
+            # A filler is as long as no record, and ends behind the log.
+            if recordOffset < first or recordOffset + recordSize > end:
+                removed = True
+                continue
+            if accepts is not None and not self._accepted(accepts, recordOffset, recordSize):
+                continue
+            if recordOffset != stop:
+                if stop > start:
+                    wanted.append((start, stop))
+                start = recordOffset
+            stop = recordOffset + recordSize
+            size += recordSize
+            count += 1
+        if stop > start:
+            wanted.append((start, stop))
+        if count:
+            status = GetStatus.FOUND
+        else:
+            status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
+        return Got(status, offset + looked, low, high, self._read(wanted), count, fromDisk)
+
+    def _read(self, wanted: list[tuple[int, int]]) -> bytes:
+        """
+        Stretches of the log, one after the other.  Those that are near each other
+        are read at once, with what lies between: to copy a few kilobytes more costs
+        less than another call of the system.
+        """
+        fileSize = self.log.segments.size
+        pieces: list[bytes] = []
+        at = 0
+        while at < len(wanted):
+            start, stop = wanted[at]
+            following = at + 1
+            while (
+                following < len(wanted)
+                and 0 <= wanted[following][0] - stop <= _GAP
+                and wanted[following][0] // fileSize == start // fileSize
+            ):
+                stop = wanted[following][1]
+                following += 1
+            data = self.log.read(start, stop - start)
+            if following == at + 1:
+                pieces.append(data)
+            else:
+                pieces += [
+                    data[first - start : last - start] for first, last in wanted[at:following]
+                ]
+            at = following
+        return b"".join(pieces)
+
+    def _accepted(self, accepts: Callable[[MessageExt], bool], offset: int, size: int) -> bool:
+        return accepts(decodeRecord(self.log.read(offset, size), readBody=False))
+
+    def messageAt(self, offset: int) -> bytes | None:
+        """
+        The record at an offset of the log, if there is one.
+        """
+        if not self.log.first <= offset < self.log.written:
+            return None
+        size = int.from_bytes(self.log.read(offset, 4), "big", signed=True)
+        data = self.log.read(offset, size) if size > 0 else b""
+        try:
+            record = decodeRecord(data, readBody=False)
+        except MalformedRecord:
+            return None
+        return data if record.commitLogOffset == offset else None
+
+    def query(
+        self, topic: str, key: str, begin: int, end: int, most: int
+    ) -> tuple[list[bytes], int, int]:
+        """
+        Records that may have a key or unique id, stored between two times, the
+        newest first; and the time and offset up to which the index reaches.
+
+        The index knows hashes only: the caller looks at the keys.
+
+        @raise StoreError: if the disk does not give them.
+        """
+        if self.index is None:
+            return [], 0, 0
+        most = min(most, self.settings.maxMsgsNumBatch)
+        try:
+            queried = self.index.query(topic, key, begin, end, most)
+        except OSError as error:
+            raise StoreError(f"reading the index failed: {error}") from error
+        found = [self.messageAt(each) for each in dict.fromkeys(queried.offsets)]
+        return [each for each in found if each], queried.lastTimestamp, queried.lastOffset
+
+    # --- offsets and times -----------------------------------------------
+
+    def minOffset(self, topic: str, queueId: int) -> int:
+        """
+        The queue offset of the first message in a queue.
+        """
+        queue = self.queues.get(topic, queueId)
+        return queue.minOffset if queue else 0
+
+    def maxOffset(self, topic: str, queueId: int) -> int:
+        """
+        One past the queue offset of the last message in a queue.
+        """
+        queue = self.queues.get(topic, queueId)
+        return queue.maxOffset if queue else 0
+
+    def storeTimestamp(self, topic: str, queueId: int, queueOffset: int) -> int | None:
+        """
+        When a message was stored, if it is there.
+        """
+        queue = self.queues.get(topic, queueId)
+        return self._timestampOf(queue, queueOffset) if queue else None
+
+    def earliestTimestamp(self, topic: str, queueId: int) -> int | None:
+        """
+        When the first message of a queue was stored.
+        """
+        return self.storeTimestamp(topic, queueId, self.minOffset(topic, queueId))
+
+    def offsetByTime(self, topic: str, queueId: int, timestamp: int) -> int:
+        """
+        The queue offset of the first message that was stored at a time, or else
+        of the one stored nearest to it; 0 if there is none.
+        """
+        queue = self.queues.get(topic, queueId)
+        if queue is None or queue.minOffset == queue.maxOffset:
+            return 0
+        low, high = queue.minOffset, queue.maxOffset
+        while low < high:
+            middle = (low + high) // 2
+            found = self._timestampOf(queue, middle)
+            if found is None or found < timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        after = self._timestampOf(queue, low) if low < queue.maxOffset else None
+        before = self._timestampOf(queue, low - 1) if low > queue.minOffset else None
+        if after is None:
+            return max(low - 1, queue.minOffset)
+        if before is None or after == timestamp:
+            return low
+        return low - 1 if timestamp - before <= after - timestamp else low
+
+    def _timestampOf(self, queue: ConsumeQueue, queueOffset: int) -> int | None:
+        entry = queue.entry(queueOffset)
+        if entry is None or entry[0] < self.log.first:
+            return None
+        try:
+            return storeTimestampAt(self.log.read(entry[0], entry[1]))
+        except MalformedRecord:
+            return None
