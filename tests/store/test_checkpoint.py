@@ -24,6 +24,8 @@ JAVAS = bytes.fromhex(
 OWN = bytes.fromhex(
     "7478726f636b6574"  # "txrocket"
     "0000000000012345"  # offset
+    "0000018bcfe56804"  # store time of the last record before it
+    "0000000000000678"  # entries of all queues
     "3230323331313134323231333230303037"  # "20231114221320007"
     "00000009"  # count
 )
@@ -33,6 +35,8 @@ WHOLE = Checkpoint(
     0x18BCFE56803,
     0x12345,
     IndexMark("20231114221320007", 9),
+    0x18BCFE56804,
+    0x678,
 )
 
 
@@ -97,7 +101,7 @@ class CheckpointTests(SynchronousTestCase):
         """
         A checkpoint without an index file is told from one with.
         """
-        checkpoint = Checkpoint(5, 5, 5, 7, None)
+        checkpoint = Checkpoint(5, 5, 5, 7, None, 5, 1)
         self.file.write(checkpoint)
         self.assertEqual(checkpoint, self.file.read())
 
@@ -109,6 +113,18 @@ class CheckpointTests(SynchronousTestCase):
         self.file.write(Checkpoint(1, 2, 3, 4))
         self.assertEqual(Checkpoint(1, 2, 3, 4), self.file.read())
         self.assertEqual(4096, os.stat(self.path).st_size)
+
+    def test_ours(self) -> None:
+        """
+        A checkpoint is ours while all three times are the one that we wrote
+        with the offset: whatever Java writes, it writes times.
+        """
+        self.assertTrue(Checkpoint(5, 5, 5, 7, None, 5).ours)
+        self.assertTrue(Checkpoint(0, 0, 0, 0).ours)
+        for times in ((6, 5, 5), (5, 6, 5), (5, 5, 6), (6, 6, 6), (5, 5, 0)):
+            self.assertFalse(Checkpoint(*times, 7, None, 5).ours)
+        self.assertFalse(Checkpoint(5, 5, 5, None, None, 5).ours)
+        self.assertFalse(Checkpoint().ours)
 
     def test_safeTimestamp(self) -> None:
         """

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.store.consumequeue import ConsumeQueue, ConsumeQueues
+from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
 from txrocket.store.files import Handles
 from txrocket.store.segments import SyncJob
 
@@ -19,18 +20,25 @@ from txrocket.store.segments import SyncJob
 FILLER = bytes.fromhex("00000000000000007fffffff0000000000000000")
 
 
-def never(offset: int, queueOffset: int) -> bool:
+def never(queueOffset: int, offset: int, size: int, hashed: int) -> bool:
     """
     A log that confirms nothing.
     """
     return False
 
 
-def always(offset: int, queueOffset: int) -> bool:
+def honest(queueOffset: int, offset: int, size: int, hashed: int) -> bool:
     """
-    A log that confirms everything.
+    A log that has the records which L{QueueTests.fill} tells of.
     """
-    return True
+    return (offset, size, hashed) == (1000 + 10 * queueOffset, 10, queueOffset)
+
+
+def cut(queue: ConsumeQueue, bound: int, confirm: Confirm) -> None:
+    """
+    Forget what belongs past an offset of the log, as a start after a crash does.
+    """
+    queue.endAt(queue.sureEnd(bound, confirm), doubt=True)
 
 
 class QueueTests(SynchronousTestCase):
@@ -203,7 +211,7 @@ class QueueTests(SynchronousTestCase):
     def test_gap(self) -> None:
         """
         Entries that are missing in between are filled, so that each is in its
-        place, and all are in the log's order.
+        place, with fillers that keep to the log's order.
         """
         self.fill(2)
         self.queue.put(4, 1040, 10, 4)
@@ -211,8 +219,53 @@ class QueueTests(SynchronousTestCase):
         # The offset of the next entry, Java's size for a filler, no hash.
         filler = bytes.fromhex("00000000000004107fffffff0000000000000000")
         self.assertEqual(filler * 2, self.bytesOf(0)[40:80])
-        self.assertEqual((1040, 10, 4), self.queue.entry(4))
-        self.assertIsNone(self.queue.entry(3))
+        self.assertEqual(
+            [(1010, 10, 1), None, None, (1040, 10, 4)],
+            [self.queue.entry(number) for number in range(1, 5)],
+        )
+        self.assertEqual((0, 5), self.bounds(self.loaded()))
+
+    def test_gapAtFront(self) -> None:
+        """
+        Entries missing in front of the first that a queue ever had are Java's
+        fillers, also if its file is there already.
+        """
+        self.queue.segments.create(0)
+        self.queue.put(2, 1020, 10, 2)
+        self.queue.write()
+        self.assertEqual(FILLER * 2, self.bytesOf(0)[:40])
+        self.queue.follow(0)
+        self.assertEqual((2, 3), self.bounds(self.queue))
+
+    def test_gapTooWide(self) -> None:
+        """
+        An entry more than a file's entries away comes from a damaged record and
+        is none; those that follow have their places.
+        """
+        self.fill(2)
+        self.queue.put(8, 1080, 10, 8)
+        self.queue.put(1 << 60, 1090, 10, 9)
+        self.queue.put(2, 1100, 10, 2)
+        self.queue.write()
+        self.assertEqual((0, 3), self.bounds(self.queue))
+        self.assertEqual((1100, 10, 2), self.queue.entry(2))
+        self.queue.put(8, 1110, 10, 8)
+        self.queue.write()
+        self.assertEqual((0, 9), self.bounds(self.queue))
+        self.assertEqual((1110, 10, 8), self.queue.entry(8))
+
+    def test_followGap(self) -> None:
+        """
+        A queue does not begin with a gap: of what is in the log, the first
+        message counts.  What lies before a gap is served.
+        """
+        self.fill(2)
+        self.queue.put(4, 1040, 10, 4)
+        self.queue.write()
+        for first, minimum in ((1000, 0), (1010, 1), (1011, 4), (1040, 4), (1041, 5)):
+            queue = self.loaded()
+            queue.follow(first)
+            self.assertEqual((minimum, 5), self.bounds(queue))
 
     def test_follow(self) -> None:
         """
@@ -256,7 +309,9 @@ class QueueTests(SynchronousTestCase):
             self.handles.close()
             self.queue = self.make()
             self.fill(12)
-            self.queue.cut(1000 + 10 * keep, always)
+            self.assertEqual(keep, self.queue.sureEnd(1000 + 10 * keep, honest))
+            self.assertEqual((0, 12), self.bounds(self.queue))
+            cut(self.queue, 1000 + 10 * keep, honest)
             self.assertEqual((0, keep), self.bounds(self.queue))
             self.assertEqual((0, keep), self.bounds(self.loaded()))
             self.queue.put(keep, 7, 7, 7)
@@ -269,25 +324,75 @@ class QueueTests(SynchronousTestCase):
     def test_cutUnconfirmed(self) -> None:
         """
         If the log does not agree with what a search by halves finds, the
-        entries are gone through: they end where they do not grow.
+        entries are gone through: they end where they do not grow, or where
+        the log does not agree.
         """
-        self.fill(2)
-        # After a crash of the power: lost, then one that looks like an old one.
-        self.queue.segments.write(60, self.queue.segments.read(0, 20))
+        # After a crash of the power: what looks like old ones, with or without
+        # a lost one before it; one that grows; one of a size or hash not its own.
+        for places, entry in (
+            ((2,), (1000, 10, 0)),
+            ((2, 3, 4), (1000, 10, 0)),
+            ((3,), (1000, 10, 0)),
+            ((4,), (1010, 10, 1)),
+            ((2,), (1015, 10, 2)),
+            ((2,), (1020, 11, 2)),
+            ((2,), (1020, 10, 3)),
+        ):
+            self.disk.removeFolder(self.folder)
+            self.handles.close()
+            self.queue = self.make()
+            self.fill(2)
+            for place in places:
+                self.queue.segments.write(place * 20, struct.pack(">qiq", *entry))
+            queue = self.loaded()
+            cut(queue, 1025, honest)
+            self.assertEqual((0, 2), self.bounds(queue))
+            self.assertEqual(bytes(60), self.bytesOf(0)[40:])
+            self.assertEqual((0, 2), self.bounds(self.loaded()))
+
+    def test_cutUnconfirmedFile(self) -> None:
+        """
+        A file none of whose entries the log knows goes, and the queue ends in
+        the one before it.
+        """
+        self.fill(5)
+        self.queue.segments.create(100)
+        self.queue.segments.write(100, struct.pack(">qiq", 7, 10, 5))
         queue = self.loaded()
-        queue.cut(1015, never)
-        self.assertEqual((0, 2), self.bounds(queue))
-        self.assertEqual(bytes(60), self.bytesOf(0)[40:])
+        self.assertEqual((0, 6), self.bounds(queue))
+        cut(queue, 1050, honest)
+        self.assertEqual((0, 5), self.bounds(queue))
+        self.assertEqual(["00000000000000000000"], self.disk.names(self.folder))
 
     def test_cutUnconfirmedFillers(self) -> None:
         """
-        Going through the entries, fillers do not count as going back.
+        Going through the entries, fillers do not count as going back, and need
+        no record.
         """
         self.queue.put(2, 1020, 10, 2)
         self.queue.put(3, 1030, 10, 3)
         self.queue.write()
-        self.queue.cut(1040, never)
-        self.assertEqual(4, self.queue.maxOffset)
+        self.queue.segments.write(80, self.queue.segments.read(40, 20))
+        queue = self.loaded()
+        self.assertEqual(5, queue.maxOffset)
+        cut(queue, 1040, honest)
+        self.assertEqual(4, queue.maxOffset)
+        self.assertEqual(2, queue.sureEnd(1040, never))
+
+    def test_cutGap(self) -> None:
+        """
+        A gap goes with the record behind it.
+        """
+        self.fill(2)
+        self.queue.put(4, 1040, 10, 4)
+        self.queue.write()
+        self.assertEqual(5, self.queue.sureEnd(1041, honest))
+        self.assertEqual(2, self.queue.sureEnd(1040, honest))
+        self.queue.segments.write(60, self.queue.segments.read(0, 20))
+        self.assertEqual(5, self.queue.sureEnd(1041, honest))
+        self.queue.segments.write(80, self.queue.segments.read(0, 20))
+        # Gone through: two, a filler, and two that go back.
+        self.assertEqual(3, self.queue.sureEnd(1041, honest))
 
     def test_cutBeforeFirst(self) -> None:
         """
@@ -295,7 +400,7 @@ class QueueTests(SynchronousTestCase):
         """
         self.queue.put(7, 1070, 10, 7)
         self.queue.write()
-        self.queue.cut(1000, never)
+        cut(self.queue, 1000, never)
         self.queue.follow(0)
         self.assertEqual((7, 7), self.bounds(self.queue))
 
@@ -303,8 +408,48 @@ class QueueTests(SynchronousTestCase):
         """
         A queue without files has nothing to cut.
         """
-        self.queue.cut(0, never)
+        self.assertEqual(0, self.queue.sureEnd(1000, never))
+        cut(self.queue, 0, never)
         self.assertEqual((0, 0), self.bounds(self.queue))
+        self.assertFalse(os.path.exists(self.folder))
+
+    def test_endAt(self) -> None:
+        """
+        What was only put is forgotten with what is cut.  Without doubt, files
+        change only if there is something to forget; with doubt, whatever lies
+        behind the last entry reads as zeros.
+        """
+        self.fill(3)
+        self.queue.segments.write(80, b"x")
+        self.queue.put(3, 1, 1, 1)
+        self.queue.endAt(3, doubt=False)
+        self.queue.write()
+        self.assertEqual((0, 3), self.bounds(self.queue))
+        self.assertEqual(b"x", self.bytesOf(0)[80:81])
+        self.queue.endAt(3, doubt=True)
+        self.assertEqual(bytes(40), self.bytesOf(0)[60:])
+        self.queue.endAt(2, doubt=False)
+        self.assertEqual(bytes(60), self.bytesOf(0)[40:])
+        self.fill(1, 2)
+        self.assertEqual([(1020, 10, 2)], [self.loaded().entry(2)])
+
+    def test_reach(self) -> None:
+        """
+        A queue reaches as far as the record of its last entry; without one, or
+        with a filler, it tells nothing.
+        """
+        self.assertEqual(0, self.queue.reach(0))
+        self.queue.put(7, 1070, 10, 7)
+        self.queue.write()
+        self.fill(4, 8)
+        self.queue.put(14, 1140, 10, 14)
+        self.queue.write()
+        reaches = {end: self.queue.reach(end) for end in range(5, 16)}
+        self.assertEqual(
+            {5: 0, 6: 0, 7: 0, 8: 1080, 9: 1090, 10: 1100, 11: 1110, 12: 1120}
+            | {13: 0, 14: 0, 15: 1150},
+            reaches,
+        )
 
     def test_clear(self) -> None:
         """
@@ -365,6 +510,39 @@ class QueuesTests(SynchronousTestCase):
             [os.path.join(self.folder, "A", "0", "00000000000000000000")], self.synced()
         )
         self.assertEqual([], self.synced())
+
+    def test_syncsHollow(self) -> None:
+        """
+        A topic or queue without a file was left by a process that ended while
+        it made one, and its name is synced before anything relies on it; one
+        with files was synced with them.
+        """
+        self.queues.put("A", 0, 0, 0, 10, 0)
+        self.queues.write()
+        for names, synced in (((), []), (("B",), ["B", ""]), (("A", "1"), ["A", "", "B", ""])):
+            os.makedirs(os.path.join(self.folder, *names), exist_ok=True)
+            del self.disk.synced[:]
+            ConsumeQueues(self.handles, self.folder, 100).load()
+            self.assertEqual(
+                [os.path.join(self.folder, each) if each else self.folder for each in synced],
+                self.disk.synced,
+            )
+
+    def test_total(self) -> None:
+        """
+        The total counts all that the queues have ever had.
+        """
+        self.assertEqual(0, self.queues.total)
+        self.queues.put("A", 0, 0, 0, 10, 0)
+        self.queues.put("A", 0, 1, 10, 10, 0)
+        self.assertEqual(0, self.queues.total)
+        self.queues.put("B", 3, 7, 20, 10, 0)
+        self.queues.write()
+        self.assertEqual(10, self.queues.total)
+        self.queues.follow(20)
+        self.assertEqual(10, self.queues.total)
+        self.queues.remove("A")
+        self.assertEqual(8, self.queues.total)
 
     def synced(self) -> list[str]:
         """

@@ -70,6 +70,21 @@ class IndexCase(SynchronousTestCase):
         """
         return self.index.query("T", key, begin, end, most).offsets
 
+    def timeOf(self, offset: int) -> int | None:
+        """
+        The log: record n was stored n seconds after the first.
+        """
+        return NOW + offset * 1000
+
+    def counts(self) -> list[int]:
+        """
+        What the files' headers count.
+        """
+        return [
+            int.from_bytes(self.bytesOf(each)[36:40], "big")
+            for each in self.disk.names(self.folder)
+        ]
+
     def bytesOf(self, name: str) -> bytes:
         """
         A file's bytes.
@@ -179,7 +194,6 @@ class QueryTests(IndexCase):
         """
         self.assertEqual(Queried([], 0, 0), self.index.query("T", "k", 0, EVER, 10))
         self.assertIsNone(self.index.seal(SyncJob(self.handles)))
-        self.assertEqual(0, self.index.reach)
 
     def test_newestFirst(self) -> None:
         """
@@ -191,7 +205,6 @@ class QueryTests(IndexCase):
         self.assertEqual([7, 6, 5, 4, 3, 2, 1, 0], self.find("k"))
         self.assertEqual([7, 6, 5], self.find("k", most=3))
         self.assertEqual(Queried([7], NOW + 7000, 7), self.index.query("T", "k", 0, EVER, 1))
-        self.assertEqual(7, self.index.reach)
 
     def test_timeRange(self) -> None:
         """
@@ -375,13 +388,105 @@ class DurabilityTests(IndexCase):
             self.put(number, "k", at=number * 1000)
         self.checkpoint()
         self.index = self.loaded()
-        self.assertTrue(self.index.rewind(mark))
+        self.assertTrue(self.index.rewind(mark, self.timeOf, doubt=True))
         self.assertEqual([2, 1, 0], self.find("k"))
         self.assertEqual(1, len(self.disk.names(self.folder)))
         self.assertEqual(Queried([], NOW + 2000, 2), self.index.query("T", "none", 0, EVER, 1))
         for number in range(1, 9):
             self.put(number, "k", at=number * 1000)
         self.assertEqual([8, 7, 6, 5, 4, 3, 2, 1, 0], self.find("k"))
+        self.checkpoint()
+        self.index = self.loaded()
+        self.assertEqual([8, 7, 6, 5, 4, 3, 2, 1, 0], self.find("k"))
+
+    def test_rewindSlots(self) -> None:
+        """
+        Slots that point to entries that do not count lead back to the last that
+        do, or are emptied.  That is on the disk before entries are written over,
+        and a crash that follows at once finds the same again.
+        """
+        for number in range(2):
+            self.put(number, "k", at=number * 1000)
+        mark = self.checkpoint()
+        # "T#j" falls into the slot before that of "T#k".
+        for number, key in ((2, "k"), (3, "j"), (4, "k")):
+            self.put(number, key, at=number * 1000)
+        self.checkpoint()
+        name = self.disk.names(self.folder)[0]
+        self.assertEqual("0000000400000005", self.bytesOf(name)[52:60].hex())
+        self.index = self.loaded()
+        del self.disk.synced[:]
+        self.assertTrue(self.index.rewind(mark, self.timeOf, doubt=True))
+        self.assertEqual("0000000000000002", self.bytesOf(name)[52:60].hex())
+        self.assertEqual([os.path.join(self.folder, name)], self.disk.synced)
+        # Others take their places, and only the entries reach the disk.
+        for number in (5, 6):
+            self.put(number, "x", at=number * 1000)
+        self.index.seal(SyncJob(self.handles))
+        self.index = self.loaded()
+        del self.disk.synced[:]
+        self.assertTrue(self.index.rewind(mark, self.timeOf, doubt=True))
+        self.assertEqual([], self.disk.synced)
+        self.assertEqual([1, 0], self.find("k"))
+        self.assertEqual([[], []], [self.find("j"), self.find("x")])
+
+    def test_rewindDamagedSlot(self) -> None:
+        """
+        A slot that leads through entries that do not grow older is emptied, not
+        followed forever.
+        """
+        self.put(0, "k")
+        mark = self.checkpoint()
+        self.put(1, "k")
+        self.put(2, "k")
+        self.checkpoint()
+        name = self.disk.names(self.folder)[0]
+        with open(os.path.join(self.folder, name), "r+b") as file:
+            file.seek(72 + 3 * 20 + 16)
+            file.write((3).to_bytes(4, "big"))
+        self.index = self.loaded()
+        self.assertTrue(self.index.rewind(mark, self.timeOf, doubt=True))
+        self.assertEqual(bytes(32), self.bytesOf(name)[40:72])
+
+    def test_rewindWithoutDoubt(self) -> None:
+        """
+        After a clean stop slots are not looked at.
+        """
+        self.put(0, "k")
+        mark = self.checkpoint()
+        self.index = self.loaded()
+        del self.disk.preads[:], self.disk.synced[:]
+        self.assertTrue(self.index.rewind(mark, self.timeOf, doubt=False))
+        self.assertEqual([], [each for each in self.disk.preads if 40 <= each[1] < 72])
+        self.assertEqual([], self.disk.synced)
+        self.assertEqual([0], self.find("k"))
+
+    def test_rewindHeader(self) -> None:
+        """
+        Where the header may be anything, its values come from the entries and
+        from the log; where the log does not know, the last second counts whole,
+        so that nothing is left out by a query.
+        """
+        for number in range(3):
+            self.put(number, "k", at=number * 1000)
+        mark = self.checkpoint()
+        name = self.disk.names(self.folder)[0]
+        whole = self.bytesOf(name)[:32]
+        path = os.path.join(self.folder, name)
+        with open(path, "r+b") as file:
+            file.write(bytes(8) + whole[8:16] * 3)
+        self.index = self.loaded()
+        self.assertTrue(self.index.rewind(mark, self.timeOf, doubt=True))
+        self.assertEqual(Queried([2], NOW + 2000, 2), self.index.query("T", "k", NOW, EVER, 1))
+        self.put(3, "k", at=3000)
+        self.checkpoint()
+        self.assertEqual(
+            whole[:8] + (NOW + 3000).to_bytes(8, "big") + bytes(15) + b"\3",
+            self.bytesOf(name)[:32],
+        )
+        self.index = self.loaded()
+        self.assertTrue(self.index.rewind(mark, lambda offset: None, doubt=True))
+        self.assertEqual(Queried([2], NOW + 2999, 2), self.index.query("T", "k", NOW, EVER, 1))
 
     def test_rewindToNothing(self) -> None:
         """
@@ -392,11 +497,11 @@ class DurabilityTests(IndexCase):
         self.checkpoint()
         name = self.disk.names(self.folder)[0]
         self.index = self.loaded()
-        self.assertTrue(self.index.rewind(IndexMark(name, 1)))
-        self.assertEqual([], self.find("k"))
+        self.assertTrue(self.index.rewind(IndexMark(name, 1), self.timeOf, doubt=True))
+        self.assertEqual(Queried([], 0, 0), self.index.query("T", "k", 0, EVER, 1))
         self.put(1, "k")
         self.assertEqual([1], self.find("k"))
-        self.assertTrue(self.index.rewind(None))
+        self.assertTrue(self.index.rewind(None, self.timeOf, doubt=True))
         self.assertEqual([], self.disk.names(self.folder))
 
     def test_rewindImpossible(self) -> None:
@@ -406,22 +511,41 @@ class DurabilityTests(IndexCase):
         self.put(1, "k")
         self.checkpoint()
         name = self.disk.names(self.folder)[0]
-        self.assertFalse(self.index.rewind(IndexMark("20200101000000000", 2)))
-        self.assertFalse(self.index.rewind(IndexMark(name, 3)))
-        self.assertFalse(self.index.rewind(IndexMark(name, 0)))
+        for mark in (IndexMark("20200101000000000", 2), IndexMark(name, 3), IndexMark(name, 0)):
+            for doubt in (False, True):
+                self.assertFalse(self.index.rewind(mark, self.timeOf, doubt=doubt))
         self.assertEqual([1], self.find("k"))
 
     def test_distrust(self) -> None:
         """
-        Where nothing is known, the newest file goes.
+        Where no more is known than a time, the files go that do not end before
+        it, and the last record that is left is told.
         """
-        for number in range(7):
-            self.put(number, "k")
-        self.index.distrust()
+        for number in range(12):
+            self.put(number, "k", at=number * 1000)
+        self.assertEqual(11, self.index.distrust(NOW + 11_001))
+        self.assertEqual(list(range(11, -1, -1)), self.find("k"))
+        self.assertEqual(9, self.index.distrust(NOW + 11_000))
+        self.assertEqual(list(range(9, -1, -1)), self.find("k"))
+        self.assertEqual(4, self.index.distrust(NOW + 4001))
         self.assertEqual([4, 3, 2, 1, 0], self.find("k"))
-        self.index.distrust()
-        self.index.distrust()
+        self.assertEqual(0, self.index.distrust(0))
         self.assertEqual([], self.find("k"))
+        self.assertEqual([], self.disk.names(self.folder))
+        self.assertEqual(0, self.index.distrust(EVER))
+
+    def test_distrustEmptyFile(self) -> None:
+        """
+        A file without entries goes as well: it does not tell how far it reaches.
+        """
+        for number in range(6):
+            self.put(number, "k")
+        self.checkpoint()
+        with open(os.path.join(self.folder, self.disk.names(self.folder)[1]), "r+b") as file:
+            file.write(bytes(40))
+        self.index = self.loaded()
+        self.assertEqual(4, self.index.distrust(EVER))
+        self.assertEqual(1, len(self.disk.names(self.folder)))
 
     def test_load(self) -> None:
         """
@@ -486,10 +610,34 @@ class ShrinkTests(IndexCase):
         """
         Files that begin behind the log's end go.
         """
-        self.index.cut(100)
+        self.index.cut(100, self.timeOf)
         self.assertEqual([90, 80, 70, 60, 50, 40, 30, 20, 10, 0], self.find("k"))
-        self.index.cut(0)
+        self.index.cut(0, self.timeOf)
         self.assertEqual([], self.disk.names(self.folder))
+        self.index.cut(0, self.timeOf)
+
+    def test_cutWithin(self) -> None:
+        """
+        Of a file that the log's end falls into, the entries behind it go, from
+        the slots too, and others can take their places, at every offset.
+        """
+        for end in range(1, 130):
+            self.index.clear()
+            for number in range(12):
+                self.put(number * 10, "k", at=number * 10_000)
+            self.checkpoint()
+            self.index = self.loaded()
+            self.index.cut(end, self.timeOf)
+            kept = list(range(min((end - 1) // 10 * 10, 110), -1, -10))
+            self.assertEqual(
+                Queried(kept, NOW + kept[0] * 1000, kept[0]),
+                self.index.query("T", "k", 0, EVER, 100),
+            )
+            self.put(end, "x", at=end * 1000)
+            self.checkpoint()
+            self.index = self.loaded()
+            self.assertEqual([kept, [end]], [self.find("k"), self.find("x")])
+            self.assertEqual(len(kept) + 1 + len(self.counts()), sum(self.counts()))
 
     def test_clear(self) -> None:
         """

@@ -10,11 +10,16 @@ import os
 import shutil
 import subprocess
 import sys
+from typing import Any
+
+import attrs
 
 from tests.store.support import LOG_SIZE, StoreCase, abandon
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
-from txrocket.store.messages import MessageStore
+from txrocket.store.checkpoint import CheckpointFile
+from txrocket.store.files import Handles
+from txrocket.store.messages import Appended, MessageStore
 from txrocket.store.reading import GetStatus
 
 EVER = 1 << 60
@@ -210,28 +215,68 @@ class RestartTests(StoreCase):
         self.assertEqual(store.log.written, store.flusher.flushed.offset)
         store.stop()
 
+    def begun(self) -> int:
+        """
+        The earliest offset of the log from which the last start read on.
+        """
+        return min(
+            int(os.path.basename(path)) + offset
+            for path, offset, size in self.disk.preads
+            if "commitlog" in path and size > 8 and offset + size == LOG_SIZE
+        )
+
+    def syncedLog(self) -> list[str]:
+        """
+        What of the log the last start has synced.
+        """
+        return [
+            os.path.relpath(path, self.path("commitlog"))
+            for path in self.disk.synced
+            if "commitlog" in path
+        ]
+
+    def restart(self, **options: Any) -> MessageStore:
+        """
+        Start, and remember only what that does to the disk.
+        """
+        del self.disk.preads[:], self.disk.synced[:]
+        return self.start(**options)
+
     def test_crash(self) -> None:
         """
         After a crash everything that was written is there, and what is not
-        known to be on the disk is synced again.
+        known to be on the disk is synced before anything else happens.
         """
         store = self.start()
         self.fill(store)
         end = store.log.written
         abandon(store)
+        store = self.restart()
+        self.assertEqual([*self.logFiles(), "."], self.syncedLog())
+        self.assertEqual((end, end), (store.log.written, store.flusher.flushed.offset))
+        self.check(store)
+        store.stop()
+
+    def test_crashSyncFails(self) -> None:
+        """
+        If what a crash left cannot be synced, the store does not start.
+        """
+        store = self.start()
+        self.fill(store)
+        abandon(store)
+        self.disk.failing["sync"] = OSError(errno.EIO, "broken")
+        self.disk.only = "commitlog"
+        error = self.assertRaises(StoreFailed, self.start)
+        self.assertIn(f"opening {self.root} failed", str(error))
+        self.disk.failing.clear()
         store = self.start()
         self.check(store)
-        self.assertEqual(end, store.log.written)
-        self.assertEqual(0, store.flusher.flushed.offset)
-        del self.disk.synced[:]
-        self.successResultOf(store.flusher.flush())
-        self.assertEqual(len(self.logFiles()) + 1, len(self.disk.synced))
         store.stop()
 
     def test_crashAfterCheckpoint(self) -> None:
         """
-        After a crash the log is read from the last checkpoint on, and not
-        before it.
+        After a crash the log is read, and synced, from the last checkpoint on,
+        and not before it.
         """
         store = self.start()
         self.fill(store)
@@ -240,10 +285,12 @@ class RestartTests(StoreCase):
         self.successResultOf(store.checkpointer.checkpoint())
         at = store.log.written
         self.put(store, b"x", KEYS="late")
+        end = store.log.written
         abandon(store)
-        del self.disk.preads[:]
-        store = self.start()
-        self.assertEqual(at, store.flusher.flushed.offset)
+        store = self.restart()
+        self.assertEqual(at, self.begun())
+        self.assertEqual([f"{at - at % LOG_SIZE:020d}", "."], self.syncedLog())
+        self.assertEqual(end, store.flusher.flushed.offset)
         # Of files before the last two only single records, to confirm what the
         # queues say.
         sizes = [
@@ -415,17 +462,102 @@ class RestartTests(StoreCase):
         file whose first record is older than the checkpoint's time less three
         seconds.
         """
-        store = self.start()
+        records = self.crashed()
+        self.forgetOwn()
+        store = self.restart(maxIndexNum=10)
+        # The queues reach up to the blank before it, which leads there.
+        self.assertEqual(records[7].end, self.begun())
+        self.assertEqual(2 * LOG_SIZE, records[8].offset)
+        self.assertEqual([*self.logFiles()[2:], "."], self.syncedLog())
+        self.check(store)
+        store.stop()
+
+    def crashed(self) -> list[Appended]:
+        """
+        A crash after a checkpoint.  Four records a file of the log: those of 0,
+        4 and 8 seconds are first ones, and the checkpoint's 11 less 3 is 8.
+        Nine entries a file of the index, two a record: the files end with the
+        first key of the record of 4 seconds, with 8 seconds, and with 11.
+        """
+        self.root = self.mktemp()
+        store = self.start(maxIndexNum=10)
+        records = []
         for number in range(12):
-            self.put(store, bytes([number]) * 900, topic="TU"[number % 2], KEYS=f"k{number} all")
+            records.append(
+                self.put(
+                    store, bytes([number]) * 900, topic="TU"[number % 2], KEYS=f"k{number} all"
+                )
+            )
             self.clock.advance(1)
         self.successResultOf(store.checkpointer.checkpoint())
         abandon(store)
-        self.forgetOwn()
-        # Four records a file: those of 0, 4 and 8 seconds are first ones, and the
-        # checkpoint's 11 less 3 is 8.
+        return records
+
+    def rewrite(self, **values: Any) -> None:
+        """
+        Change something of the checkpoint.
+        """
+        handles = Handles(self.disk)
+        checkpointFile = CheckpointFile(handles, self.path("checkpoint"))
+        checkpointFile.write(attrs.evolve(checkpointFile.read(), **values))
+        handles.close()
+
+    def test_javasIndex(self) -> None:
+        """
+        If the index's time is earlier, the log is read from where the index is
+        known to be whole, however far back that is.
+        """
+        for after, begun in ((8, LOG_SIZE), (4, 0), (0, 0)):
+            begin = int(self.clock.seconds())
+            self.crashed()
+            self.rewrite(offset=None, index=None, indexTimestamp=(begin + after) * 1000)
+            store = self.restart(maxIndexNum=10)
+            self.assertEqual(begun, self.begun())
+            self.check(store)
+            store.stop()
+
+    def test_javaSince(self) -> None:
+        """
+        If Java has worked on the folder since our checkpoint, its offset holds
+        if the log can go on there: with a record, a blank, or nothing.
+        """
+        for number, past in ((5, False), (7, True), (11, True)):
+            record = self.crashed()[number]
+            own = record.end if past else record.offset
+            self.rewrite(offset=own, timestamp=1)
+            store = self.restart(maxIndexNum=10)
+            self.assertEqual(own, self.begun())
+            self.assertEqual([*self.logFiles()[own // LOG_SIZE :], "."], self.syncedLog())
+            self.check(store)
+            store.stop()
+
+    def test_javaSinceCut(self) -> None:
+        """
+        If the log cannot go on there, Java has cut it meanwhile, and its times
+        hold.
+        """
+        for own in (1010, LOG_SIZE + 20, 3 * LOG_SIZE + 1, 100 * LOG_SIZE):
+            self.crashed()
+            self.rewrite(offset=own, timestamp=1)
+            store = self.restart(maxIndexNum=10)
+            self.assertEqual([*self.logFiles()[2:], "."], self.syncedLog())
+            self.check(store)
+            store.stop()
+
+    def test_checkpointTakenBack(self) -> None:
+        """
+        While queues are made anew from before what the checkpoint vouches for,
+        there is none that does: a crash right then loses nothing.
+        """
         store = self.start()
-        self.assertEqual(2 * LOG_SIZE, store.flusher.flushed.offset)
+        self.fill(store)
+        store.stop()
+        shutil.rmtree(self.path("consumequeue"))
+        abandon(self.start())
+        read = CheckpointFile(Handles(self.disk), self.path("checkpoint")).read()
+        self.assertIsNone(read.offset)
+        shutil.rmtree(self.path("consumequeue"))
+        store = self.start()
         self.check(store)
         store.stop()
 
@@ -439,9 +571,10 @@ class RestartTests(StoreCase):
         self.successResultOf(store.checkpointer.checkpoint())
         abandon(store)
         os.remove(self.path("checkpoint"))
-        store = self.start()
+        store = self.restart()
         self.check(store)
-        self.assertEqual(0, store.flusher.flushed.offset)
+        self.assertEqual(0, self.begun())
+        self.assertEqual([*self.logFiles(), "."], self.syncedLog())
         abandon(store)
         with open(self.path("commitlog", f"{2 * LOG_SIZE:020d}"), "r+b") as file:
             file.write(bytes(100))
@@ -526,6 +659,53 @@ class RestartTests(StoreCase):
         self.assertEqual(2, store.maxOffset("T", 0))
         store.stop()
 
+    def test_recordDamaged(self) -> None:
+        """
+        Where a record in what is read is damaged, the log ends there, after a
+        clean stop too, and with it the queues and the index, though what they
+        tell of behind it is whole.
+        """
+        store = self.start()
+        self.fill(store)
+        store.stop()
+        self.forgetOwn()
+        with open(self.path("commitlog", f"{LOG_SIZE:020d}"), "r+b") as file:
+            file.write(bytes(100))
+        for _ in range(2):
+            store = self.start()
+            self.check(store, 4)
+            self.assertEqual((2, 2), (store.maxOffset("T", 0), store.maxOffset("U", 0)))
+            store.stop()
+        store = self.start()
+        self.put(store, b"x", KEYS="all")
+        self.assertEqual(b"x", self.bodies(store)[-1])
+        self.assertEqual(3, len(store.query("T", "all", 0, EVER, 64)[0]))
+        store.stop()
+
+    def test_long(self) -> None:
+        """
+        Of a long log not all entries are held in memory at once.
+        """
+        sizes = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 5000 * 20}
+        store = self.start(**sizes)
+        for _ in range(50):
+            self.putBatch(store, *[b"x"] * 90)
+        abandon(store)
+        shutil.rmtree(self.path("consumequeue"))
+        written: list[int] = []
+        pwrite = self.disk.pwrite
+
+        def counted(handle: int, data: bytes, offset: int) -> None:
+            if "consumequeue" in self.disk.opened[handle]:
+                written.append(len(data))
+            pwrite(handle, data, offset)
+
+        self.patch(self.disk, "pwrite", counted)
+        store = self.start(**sizes)
+        self.assertEqual([4096 * 20, 404 * 20], written)
+        self.assertEqual(4500, store.maxOffset("T", 0))
+        store.stop()
+
     def test_tornEntry(self) -> None:
         """
         An entry of which the first half never reached the disk leads nowhere,
@@ -561,10 +741,13 @@ class RestartTests(StoreCase):
         self.forgetOwn()
         names = sorted(os.listdir(self.path("index")))
         self.assertEqual(2, len(names))
-        with open(self.path("index", names[0]), "r+b") as file:
-            file.seek(24)
-            file.write((500).to_bytes(8, "big"))
-        store = self.start()
+        for name in names:
+            with open(self.path("index", name), "r+b") as file:
+                file.seek(24)
+                file.write((500).to_bytes(8, "big"))
+        store = self.restart()
+        # Where the file begins that holds it, not in the middle of a record.
+        self.assertEqual(0, self.begun())
         self.assertEqual(10, len(self.all(store)))
         self.assertEqual(10, len(self.all(store, "U")))
         store.stop()

@@ -212,19 +212,28 @@ class SegmentsTests(_Case):
         self.assertEqual((0, set(), set()), self.state())
         self.assertFalse(os.path.exists(self.folder))
 
-    def test_distrust(self) -> None:
+    def test_syncFrom(self) -> None:
         """
-        After a crash, all pieces that reach past what is safe are synced again.
+        After a crash, all pieces that reach past what is safe are synced again,
+        whether or not they were written to since, and then their names; nothing
+        is owed after that, not even before the next piece is made.
         """
         for base in (0, 100, 200):
             self.segments.create(base)
-        self.segments.dirtyPaths.clear()
-        self.segments.dirtyFolders.clear()
-        self.segments.distrustFrom(100)
-        self.assertEqual(
-            {self.segments.pathOf(100), self.segments.pathOf(200)}, self.segments.dirtyPaths
-        )
-        self.assertEqual({self.folder}, self.segments.dirtyFolders)
+        for offset, first in ((99, 0), (100, 100), (199, 100), (200, 200)):
+            self.segments = self.make()
+            self.segments.load()
+            self.segments.write(250, b"x")
+            del self.disk.synced[:]
+            self.segments.syncFrom(offset)
+            self.assertEqual(
+                [*map(self.segments.pathOf, range(first, 300, 100)), self.folder],
+                self.disk.synced,
+            )
+            self.assertEqual((300, set(), set()), self.state())
+        del self.disk.synced[:]
+        self.segments.create(300)
+        self.assertEqual([self.segments.pathOf(300), self.folder], self.disk.synced)
 
     def test_modified(self) -> None:
         """

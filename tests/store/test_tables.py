@@ -12,7 +12,7 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.errors import MalformedBody, StoreCorrupt
+from txrocket.errors import DiskFull, MalformedBody, StoreCorrupt, StoreFailed
 from txrocket.store.tables import TABLES, Table
 
 
@@ -178,15 +178,38 @@ class TableTests(SynchronousTestCase):
     def test_saveFails(self) -> None:
         """
         A save that fails leaves the table as it was, closes its file, and can be
-        repeated.
+        repeated; the error says what failed, and if there is no room, how much
+        there is.
         """
         self.table.save(b"one")
         opened = len(self.disk.opened)
-        for operation in ("pwrite", "sync", "truncate"):
-            self.disk.failing = {operation: OSError(errno.ENOSPC, "full")}
-            self.assertRaises(OSError, self.table.save, b"two")
-            self.assertEqual(b"one", self.bytesOf(self.path))
-            self.assertEqual(opened, len(self.disk.opened))
-        self.disk.failing.clear()
+        for number, expected, said in (
+            (errno.ENOSPC, DiskFull, f"{self.path}: no room, 900 bytes are free"),
+            (errno.EDQUOT, DiskFull, f"{self.path}: no room, 900 bytes are free"),
+            (errno.EIO, StoreFailed, f"writing {self.path} failed: [Errno 5] broken"),
+        ):
+            for operation in ("makeFolder", "open", "truncate", "pwrite", "sync"):
+                self.disk.failing = {operation: OSError(number, "broken")}
+                error = self.assertRaises(expected, self.table.save, b"two")
+                self.assertEqual(said, str(error))
+                self.assertEqual(b"one", self.bytesOf(self.path))
+                self.assertEqual(opened, len(self.disk.opened))
+            self.disk.failing.clear()
+            self.assertEqual(b"one", self.load())
         self.table.save(b"two")
+        self.assertEqual(b"two", self.load())
+
+    def test_saveNotNamed(self) -> None:
+        """
+        A table whose name is not known to be on the disk is not taken for
+        saved: the same again is written again.
+        """
+        self.table.save(b"one")
+        self.disk.failing["syncFolder"] = OSError(errno.EIO, "broken")
+        self.assertRaises(StoreFailed, self.table.save, b"two")
+        self.disk.failing.clear()
+        del self.disk.synced[:]
+        self.table.save(b"two")
+        folder = os.path.dirname(self.path)
+        self.assertEqual([f"{self.path}.tmp", folder], self.disk.synced[-2:])
         self.assertEqual(b"two", self.load())
