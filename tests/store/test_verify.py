@@ -196,6 +196,25 @@ class SoundTests(_FolderTests):
         report = self.verify()
         self.assertEqual((report.problems, report.entries), ([], 1))
 
+    def test_gapAtStart(self) -> None:
+        """
+        Nor is a gap in a queue once the log begins behind it.
+        """
+        folder = Path(self.mktemp())
+        driver = Driver(small(str(folder)))
+        command = next(commands("Sample"))
+        driver.put(command)
+        driver.store.log.segments.create(driver.store.log.segments.end)
+        driver.store.log.end = driver.store.log.written = driver.store.follow.position = 16 * 1024
+        driver.store._next[command["topic"], command["queueId"]] = 3
+        driver.put(command)
+        driver.store.log.segments.removeFirst()
+        driver.store.retention.follow()
+        driver.stop()
+        self.folder = folder
+        report = self.verify()
+        self.assertEqual((report.problems, report.entries), ([], 2))
+
 
 class DamagedTests(_FolderTests):
     """

@@ -15,7 +15,8 @@ from txrocket.store.segments import Segments
 
 __all__ = ["QueuesCheck"]
 
-_FILLER = (0, 0x7FFFFFFF, 0)
+# The size in an entry that stands for nothing.
+_FILLER_SIZE = 0x7FFFFFFF
 # Entries that are read at a time, of each queue: 4 KiB.
 _CHUNK = 4096 // ENTRY_SIZE
 
@@ -137,7 +138,7 @@ class QueuesCheck(ConsumeQueues):
         for (topic, queueId), queue in self._checked.items():
             where = os.path.join(self._root, topic, str(queueId))
             for queueOffset, found in self._rest(queue):
-                if found == _FILLER:
+                if found[1] == _FILLER_SIZE:
                     continue
                 self._entries += 1
                 if found[0] >= first:
