@@ -424,6 +424,33 @@ class ScanTests(StoreCase):
         self.log.segments.write(second + 89, b"\0")
         self.assertEqual([first], self.found())
 
+    def test_oddTopic(self) -> None:
+        """
+        Nor is one whose topic could not be a folder's name, or has lost a part.
+        """
+        first = self.add(b"a")
+        second = self.add(b"b")
+        for odd in (b"/", b"\0"):
+            self.log.segments.write(second + 90, odd)
+            self.assertEqual([first], self.found())
+        self.log.segments.write(second + 90, b"T")
+        self.assertEqual([first, second], self.found())
+
+    def test_drop(self) -> None:
+        """
+        What was put and not written can be forgotten, and its place is free.
+        """
+        first = self.add(b"a")
+        end = self.log.end
+        self.assertEqual(end, self.log.reserve(100, 10))
+        self.log.add(b"x" * 100)
+        self.log.drop()
+        self.assertEqual((end, end), (self.log.end, self.log.written))
+        self.log.write()
+        second = self.add(b"b")
+        self.assertEqual(end, second)
+        self.assertEqual([first, second], self.found())
+
     def test_writeNothing(self) -> None:
         """
         To write nothing is to do nothing.

@@ -350,6 +350,18 @@ class QueueTests(SynchronousTestCase):
             self.assertEqual(bytes(60), self.bytesOf(0)[40:])
             self.assertEqual((0, 2), self.bounds(self.loaded()))
 
+    def test_cutUnconfirmedHole(self) -> None:
+        """
+        Gone through, entries end where they do not grow, though the log agrees
+        with one behind that.
+        """
+        self.fill(5)
+        for place in (2, 4):
+            self.queue.segments.write(place * 20, self.queue.segments.read(0, 20))
+        cut(self.queue, 1050, honest)
+        self.assertEqual((0, 2), self.bounds(self.queue))
+        self.assertEqual(bytes(60), self.bytesOf(0)[40:])
+
     def test_cutUnconfirmedFile(self) -> None:
         """
         A file none of whose entries the log knows goes, and the queue ends in

@@ -14,7 +14,7 @@ import sys
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.store.files import Files, Handles, Locked
+from txrocket.store.files import Files, Handles, Locked, SyncFailed
 
 
 class FilesTests(SynchronousTestCase):
@@ -109,6 +109,25 @@ class FilesTests(SynchronousTestCase):
         self.files.sync(handle)
         monkey.restore()
         self.assertEqual(["all"], done)
+
+    def test_syncFails(self) -> None:
+        """
+        A sync that fails is told from every other error, and keeps its number.
+        """
+
+        def fail(handle: int) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+        self.patch(os, "fdatasync", fail)
+        self.patch(os, "fsync", fail)
+        handle = self.open()
+        for sync in (
+            lambda: self.files.sync(handle),
+            lambda: self.files.syncPath(self.path),
+            lambda: self.files.syncFolder(self.folder),
+        ):
+            error = self.assertRaises(SyncFailed, sync)
+            self.assertEqual((errno.ENOSPC, "full"), error.args)
 
     def test_syncOfWhatIsGone(self) -> None:
         """

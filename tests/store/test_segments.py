@@ -11,7 +11,7 @@ import os
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.errors import StoreCorrupt
+from txrocket.errors import StoreCorrupt, StoreError
 from txrocket.store.files import Handles
 from txrocket.store.segments import Segments, SyncJob
 
@@ -234,6 +234,17 @@ class SegmentsTests(_Case):
         del self.disk.synced[:]
         self.segments.create(300)
         self.assertEqual([self.segments.pathOf(300), self.folder], self.disk.synced)
+
+    def test_readFails(self) -> None:
+        """
+        A disk that does not give what is there makes an error that says where.
+        """
+        self.segments.create(0)
+        self.handles.forget(self.segments.pathOf(0))
+        self.disk.failing["open"] = OSError(errno.EIO, "broken")
+        error = self.assertRaises(StoreError, self.segments.read, 10, 10)
+        self.assertEqual(f"reading {self.segments.pathOf(0)} failed: [Errno 5] broken", str(error))
+        self.assertEqual(b"", self.segments.read(100, 10))
 
     def test_modified(self) -> None:
         """
