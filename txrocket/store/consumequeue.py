@@ -251,9 +251,11 @@ class ConsumeQueue:
         offset, size, hashed = _ENTRY.unpack(self.segments.read(at, ENTRY_SIZE))
         if size == _FILLER_SIZE:
             return True
+        # A filler has the offset of the entry that it stands before.
         before = self.segments.read(at - ENTRY_SIZE, 8) if count > 1 else b""
-        ordered = int.from_bytes(before, "big") < offset or not any(before)
-        return ordered and confirm(at // ENTRY_SIZE, offset, size, hashed)
+        return int.from_bytes(before, "big") <= offset and confirm(
+            at // ENTRY_SIZE, offset, size, hashed
+        )
 
     def _walk(self, base: int, holds: Callable[[int, int], bool]) -> int:
         data = self.segments.read(base, self.segments.size)
