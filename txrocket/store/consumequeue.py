@@ -251,9 +251,12 @@ class ConsumeQueue:
         offset, size, hashed = _ENTRY.unpack(self.segments.read(at, ENTRY_SIZE))
         if size == _FILLER_SIZE:
             return True
-        before = self.segments.read(at - ENTRY_SIZE, 8) if count > 1 else b""
-        ordered = int.from_bytes(before, "big") < offset or not any(before)
-        return ordered and confirm(at // ENTRY_SIZE, offset, size, hashed)
+        if count > 1:
+            before, sizeBefore, _ = _ENTRY.unpack(self.segments.read(at - ENTRY_SIZE, ENTRY_SIZE))
+            # A gap's fillers have the offset of the entry behind it.
+            if before >= offset and sizeBefore != _FILLER_SIZE:
+                return False
+        return confirm(at // ENTRY_SIZE, offset, size, hashed)
 
     def _walk(self, base: int, holds: Callable[[int, int], bool]) -> int:
         data = self.segments.read(base, self.segments.size)
