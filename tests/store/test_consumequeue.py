@@ -216,8 +216,8 @@ class QueueTests(SynchronousTestCase):
         self.fill(2)
         self.queue.put(4, 1040, 10, 4)
         self.queue.write()
-        # The offset of the next entry, Java's size for a filler, no hash.
-        filler = bytes.fromhex("00000000000004107fffffff0000000000000000")
+        # The offset of the next entry, a size of no record, no hash.
+        filler = bytes.fromhex("00000000000004103fffffff0000000000000000")
         self.assertEqual(filler * 2, self.bytesOf(0)[40:80])
         self.assertEqual(
             [(1010, 10, 1), None, None, (1040, 10, 4)],

@@ -728,6 +728,25 @@ class RestartTests(StoreCase):
             assert queue is not None
         store.stop()
 
+    def test_entryBehindGap(self) -> None:
+        """
+        A queue's last entry stays though there is a gap before it, after a clean
+        stop, which does not read the log for that, and after a crash.
+        """
+        store = self.start()
+        self.fill(store)
+        store._next["T", 0] = 9
+        gapped = self.put(store, b"gapped")
+        self.put(store, b"other", topic="U")
+        self.successResultOf(store.checkpointer.checkpoint())
+        for end in (abandon, MessageStore.stop):
+            end(store)
+            store = self.restart()
+            self.assertLess(gapped.offset, self.begun())
+            self.assertEqual(10, store.maxOffset("T", 0))
+            self.assertEqual(gapped.storeTimestamp, store.storeTimestamp("T", 0, 9))
+        store.stop()
+
     def test_damagedIndexHeader(self) -> None:
         """
         Nor does the header of an index file that is damaged.

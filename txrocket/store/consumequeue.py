@@ -28,7 +28,7 @@ from typing import TypeAlias
 from txrocket.store.files import Handles
 from txrocket.store.segments import Segments, SyncJob
 
-__all__ = ["ENTRY_SIZE", "Confirm", "ConsumeQueue", "ConsumeQueues", "entries"]
+__all__ = ["ENTRY_SIZE", "FILLER_SIZE", "Confirm", "ConsumeQueue", "ConsumeQueues", "entries"]
 
 _ENTRY = Struct(">qiq")
 ENTRY_SIZE = _ENTRY.size
@@ -36,8 +36,11 @@ ENTRY_SIZE = _ENTRY.size
 entries: Callable[[bytes], Iterator[tuple[int, int, int]]] = _ENTRY.iter_unpack
 
 # Java's filler in front of a queue's first entry.
-_FILLER_SIZE = 0x7FFFFFFF
-_FILLER = _ENTRY.pack(0, _FILLER_SIZE, 0)
+_FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)
+
+# No record is that long: an entry with such a size stands for nothing.  Java adds a
+# position in a file of 1 GiB to it, which just does not overflow.
+FILLER_SIZE = 0x3FFFFFFF
 
 # Queue offset, offset in the log, size, hash: whether that is a record's entry.
 Confirm: TypeAlias = Callable[[int, int, int, int], bool]
@@ -79,7 +82,8 @@ class ConsumeQueue:
         further away than any filler would reach comes from a damaged record.
         """
         if queueOffset < self._next or (
-            self._next and queueOffset - self._next > self.segments.size // ENTRY_SIZE
+            (self._next or self.segments.bases)
+            and queueOffset - self._next > self.segments.size // ENTRY_SIZE
         ):
             return
         if queueOffset > self._next:
@@ -123,7 +127,7 @@ class ConsumeQueue:
         if len(data) != ENTRY_SIZE:
             return None
         found: tuple[int, int, int] = _ENTRY.unpack(data)
-        return found if found[1] != _FILLER_SIZE else None
+        return found if found[1] < FILLER_SIZE else None
 
     def follow(self, first: int) -> None:
         """
@@ -198,7 +202,7 @@ class ConsumeQueue:
         offset: int
         size: int
         offset, size, _ = _ENTRY.unpack(data)
-        return offset + size if size != _FILLER_SIZE else 0
+        return offset + size if size < FILLER_SIZE else 0
 
     def clear(self) -> None:
         """
@@ -223,7 +227,7 @@ class ConsumeQueue:
             self.minOffset = queueOffset
         elif self._next > self.minOffset:
             # Among entries, one that keeps to their order in the log.
-            filler = _ENTRY.pack(offset, _FILLER_SIZE, 0)
+            filler = _ENTRY.pack(offset, FILLER_SIZE, 0)
         self._gathered.append(filler * (queueOffset - self._next))
         self._next = queueOffset
 
@@ -249,19 +253,20 @@ class ConsumeQueue:
             return True
         at = base + (count - 1) * ENTRY_SIZE
         offset, size, hashed = _ENTRY.unpack(self.segments.read(at, ENTRY_SIZE))
-        if size == _FILLER_SIZE:
+        if size >= FILLER_SIZE:
             return True
-        # A filler has the offset of the entry that it stands before.
-        before = self.segments.read(at - ENTRY_SIZE, 8) if count > 1 else b""
-        return int.from_bytes(before, "big") <= offset and confirm(
-            at // ENTRY_SIZE, offset, size, hashed
-        )
+        if count > 1:
+            before, sizeBefore, _ = _ENTRY.unpack(self.segments.read(at - ENTRY_SIZE, ENTRY_SIZE))
+            # A gap's fillers have the offset of the entry behind it.
+            if before >= offset and sizeBefore < FILLER_SIZE:
+                return False
+        return confirm(at // ENTRY_SIZE, offset, size, hashed)
 
     def _walk(self, base: int, holds: Callable[[int, int], bool]) -> int:
         data = self.segments.read(base, self.segments.size)
         count, last = 0, -1
         for offset, size, _ in entries(data):
-            filler = size == _FILLER_SIZE
+            filler = size >= FILLER_SIZE
             if not holds(offset, size) or (offset <= last and not filler):
                 break
             count, last = count + 1, -1 if filler else offset

@@ -8,15 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueues, entries
+from txrocket.store.consumequeue import ENTRY_SIZE, FILLER_SIZE, ConsumeQueues, entries
 from txrocket.store.files import Handles
 from txrocket.store.readonly import Note, openSegments, sizeOfFirst
 from txrocket.store.segments import Segments
 
 __all__ = ["QueuesCheck"]
 
-# The size in an entry that stands for nothing.
-_FILLER_SIZE = 0x7FFFFFFF
 # Entries that are read at a time, of each queue: 4 KiB.
 _CHUNK = 4096 // ENTRY_SIZE
 
@@ -138,7 +136,7 @@ class QueuesCheck(ConsumeQueues):
         for (topic, queueId), queue in self._checked.items():
             where = os.path.join(self._root, topic, str(queueId))
             for queueOffset, found in self._rest(queue):
-                if found[1] == _FILLER_SIZE:
+                if found[1] >= FILLER_SIZE:
                     continue
                 self._entries += 1
                 if found[0] >= first:
