@@ -163,6 +163,27 @@ class SoundTests(_FolderTests):
         _, lines, _ = self.run_("verify", "--slots", "50")
         self.assertIn("closed cleanly    no: the next start will check it", lines)
 
+    def test_killed(self) -> None:
+        """
+        In a folder that was not closed, what queues and index lack of records
+        after the checkpoint is no damage: the next start makes it.  What they lack
+        of records before it is, and so it is in a folder that was closed.
+        """
+        self.queue.write_bytes(bytes(self.queue.stat().st_size))
+        self.assertNotEqual(self.verify().problems, [])
+        (self.folder / "abort").touch()
+        self.assertNotEqual(self.verify().problems, [])
+        # The checkpoint of a store that had only just been started.
+        (self.folder / "checkpoint").write_bytes(bytes(4096))
+        report = self.verify()
+        self.assertEqual(report.problems, [])
+        self.assertGreater(report.unfiled, 0)
+        _, lines, _ = self.run_("verify", "--slots", "50")
+        self.assertIn(
+            f"to be made        {report.unfiled} entries of queues and index, by the next start",
+            lines,
+        )
+
     def test_firstDeleted(self) -> None:
         """
         Entries that tell of records in deleted files are no problem.

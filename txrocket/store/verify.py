@@ -63,6 +63,8 @@ class Report:
 
     @ivar closed: whether the last process has closed the folder.
     @ivar bad: the first record that is none: its offset, and why.
+    @ivar unfiled: how many entries of queues and index the next start will make,
+        because the folder was not closed and they were not known to be safe.
     """
 
     closed: bool = True
@@ -77,6 +79,7 @@ class Report:
     indexFiles: int = 0
     indexEntries: int = 0
     tables: int = 0
+    unfiled: int = 0
     bad: tuple[int, str] | None = None
     _problems: dict[tuple[str, str], Problem] = attrs.field(factory=dict)
 
@@ -122,6 +125,8 @@ class Verifier:
         self._delays = delayLevels(levels)
         self._progress = progress
         self._handles = Handles(ReadOnlyFiles(), 64)
+        # Whether records are looked at that a start after a crash will file again.
+        self._unsafe = False
 
     def run(self) -> Report:
         """
@@ -133,7 +138,10 @@ class Verifier:
         report = Report(closed=not os.path.exists(os.path.join(self._root, "abort")))
 
         def note(where: str, kind: str, detail: str) -> None:
-            report.note(os.path.relpath(where, self._root), kind, detail)
+            if self._unsafe and kind.startswith("missing"):
+                report.unfiled += 1
+            else:
+                report.note(os.path.relpath(where, self._root), kind, detail)
 
         try:
             log = openLog(self._handles, self._root, note)
@@ -159,14 +167,17 @@ class Verifier:
         report.logFiles = len(bases)
         report.logBytes = sum(os.path.getsize(log.segments.pathOf(base)) for base in bases)
         total = log.segments.end - log.first
+        safe = log.segments.end if report.closed else self._safeOffset()
         for scanned in log.scan(log.first, strict=True):
             if scanned.offset != report.end:
                 self._blank(log, report, scanned.offset - report.end)
+            self._unsafe = scanned.offset >= safe
             follow.file(scanned.record)
             report.records += 1
             report.end = scanned.offset + scanned.size
             if report.records % _EVERY == 0:
                 self._progress(report.end - log.first, total)
+        self._unsafe = False
         self._progress(total, total)
         reason = whyNot(log, report.end)
         if reason is not None:
@@ -180,6 +191,12 @@ class Verifier:
         said = int.from_bytes(log.segments.read(report.end, 4), "big", signed=True)
         if said != room:
             report.note("commitlog", "wrong blank", f"at {report.end}: {said} bytes, not {room}")
+
+    def _safeOffset(self) -> int:
+        path = os.path.join(self._root, "checkpoint")
+        if not os.path.exists(path):
+            return 0
+        return CheckpointFile(self._handles, path).read().offset or 0
 
     def _checkpoint(self, report: Report) -> None:
         path = os.path.join(self._root, "checkpoint")
@@ -221,6 +238,8 @@ def summary(report: Report) -> Iterable[str]:
     yield f"index             {report.indexFiles} files"
     yield f"  entries         {report.indexEntries}"
     yield f"tables            {report.tables}"
+    if report.unfiled:
+        yield f"to be made        {report.unfiled} entries of queues and index, by the next start"
     if report.bad is not None:
         yield f"first bad record  at {report.bad[0]}: {report.bad[1]}"
     for problem in report.problems:
