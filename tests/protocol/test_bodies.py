@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 from twisted.trial.unittest import SynchronousTestCase
@@ -62,9 +62,6 @@ from txrocket.protocol.bodies import (
 )
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.properties import Properties
-
-# A busy machine is no failure.
-unhurried = settings(deadline=None)
 
 ROUTE = 105
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "bodies.rst"
@@ -327,7 +324,6 @@ class CapturedTests(SynchronousTestCase):
             count += 1
         self.assertGreater(count, 60)
 
-    @unhurried
     @given(st.sampled_from(CAPTURED), st.data())
     def test_mutated(self, capture: Capture, data: st.DataObject) -> None:
         """
@@ -502,7 +498,6 @@ class CodecTests(SynchronousTestCase):
         nan = BrokerStatsData(statsDay=BrokerStatsItem(-(2**63), 12345678.9, float("nan")))
         self.assertEqual(encodeBody(nan), text)
 
-    @unhurried
     @given(ANY_BODY)
     def test_roundTrip(self, body: msgspec.Struct) -> None:
         """
@@ -510,7 +505,6 @@ class CodecTests(SynchronousTestCase):
         """
         self.assertEqual(decodeBody(type(body), encodeBody(body)), body)
 
-    @unhurried
     @given(strategy(inspect.type_info(TopicRouteData)))
     def test_standardRoundTrip(self, route: TopicRouteData) -> None:
         """
@@ -521,7 +515,6 @@ class CodecTests(SynchronousTestCase):
         msgspec.json.decode(encoded)
         self.assertEqual(decodeBody(TopicRouteData, encoded), route)
 
-    @unhurried
     @given(st.sampled_from(sorted(TYPES)), st.binary())
     def test_anyBytes(self, name: str, data: bytes) -> None:
         """
@@ -530,7 +523,6 @@ class CodecTests(SynchronousTestCase):
         with contextlib.suppress(MalformedBody):
             decodeBody(TYPES[name], data)
 
-    @unhurried
     @given(st.sampled_from(sorted(TYPES)), ANY_BODY)
     def test_anyOtherBody(self, name: str, body: msgspec.Struct) -> None:
         """

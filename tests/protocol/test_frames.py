@@ -28,7 +28,6 @@ from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.connection import Connection
 from txrocket.protocol.frames import FRAME_LIMIT, FrameBuffer
 
-unhurried = settings(deadline=None)
 int32 = st.integers(-(2**31), 2**31 - 1)
 words = st.text(min_size=1, max_size=8)
 
@@ -88,7 +87,6 @@ class ChunkingTests(SynchronousTestCase):
     A stream means the same however it is cut.
     """
 
-    @unhurried
     @given(st.lists(commands(), max_size=5), st.lists(st.integers(0, 2**20), max_size=12))
     def test_anyCuts(self, sent: list[RemotingCommand], places: list[int]) -> None:
         """
@@ -219,7 +217,6 @@ class LimitTests(SynchronousTestCase):
         self.assertEqual(buffer.feed(b"\x00\x00\x00\x04abcd"), [b"abcd"])
         self.assertIsNone(buffer.fault)
 
-    @unhurried
     @given(st.lists(st.binary(max_size=60), max_size=20))
     def test_held(self, pieces: list[bytes]) -> None:
         """
@@ -290,7 +287,6 @@ class FaultTests(SynchronousTestCase):
 
         self.assertRaises(ZeroDivisionError, FrameBuffer(broken).feed, bytes((0, 0, 0, 4)) * 2)
 
-    @unhurried
     @given(st.lists(st.binary(max_size=200), max_size=5))
     def test_randomBytes(self, pieces: list[bytes]) -> None:
         """
@@ -298,7 +294,6 @@ class FaultTests(SynchronousTestCase):
         """
         self.swallow(pieces)
 
-    @unhurried
     @given(st.integers(0, 1), st.binary(max_size=100))
     def test_randomHeaders(self, form: int, header: bytes) -> None:
         """
@@ -306,7 +301,7 @@ class FaultTests(SynchronousTestCase):
         """
         self.swallow([struct.pack(">iI", 4 + len(header), form << 24 | len(header)) + header])
 
-    @settings(deadline=None, max_examples=400)
+    @settings(max_examples=400)
     @given(st.data())
     def test_mutatedCaptures(self, data: st.DataObject) -> None:
         """

@@ -35,8 +35,6 @@ from txrocket.protocol.headers import (
     ViewMessageRequestHeader,
 )
 
-unhurried = settings(deadline=None)
-
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "headers.rst"
 JAVA: dict[str, dict[str, str]] = json.loads(
     (Path(__file__).parents[1] / "fixtures" / "headers.json").read_text("utf-8")
@@ -226,7 +224,7 @@ class RoundTripTests(SynchronousTestCase):
         Send headers of one class.
         """
 
-        @settings(deadline=None, max_examples=8)
+        @settings(max_examples=8)
         @given(instances(kind))
         def check(header: Header) -> None:
             for form in SerializeType:
@@ -239,7 +237,6 @@ class RoundTripTests(SynchronousTestCase):
 
         check()
 
-    @unhurried
     @given(anyHeader)
     def test_toFields(self, header: Header) -> None:
         """
@@ -307,7 +304,6 @@ class StrangeFieldsTests(SynchronousTestCase):
             return decoded
         return None
 
-    @unhurried
     @given(perhapsFields(st.one_of(st.text(), st.integers().map(str))))
     def test_anyMap(self, drawn: tuple[type[Header], dict[str, str]]) -> None:
         """
@@ -319,7 +315,6 @@ class StrangeFieldsTests(SynchronousTestCase):
         raw = msgspec.json.encode(fields)
         self.assertEqual(self.checkDecoding(header, lambda: decodeHeader(header, raw)), mapped)
 
-    @unhurried
     @given(perhapsFields(jsonValues))
     def test_anyJson(self, drawn: tuple[type[Header], dict[str, Any]]) -> None:
         """
@@ -329,7 +324,6 @@ class StrangeFieldsTests(SynchronousTestCase):
         raw = msgspec.json.encode(fields)
         self.checkDecoding(header, lambda: decodeHeader(header, raw))
 
-    @unhurried
     @given(st.sampled_from(list(DECLARED.values())), st.binary())
     def test_anyBytes(self, header: type[Header], raw: bytes) -> None:
         """

@@ -16,16 +16,13 @@ from collections.abc import Hashable
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import MalformedBody
 from txrocket.model import BrokerData, MessageModel, MessageQueue, TopicRouteData
 from txrocket.protocol.javajson import MAX_DEPTH, parse, write
-
-# A busy machine is no failure.
-unhurried = settings(deadline=None)
 
 
 def objectKey(members: dict[Any, Any]) -> Hashable:
@@ -210,7 +207,6 @@ class ParseTests(SynchronousTestCase):
                     continue  # standard JSON: orjson's own bound is 1024
                 self.assertRefused(opening * levels, f"nested deeper than {MAX_DEPTH}")
 
-    @unhurried
     @given(TREES)
     def test_standard(self, tree: Any) -> None:
         """
@@ -219,7 +215,6 @@ class ParseTests(SynchronousTestCase):
         text = json.dumps(tree)
         self.assertEqual(read(text), json.loads(text))
 
-    @unhurried
     @given(TREES)
     def test_ownReader(self, tree: Any) -> None:
         """
@@ -230,7 +225,6 @@ class ParseTests(SynchronousTestCase):
         # The integer key keeps the text from the fast path.
         self.assertEqual(read(f"{{0:{text}}}"), {0: json.loads(text)})
 
-    @unhurried
     @given(st.binary())
     def test_anyBytes(self, data: bytes) -> None:
         """
@@ -239,7 +233,6 @@ class ParseTests(SynchronousTestCase):
         with contextlib.suppress(MalformedBody):
             parse(data, objectKey)
 
-    @unhurried
     @given(st.text(alphabet="{}[]:,\"'\\$ref.@0123456789-eExu ab", max_size=60))
     def test_anyPunctuation(self, text: str) -> None:
         """
@@ -407,7 +400,6 @@ class WriteTests(SynchronousTestCase):
         ]:
             self.assertEqual(write(number), text)
 
-    @unhurried
     @given(st.floats(allow_nan=False, allow_infinity=False))
     def test_doubleRoundTrip(self, number: float) -> None:
         """
@@ -472,7 +464,6 @@ class WriteTests(SynchronousTestCase):
         """
         self.assertRaises(TypeError, write, object())
 
-    @unhurried
     @given(TREES)
     def test_roundTrip(self, tree: Any) -> None:
         """

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import MalformedBody
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.properties import Properties
-
-# A busy machine is no failure.
-unhurried = settings(deadline=None)
 
 
 class PropertiesTests(SynchronousTestCase):
@@ -96,7 +93,6 @@ class PropertiesTests(SynchronousTestCase):
             b"a\\ b\\=c=\\ \\u00E9\\n\\uD83D\\uDE00\n",
         )
 
-    @unhurried
     @given(st.dictionaries(st.text(), st.text()))
     def test_roundTrip(self, table: dict[str, str]) -> None:
         """
@@ -104,7 +100,6 @@ class PropertiesTests(SynchronousTestCase):
         """
         self.assertEqual(decodeBody(Properties, encodeBody(Properties(table))), table)
 
-    @unhurried
     @given(st.binary())
     def test_anyBytes(self, data: bytes) -> None:
         """

@@ -9,7 +9,7 @@ import contextlib
 import struct
 import zlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -18,9 +18,6 @@ from txrocket.model import DataVersion, TopicConfig
 from txrocket.protocol import registration
 from txrocket.protocol.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
 from txrocket.protocol.registration import decodeRegisterBroker, encodeRegisterBroker
-
-# A busy machine is no failure.
-unhurried = settings(deadline=None)
 
 
 class RegisterBrokerTests(SynchronousTestCase):
@@ -126,7 +123,6 @@ class RegisterBrokerTests(SynchronousTestCase):
         self.patch(registration, "_MAX_INFLATED", 1000)
         self.refuse(struct.pack(">i", 100_000) + bytes(100_000), "more than 1000 bytes")
 
-    @unhurried
     @given(st.binary(max_size=80))
     def test_anyBytes(self, data: bytes) -> None:
         """

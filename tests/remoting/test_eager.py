@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.main import CONNECTION_LOST
 from twisted.internet.protocol import Protocol
@@ -107,7 +107,6 @@ class EagerWriterTests(SynchronousTestCase):
         transport.TLS = True
         self.assertEqual(eagerWriter(transport), transport.write)
 
-    @settings(deadline=None)
     @given(
         st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 12)), max_size=20),
         st.data(),

@@ -348,7 +348,6 @@ class ModelTests(SynchronousTestCase):
             settings=settings(
                 max_examples=400,
                 stateful_step_count=40,
-                deadline=None,
                 suppress_health_check=list(HealthCheck),
             ),
         )
