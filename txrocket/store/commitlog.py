@@ -12,7 +12,6 @@ is stored before that.
 
 from __future__ import annotations
 
-import errno
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from txrocket.protocol.record import (
     decodeRecord,
     encodeBlank,
 )
-from txrocket.store.files import Handles, SyncFailed
+from txrocket.store.files import FULL, Handles, SyncFailed
 from txrocket.store.segments import Segments
 
 __all__ = ["LOST", "CommitLog", "Scanned"]
@@ -152,6 +151,21 @@ class CommitLog:
         """
         return self.segments.read(offset, min(size, self.written - offset))
 
+    def recordAt(self, offset: int) -> tuple[bytes, MessageExt] | None:
+        """
+        The record at an offset, if there is one: its bytes, and what they mean
+        but for the body.
+        """
+        size = int.from_bytes(self.segments.read(offset, 4), "big", signed=True)
+        if not 0 < size <= self.segments.size:
+            return None
+        data = self.segments.read(offset, size)
+        try:
+            record = decodeRecord(data, readBody=False)
+        except MalformedRecord:
+            return None
+        return (data, record) if record.commitLogOffset == offset else None
+
     def scan(self, start: int, *, strict: bool) -> Iterator[Scanned]:
         """
         The records from an offset on, up to the first that is none.
@@ -211,7 +225,7 @@ class CommitLog:
         self.end = self.written = base
 
     def _explain(self, error: OSError, size: int) -> Exception:
-        if isinstance(error, SyncFailed) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, SyncFailed) or error.errno not in FULL:
             return StoreFailed(f"writing to {self.segments.folder} failed: {error}")
         # The folder itself may be what could not be made.
         free = self._files.space(os.path.dirname(self.segments.folder))[1]

@@ -19,7 +19,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Files", "Handles", "Locked", "SyncFailed"]
+__all__ = ["FIRST_BYTE", "FLOCK", "FULL", "Files", "Handles", "Locked", "SyncFailed"]
 
 
 class Locked(Exception):
@@ -29,7 +29,11 @@ class Locked(Exception):
 
 
 # C's C{struct flock}: type, whence (0: the file's start), start, length, process.
-_FIRST_BYTE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+FLOCK = struct.Struct("hhqqi0q")
+FIRST_BYTE = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+
+# What a system says of a disk, or a share of one, that has no room.
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SyncFailed(OSError):
@@ -219,7 +223,7 @@ class Files:
             if hasattr(fcntl, "F_OFD_SETLK"):
                 # A lock of the handle: one of the process would let a second store
                 # of this process in, and be lost as soon as that one is closed.
-                fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _FIRST_BYTE)
+                fcntl.fcntl(handle, fcntl.F_OFD_SETLK, FIRST_BYTE)
             else:
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
         except OSError:

@@ -43,6 +43,7 @@ class Flusher:
     Syncs the log.
 
     @ivar flushed: how far it is on the disk.
+    @ivar running: whether a sync is under way.
     """
 
     def __init__(
@@ -57,14 +58,7 @@ class Flusher:
         self._inThread = inThread
         self._failed = failed
         self.flushed = Watermark()
-        self._running = False
-
-    @property
-    def running(self) -> bool:
-        """
-        Whether a sync is under way.
-        """
-        return self._running
+        self.running = False
 
     def flush(self) -> Deferred[None]:
         """
@@ -73,13 +67,13 @@ class Flusher:
         @return: a Deferred that fires once it is, or fails with L{StoreFailed}.
         """
         reached = self.flushed.reaches(self._log.written)
-        if not self._running and not reached.called:
+        if not self.running and not reached.called:
             self._flush()
         return reached
 
     @inlineCallbacks
     def _flush(self) -> Generator[Deferred[None], None, None]:
-        self._running = True
+        self.running = True
         while self.flushed.failure is None and self.flushed.offset < self._log.written:
             target = self._log.written
             job = SyncJob(self._handles)
@@ -96,7 +90,7 @@ class Flusher:
                 job.end()
             if not self.flushed.waiting:
                 break
-        self._running = False
+        self.running = False
 
 
 def _syncFailed(what: str, error: OSError) -> StoreFailed:

@@ -22,8 +22,7 @@ from txrocket.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_UNIQ_KEY, M
 from txrocket.protocol.javahash import tagsCode
 from txrocket.protocol.record import (
     BLANK_MAGIC_CODE,
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_NOT_TYPE,
+    TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
     decodeRecord,
     measureRecord,
@@ -124,8 +123,8 @@ class Follow:
         """
         properties = record.properties
         hashed = self.hash(record)
-        state = record.sysFlag & TRANSACTION_ROLLBACK_TYPE
-        inQueue = state in (TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE)
+        # Halves and rollbacks have this bit; ordinary and committed messages do not.
+        inQueue = not record.sysFlag & TRANSACTION_PREPARED_TYPE
         if inQueue:
             self._queues.put(
                 record.topic,
@@ -135,7 +134,8 @@ class Follow:
                 record.storeSize,
                 hashed,
             )
-        if self._index is not None and state != TRANSACTION_ROLLBACK_TYPE:
+        rolledBack = record.sysFlag & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE
+        if self._index is not None and not rolledBack:
             keys = properties.get(PROPERTY_KEYS, "").split(" ")
             keys.insert(0, properties.get(PROPERTY_UNIQ_KEY, ""))
             self._index.put(record.topic, keys, record.commitLogOffset, record.storeTimestamp)

@@ -8,7 +8,6 @@ so: in the files with ASYNC_FLUSH, on the disk with SYNC_FLUSH.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -40,7 +39,7 @@ from txrocket.store.checkpoint import CheckpointFile
 from txrocket.store.commitlog import LOST, CommitLog
 from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.deadlines import Deadlines
-from txrocket.store.files import Files, Handles, Locked, SyncFailed
+from txrocket.store.files import FULL, Files, Handles, Locked, SyncFailed
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
 from txrocket.store.follow import Arrived, Follow
 from txrocket.store.index import Index
@@ -219,8 +218,7 @@ class MessageStore(StoreReader):
             raise StoreInUse(f"{root} is in use by another process") from None
         except OSError as error:
             self._release()
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            if full and not isinstance(error, SyncFailed):
+            if error.errno in FULL and not isinstance(error, SyncFailed):
                 free = self._files.space(os.path.dirname(root) or ".")[1]
                 raise DiskFull(f"{root}: {error}, {free} bytes are free") from error
             raise StoreFailed(f"opening {root} failed: {error}") from error

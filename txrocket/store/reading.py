@@ -215,13 +215,8 @@ class StoreReader:
         """
         if not self.log.first <= offset < self.log.written:
             return None
-        size = int.from_bytes(self.log.read(offset, 4), "big", signed=True)
-        data = self.log.read(offset, size) if size > 0 else b""
-        try:
-            record = decodeRecord(data, readBody=False)
-        except MalformedRecord:
-            return None
-        return data if record.commitLogOffset == offset else None
+        found = self.log.recordAt(offset)
+        return None if found is None else found[0]
 
     def query(
         self, topic: str, key: str, begin: int, end: int, most: int

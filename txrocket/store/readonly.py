@@ -10,15 +10,14 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 from txrocket.errors import MalformedRecord, StoreError
-from txrocket.message import MessageExt
 from txrocket.protocol.record import BLANK_MAGIC_CODE, BLANK_SIZE, decodeRecord
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.files import Files, Handles
-from txrocket.store.segments import Segments
+from txrocket.store.files import FIRST_BYTE, FLOCK, Files, Handles
+from txrocket.store.segments import Segments, basesIn
 
 __all__ = [
     "Note",
@@ -26,7 +25,6 @@ __all__ = [
     "inUse",
     "openLog",
     "openSegments",
-    "recordAt",
     "sizeOfFirst",
     "whyNot",
 ]
@@ -34,8 +32,6 @@ __all__ = [
 # Where something is wrong, what it is, and the details.
 Note: TypeAlias = Callable[[str, str, str], None]
 
-# struct flock of Linux: type, whence, start, length, process.
-_FLOCK = struct.Struct("hhqqi0q")
 _SIZE_AND_MAGIC = struct.Struct(">2i")
 
 
@@ -61,8 +57,7 @@ def inUse(root: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        kind = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, asked))[0]
+        kind = FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, FIRST_BYTE))[0]
         return bool(kind != fcntl.F_UNLCK)
     finally:
         os.close(handle)
@@ -72,8 +67,7 @@ def openSegments(segments: Segments, note: Note) -> None:
     """
     Find the pieces in a folder, as far as they fit together.
     """
-    bases = sorted(_bases(segments))
-    for base in bases:
+    for base in basesIn(ReadOnlyFiles(), segments.folder):
         found = os.path.getsize(segments.pathOf(base))
         if base % segments.size or (segments.bases and base != segments.end):
             note(segments.folder, "a file does not follow the one before", segments.nameOf(base))
@@ -87,19 +81,12 @@ def openSegments(segments: Segments, note: Note) -> None:
         segments.bases.append(base)
 
 
-def _bases(segments: Segments) -> Iterator[int]:
-    for name in ReadOnlyFiles().names(segments.folder):
-        if len(name) == 20 and name.isascii() and name.isdigit():
-            yield int(name)
-
-
 def sizeOfFirst(folder: str) -> int:
     """
     The size of the first piece in a folder; 0 if there is none.
     """
-    for name in ReadOnlyFiles().names(folder):
-        if len(name) == 20 and name.isascii() and name.isdigit():
-            return os.path.getsize(os.path.join(folder, name))
+    for base in basesIn(ReadOnlyFiles(), folder):
+        return os.path.getsize(os.path.join(folder, Segments.nameOf(base)))
     return 0
 
 
@@ -118,18 +105,6 @@ def openLog(handles: Handles, root: str, note: Note) -> CommitLog:
     openSegments(log.segments, note)
     log.end = log.written = log.segments.end
     return log
-
-
-def recordAt(log: CommitLog, offset: int) -> MessageExt | None:
-    """
-    The record at an offset, without its body, if there is one.
-    """
-    size = int.from_bytes(log.segments.read(offset, 4), "big", signed=True)
-    try:
-        record = decodeRecord(log.segments.read(offset, max(size, 0)), readBody=False)
-    except MalformedRecord:
-        return None
-    return record if record.commitLogOffset == offset else None
 
 
 def whyNot(log: CommitLog, offset: int) -> str | None:

@@ -18,8 +18,7 @@ from __future__ import annotations
 from twisted.logger import Logger
 
 from txrocket.errors import MalformedRecord
-from txrocket.message import MessageExt
-from txrocket.protocol.record import BLANK_SIZE, decodeRecord, encodeBlank, storeTimestampAt
+from txrocket.protocol.record import BLANK_SIZE, encodeBlank, storeTimestampAt
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
@@ -221,10 +220,12 @@ class Recovery:
             if offset < self._commitLog.first:
                 # Deleted, and only what is safe in its queue ever is.
                 return True
-            record = self._recordAt(offset)
+            found = self._commitLog.recordAt(offset)
+            if found is None:
+                return False
+            record = found[1]
             return (
-                record is not None
-                and (record.topic, record.queueId) == (topic, queueId)
+                (record.topic, record.queueId) == (topic, queueId)
                 and (record.queueOffset, record.storeSize) == (queueOffset, size)
                 # A delay may have been configured anew; Java may keep more than
                 # a hash, in a file of its own, and the place in that file here.
@@ -233,20 +234,9 @@ class Recovery:
 
         return confirm
 
-    def _recordAt(self, offset: int) -> MessageExt | None:
-        segments = self._commitLog.segments
-        size = int.from_bytes(segments.read(offset, 4), "big", signed=True)
-        if not 0 < size <= segments.size:
-            return None
-        try:
-            record = decodeRecord(segments.read(offset, size), readBody=False)
-        except MalformedRecord:
-            return None
-        return record if record.commitLogOffset == offset else None
-
     def _timeOf(self, offset: int) -> int | None:
-        record = self._recordAt(offset)
-        return None if record is None else record.storeTimestamp
+        found = self._commitLog.recordAt(offset)
+        return None if found is None else found[1].storeTimestamp
 
     def _replay(self, start: int) -> int:
         """

@@ -21,9 +21,20 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from txrocket.errors import StoreCorrupt, StoreError
-from txrocket.store.files import Handles
+from txrocket.store.files import Files, Handles
 
-__all__ = ["Segments", "SyncJob"]
+__all__ = ["Segments", "SyncJob", "basesIn"]
+
+
+def basesIn(files: Files, folder: str) -> list[int]:
+    """
+    Where the pieces in a folder begin, in order.
+    """
+    return [
+        int(name)
+        for name in files.names(folder)
+        if len(name) == 20 and name.isascii() and name.isdigit()
+    ]
 
 
 class SyncJob:
@@ -125,8 +136,7 @@ class Segments:
 
         @raise StoreCorrupt: if they are not what they must be.
         """
-        names = [each for each in self._files.names(self.folder) if len(each) == 20]
-        self.bases = [int(each) for each in names if each.isascii() and each.isdigit()]
+        self.bases = basesIn(self._files, self.folder)
         for index, base in enumerate(self.bases):
             last = index + 1 == len(self.bases)
             if base % self.size or (not last and self.bases[index + 1] != base + self.size):

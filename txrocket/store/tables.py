@@ -9,7 +9,6 @@ goes, one of the two is whole.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from typing import TypeVar
@@ -17,7 +16,7 @@ from typing import TypeVar
 from twisted.logger import Logger
 
 from txrocket.errors import DiskFull, ProtocolError, StoreCorrupt, StoreFailed
-from txrocket.store.files import Files
+from txrocket.store.files import FULL, Files
 
 __all__ = ["TABLES", "Table"]
 
@@ -97,7 +96,7 @@ class Table:
                 self._replace(f"{self.path}.bak", self._current)
             self._replace(self.path, data)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in FULL:
                 raise StoreFailed(f"writing {self.path} failed: {error}") from error
             free = self._files.space(os.path.dirname(folder))[1]
             raise DiskFull(f"{self.path}: no room, {free} bytes are free") from error

@@ -20,7 +20,7 @@ from txrocket.message import PROPERTY_UNIQ_KEY
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.files import Handles
 from txrocket.store.index import Index, keyHash
-from txrocket.store.readonly import Note, recordAt
+from txrocket.store.readonly import Note
 
 __all__ = ["IndexCheck"]
 
@@ -112,9 +112,10 @@ class IndexCheck(Index):
         if entry.offset < self._log.first:
             # It told of a record that has been deleted.
             return True
-        record = recordAt(self._log, entry.offset)
-        if record is None:
+        found = self._log.recordAt(entry.offset)
+        if found is None:
             return False
+        record = found[1]
         keys = [record.properties.get(PROPERTY_UNIQ_KEY, ""), *record.keys]
         return entry.hashed in [keyHash(record.topic, each) for each in keys if each]
 
