@@ -6,7 +6,8 @@ limits, the clock.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -15,6 +16,9 @@ from zope.interface.verify import verifyObject
 
 from txrocket.protocol.frames import FRAME_LIMIT
 from txrocket.remoting.interfaces import IExecutor, IHook, IRequestProcessor, Process
+
+if TYPE_CHECKING:
+    from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["FunctionProcessor", "Limits", "ProcessorPair", "Remoting"]
 
@@ -71,6 +75,10 @@ class Remoting:
     @ivar defaultProcessor: serves the codes that are not in the table; without
         it they are answered REQUEST_CODE_NOT_SUPPORTED.
     @ivar hooks: asked in this order before every request and after every answer.
+    @ivar settle: called before answers are written, or L{None}.  Who gave an answer
+        on credit, before what it says was done, does it now for all of them at
+        once, or changes the answers if that fails.  A send that need not wait for
+        the disk is answered so: it saves a Deferred for each message.
     """
 
     def __init__(
@@ -86,6 +94,9 @@ class Remoting:
         self.processorTable: dict[int, ProcessorPair] = {}
         self.defaultProcessor: ProcessorPair | None = None
         self.hooks: list[IHook] = []
+        self.settle: Callable[[], None] | None = None
+        self.corked = False
+        self._uncorked: dict[RemotingProtocol, None] = {}
 
     def registerProcessor(
         self, code: int, processor: IRequestProcessor, executor: IExecutor
@@ -103,6 +114,28 @@ class Remoting:
         Have all codes served that no one else serves.
         """
         self.defaultProcessor = _pair(processor, executor)
+
+    def gatherTurn(self) -> None:
+        """
+        From now until the reactor turns, gather what is written to each
+        connection and write it at once.  For whoever is about to keep many
+        promises: a sync of the disk answers all that waited for it, and a call of
+        the system for each would cost more than all else.
+        """
+        if not self.corked:
+            self.corked = True
+            self.clock.callLater(0, self._uncork)
+
+    def flushLater(self, connection: RemotingProtocol) -> None:
+        """
+        A connection has something to write when the turn ends.
+        """
+        self._uncorked[connection] = None
+
+    def _uncork(self) -> None:
+        self.corked = False
+        while self._uncorked:
+            self._uncorked.popitem()[0].flush()
 
     def registerHook(self, hook: IHook) -> None:
         """

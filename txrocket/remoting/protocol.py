@@ -89,6 +89,8 @@ class RemotingProtocol(Protocol):
         self._lost: list[Deferred[str]] = []
         self._backlog: list[RemotingCommand] = []
         self._gathered: list[bytes] = []
+        # Requests and their answers, in turn, that are to be encoded and written.
+        self._answers: list[RemotingCommand] = []
         self._gatheredSize = 0
         self._gathering = False
         self._unread = False  # the peer does not read: the transport is full
@@ -122,6 +124,7 @@ class RemotingProtocol(Protocol):
             self._closing.cancel()
         self._backlog.clear()
         self._gathered.clear()
+        self._answers.clear()
         self.responseTable.failAll(said)
         for promise in list(self._promised):
             promise.cancel()
@@ -145,6 +148,7 @@ class RemotingProtocol(Protocol):
         self._closing = self._remoting.clock.callLater(
             CLOSE_TIMEOUT, self.transport.abortConnection
         )
+        self.flush()
         # TLS waits for the producer to go before it says goodbye.
         self.transport.unregisterProducer()
         self.transport.loseConnection()
@@ -207,7 +211,7 @@ class RemotingProtocol(Protocol):
                         self._backlog = list(remaining)
         finally:
             self._gathering = False
-            self._flush()
+            self.flush()
         if self._connection.fault is not None and not self._backlog:
             self._giveUp(self._connection.fault)
 
@@ -261,19 +265,12 @@ class RemotingProtocol(Protocol):
             self._answer(request, result)
 
     def _answer(self, request: RemotingCommand, response: RemotingCommand) -> None:
-        try:
-            if self._remoting.hooks:
+        if self._remoting.hooks:
+            try:
                 for hook in self._remoting.hooks:
                     hook.afterResponse(self.address, request, response)
-            response.opaque = request.opaque
-            response.flag |= RESPONSE_FLAG
-            response.serializeType = request.serializeType
-            head = response.encodeHead(self._limits.frame)
-        except Exception:
-            response = faultResponse(Failure(), request, self.address)
-            response.opaque = request.opaque
-            response.serializeType = request.serializeType
-            head = response.encodeHead()
+            except Exception:
+                response = faultResponse(Failure(), request, self.address)
         if request.flag & ONEWAY_FLAG:
             return
         if self._unread and self._unsent > self._limits.unsent:
@@ -285,7 +282,31 @@ class RemotingProtocol(Protocol):
             self.connected = 0
             self.transport.abortConnection()
             return
-        self._write(head, response.body)
+        response.opaque = request.opaque
+        response.flag |= RESPONSE_FLAG
+        response.serializeType = request.serializeType
+        self._answers += (request, response)
+        self._gatheredSize += len(response.body)
+        if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
+            self._flushSoon()
+
+    def _encodeAnswers(self) -> None:
+        if self._remoting.settle is not None:
+            self._remoting.settle()
+        answers, self._answers = self._answers, []
+        gathered = self._gathered
+        limit = self._limits.frame
+        for request, response in zip(answers[::2], answers[1::2], strict=True):
+            try:
+                head = response.encodeHead(limit)
+            except Exception:
+                response = faultResponse(Failure(), request, self.address)
+                response.opaque = request.opaque
+                response.serializeType = request.serializeType
+                head = response.encodeHead()
+            gathered.append(head)
+            if response.body:
+                gathered.append(response.body)
 
     def _stray(self, response: RemotingCommand) -> None:
         """
@@ -378,9 +399,20 @@ class RemotingProtocol(Protocol):
             self._gathered.append(body)
             self._gatheredSize += len(body)
         if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
-            self._flush()
+            self._flushSoon()
 
-    def _flush(self) -> None:
+    def _flushSoon(self) -> None:
+        if self._remoting.corked and self._gatheredSize <= _GATHER_LIMIT:
+            self._remoting.flushLater(self)
+        else:
+            self.flush()
+
+    def flush(self) -> None:
+        """
+        Write what has gathered.
+        """
+        if self._answers:
+            self._encodeAnswers()
         if self._gathered:
             data = b"".join(self._gathered)
             self._gathered.clear()

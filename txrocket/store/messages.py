@@ -192,6 +192,7 @@ class MessageStore(StoreReader):
         self.failure: StoreFailed | None = None
         self._next: dict[tuple[str, int], int] = {}
         self._unwritten: dict[tuple[str, int], int] = {}
+        self._lost: StoreError | None = None
         self._writing: IDelayedCall | None = None
         self._lastTimestamp = 0
         self._lastFlush = 0.0
@@ -421,6 +422,20 @@ class MessageStore(StoreReader):
         if self.flusher.flushed.waiting:
             self._flushForWaiting()
 
+    def settle(self) -> StoreError | None:
+        """
+        Bring what was put in this turn of the reactor into the files, for who
+        needs no Deferred for each message.
+
+        @return: why some of it was lost, and all of it may be; L{None} if all of
+            it is in the files.
+        """
+        # Who waits was told already; what is told here may have happened before.
+        with suppress(StoreError):
+            self.write()
+        lost, self._lost = self._lost, None
+        return lost
+
     def stored(self, end: int) -> Deferred[None]:
         """
         A Deferred that fires once the message that ends there is as safe as
@@ -464,6 +479,7 @@ class MessageStore(StoreReader):
         """
         # A clock that is set back must not upset searches by time.
         self._lastTimestamp = max(self._lastTimestamp, self._now())
+        self._lost = None
         self._writing = self._clock.callLater(0, self._writeLater)
 
     def _refuse(self) -> None:
@@ -506,6 +522,7 @@ class MessageStore(StoreReader):
         """
         self._next |= self._unwritten
         self._unwritten.clear()
+        self._lost = error
         if isinstance(error, StoreFailed):
             self._fail(error)
         self.written.advance(self.log.written)
