@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Which names topics and groups may have, and which have a meaning of their own.
+
+RocketMQ's C{TopicValidator} and, for groups, its client's C{Validators}::
+
+    topic    1 to 127 of   A-Z a-z 0-9 _ - % |
+    group    1 to 255 of   the same
+
+A topic's name becomes the name of a folder in the store, and so does a group's
+with a prefix; without a dot and a slash among the characters none leaves it.
+
+    %RETRY%group    messages that a group could not consume, to be tried again
+    %DLQ%group      those that were tried often enough
+    rmq_sys_...     the broker's own topics, beside those of SYSTEM_TOPICS
+    CID_RMQ_SYS_... the broker's own groups
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from txrocket.errors import NoPermission, RemoteSystemError
+from txrocket.protocol.parts import TOPIC_LIMIT
+
+__all__ = [
+    "AUTO_CREATE_TOPIC",
+    "DLQ_PREFIX",
+    "GROUP_LIMIT",
+    "NOT_SENT_TO",
+    "RETRY_PREFIX",
+    "SYSTEM_TOPICS",
+    "checkGroup",
+    "checkNotSystem",
+    "checkSendable",
+    "checkTopic",
+    "isSystemGroup",
+    "isSystemTopic",
+    "retryTopic",
+]
+
+GROUP_LIMIT: Final = 255
+
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+
+#: The topic whose queues and permissions a topic inherits that is made by a send.
+AUTO_CREATE_TOPIC: Final = "TBW102"
+
+#: Topics that no client may send to.
+NOT_SENT_TO: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+
+#: Topics that every broker has for itself.  A broker's own name, its cluster's
+#: and its reply topic's are so too at that broker, and in none of these sets.
+SYSTEM_TOPICS: Final = NOT_SENT_TO | {AUTO_CREATE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
+
+_SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+# \Z and not $, which would let a line feed pass at the end.
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z").match
+
+# How much of a bad name is quoted back.
+_QUOTED: Final = 60
+
+
+def checkTopic(name: str | None) -> None:
+    """
+    Refuse what cannot be a topic's name.
+
+    @raise RemoteSystemError: as Java answers, with what is wrong.
+    """
+    _check("topic", name, TOPIC_LIMIT)
+
+
+def checkGroup(name: str | None) -> None:
+    """
+    Refuse what cannot be a group's name.
+
+    @raise RemoteSystemError: with what is wrong.
+    """
+    _check("group", name, GROUP_LIMIT)
+
+
+def _check(what: str, name: str | None, limit: int) -> None:
+    if not name or name.isspace():
+        raise RemoteSystemError(f"the {what} is blank")
+    if len(name) > limit:
+        raise RemoteSystemError(
+            f"the {what} that begins with {name[:_QUOTED]!r} has {len(name)} characters, "
+            f"at most {limit} are allowed"
+        )
+    if _LEGAL(name) is None:
+        raise RemoteSystemError(
+            f"the {what} {name[:_QUOTED]!r} holds characters other than letters, digits and _-%|"
+        )
+
+
+def isSystemTopic(name: str) -> bool:
+    """
+    Whether every broker has this topic for itself.
+    """
+    return name in SYSTEM_TOPICS or name.startswith(_SYSTEM_TOPIC_PREFIX)
+
+
+def isSystemGroup(name: str) -> bool:
+    """
+    Whether this group is a broker's own, which exists without being created.
+    """
+    return name.startswith(_SYSTEM_GROUP_PREFIX)
+
+
+def checkNotSystem(topic: str) -> None:
+    """
+    Refuse to let an operator create or delete a topic that is the broker's own.
+
+    @raise RemoteSystemError: as Java answers.
+    """
+    if isSystemTopic(topic):
+        raise RemoteSystemError(f"the topic {topic} is one of the broker's own")
+
+
+def checkSendable(topic: str) -> None:
+    """
+    Refuse a message to a topic that only the broker itself writes to.
+
+    @raise NoPermission: as Java answers.
+    """
+    if topic in NOT_SENT_TO:
+        raise NoPermission(f"only the broker itself sends to the topic {topic}")
+
+
+def retryTopic(group: str) -> str:
+    """
+    The topic of a group's messages that are to be tried again.
+    """
+    return RETRY_PREFIX + group
