@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Telling the name servers of the broker and its topics.
+
+Each name server is told by itself: they do not know each other, and one that is
+down delays no other.  It is told at start, every half minute, and at once when a
+topic changes, and told goodbye at the stop.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator, Sequence
+
+import attrs
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from txrocket.broker.settings import AnnounceSettings
+from txrocket.broker.topics import Topics
+from txrocket.errors import RocketError, responseError
+from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE
+from txrocket.protocol.bodies import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.headers import (
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from txrocket.protocol.registration import encodeRegisterBroker
+from txrocket.remoting.peers import Peers
+
+__all__ = ["Announcement", "Identity"]
+
+_BOTH = PERM_READ | PERM_WRITE
+
+# How long a name server has to take the goodbye, in seconds.
+_GOODBYE = 3.0
+
+
+@attrs.frozen
+class Identity:
+    """
+    Who a broker is to others.
+
+    @ivar address: C{host:port}, where clients reach it.
+    @ivar haAddress: where slaves would.
+    """
+
+    cluster: str
+    name: str
+    address: str
+    haAddress: str
+    brokerId: int = MASTER_ID
+
+
+class Announcement:
+    """
+    What is told to the name servers.
+
+    @ivar permission: C{brokerPermission}; may be changed while the broker runs.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        peers: Peers,
+        identity: Identity,
+        settings: AnnounceSettings,
+        topics: Topics,
+        addresses: Sequence[str],
+    ) -> None:
+        """
+        @param addresses: the name servers.
+        """
+        self._clock = clock
+        self._peers = peers
+        self._identity = identity
+        self._settings = settings
+        self._topics = topics
+        self._addresses = addresses
+        self.permission = _BOTH
+        self._soon: IDelayedCall | None = None
+        self._failing: set[str] = set()
+        self._loop = LoopingCall(self.announce, force=settings.forceRegister)
+        self._loop.clock = clock
+
+    def start(self) -> Deferred[None]:
+        """
+        Tell all name servers, and go on doing so.
+
+        @return: a Deferred that fires once each has heard of it or failed to.
+        """
+        self._topics.follow(self.announceSoon)
+        # Java's bounds: less is a burden, more and the name servers forget us.
+        period = max(10_000, min(self._settings.registerNameServerPeriod, 60_000)) / 1000
+        self._loop.start(period, now=False).addErrback(
+            lambda failure: self._log.failure("The name servers are no longer told", failure)
+        )
+        return self.announce(force=True)
+
+    def announceSoon(self) -> None:
+        """
+        Something has changed.  Many changes of one turn are told once.
+        """
+        if self._soon is None and self._loop.running:
+            self._soon = self._clock.callLater(0, self._announceNow)
+
+    def _announceNow(self) -> None:
+        self._soon = None
+        self.announce(force=True)
+
+    def announce(self, force: bool) -> Deferred[None]:
+        """
+        Tell all name servers.
+
+        @param force: whether to tell everything without asking first whether it
+            is known already.
+        """
+        wrapper = self._wrapper()
+        body = encodeRegisterBroker(RegisterBrokerBody(wrapper), self._settings.compressedRegister)
+        telling = [self._tell(each, wrapper, body, force) for each in self._addresses]
+        return DeferredList(telling).addCallback(lambda results: None)
+
+    def stop(self) -> Deferred[None]:
+        """
+        Say goodbye to all name servers.
+        """
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        if self._loop.running:
+            self._loop.stop()
+        who = self._identity
+        header = UnRegisterBrokerRequestHeader(who.name, who.address, who.cluster, who.brokerId)
+        leaving = [
+            self._ask(each, requestCommand(RequestCode.UNREGISTER_BROKER, header), _GOODBYE)
+            for each in self._addresses
+        ]
+        # One that does not hear it finds out by itself, when the connection closes.
+        return DeferredList(leaving, consumeErrors=True).addCallback(lambda results: None)
+
+    def _wrapper(self) -> TopicConfigSerializeWrapper:
+        wrapper = self._topics.wrapper()
+        if self.permission & _BOTH == _BOTH:
+            return wrapper
+        return TopicConfigSerializeWrapper(
+            {
+                name: replace(config, perm=self.permission)
+                for name, config in wrapper.topicConfigTable.items()
+            },
+            wrapper.dataVersion,
+        )
+
+    @inlineCallbacks
+    def _tell(
+        self, address: str, wrapper: TopicConfigSerializeWrapper, body: bytes, force: bool
+    ) -> Generator[Deferred[RemotingCommand], RemotingCommand, None]:
+        settings, who = self._settings, self._identity
+        timeout = settings.registerBrokerTimeoutMills / 1000
+        try:
+            if not force:
+                query = QueryDataVersionRequestHeader(
+                    who.name, who.address, who.cluster, who.brokerId
+                )
+                answer = yield self._ask(
+                    address,
+                    requestCommand(
+                        RequestCode.QUERY_DATA_VERSION, query, encodeBody(wrapper.dataVersion)
+                    ),
+                    timeout,
+                )
+                if not answer.decodeHeader(QueryDataVersionResponseHeader).changed:
+                    return
+            header = RegisterBrokerRequestHeader(
+                who.name,
+                who.address,
+                who.cluster,
+                who.haAddress,
+                who.brokerId,
+                settings.compressedRegister,
+                zlib.crc32(body) & 0x7FFFFFFF,
+            )
+            request = requestCommand(RequestCode.REGISTER_BROKER, header, body)
+            answer = yield self._ask(address, request, timeout)
+            if answer.body:
+                self._topics.order(frozenset(decodeBody(KVTable, answer.body).table))
+        except RocketError as error:
+            self._failed(address, error)
+        else:
+            if address in self._failing:
+                self._failing.remove(address)
+                self._log.info("Name server {address} is there again", address=address)
+
+    def _ask(
+        self, address: str, request: RemotingCommand, timeout: float
+    ) -> Deferred[RemotingCommand]:
+        def check(answer: RemotingCommand) -> RemotingCommand:
+            if answer.code:
+                raise responseError(answer.code, answer.remark or "", address)
+            return answer
+
+        return self._peers.request(address, request, timeout).addCallback(check)
+
+    def _failed(self, address: str, error: RocketError) -> None:
+        # Once, and not every half minute.
+        if address not in self._failing:
+            self._failing.add(address)
+            self._log.error(
+                "Name server {address} cannot be told of this broker, so its clients do not"
+                " find it; trying again: {error}",
+                address=address,
+                error=error,
+            )

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The broker's consumer groups, in memory and in C{subscriptionGroup.json}; Java's
+C{SubscriptionGroupManager}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from txrocket.broker.kept import Kept
+from txrocket.broker.names import checkGroup, isSystemGroup
+from txrocket.broker.settings import GroupSettings
+from txrocket.model import DataVersion, SubscriptionGroupConfig
+from txrocket.protocol.bodies import SubscriptionGroupWrapper
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.store.flush import InThread
+from txrocket.store.tables import Table
+
+__all__ = ["Groups"]
+
+# The groups that every broker has for tools and proxies.
+_OWN = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+
+class Groups:
+    """
+    The consumer groups of a broker.
+
+    @ivar settings: may be replaced while the broker runs.
+    @ivar version: changes with every change of a group.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self, table: Table, inThread: InThread, settings: GroupSettings, now: Callable[[], int]
+    ) -> None:
+        """
+        @param now: the time in milliseconds.
+        """
+        self.settings = settings
+        self._now = now
+        self.version = DataVersion(now(), 0)
+        self._table = {name: SubscriptionGroupConfig(name) for name in _OWN}
+        self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
+
+    def load(self) -> None:
+        """
+        Read C{subscriptionGroup.json}.
+
+        @raise StoreCorrupt: if it cannot be read.
+        """
+        saved = self._kept.load(lambda data: decodeBody(SubscriptionGroupWrapper, data))
+        if saved is not None:
+            self._table |= saved.subscriptionGroupTable
+            self.version = saved.dataVersion
+
+    @property
+    def table(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """
+        All groups by name.
+        """
+        return self._table
+
+    def find(self, name: str) -> SubscriptionGroupConfig | None:
+        """
+        A group, made if it is not there and may be made.
+
+        @raise ResponseError: if a new one cannot have that name.
+        """
+        config = self._table.get(name)
+        if config is None and (self.settings.autoCreateSubscriptionGroup or isSystemGroup(name)):
+            checkGroup(name)
+            config = self._table[name] = SubscriptionGroupConfig(name)
+            self._log.info("New consumer group {group}", group=name)
+            self._save().addErrback(self._kept.failed)
+        return config
+
+    def put(self, config: SubscriptionGroupConfig) -> Deferred[None]:
+        """
+        Make or change a group.
+
+        @return: a Deferred that fires once it is on the disk.
+        """
+        self._table[config.groupName] = config
+        return self._save()
+
+    def remove(self, name: str) -> Deferred[None]:
+        """
+        Forget a group.
+
+        @return: a Deferred that fires once that is on the disk.
+        """
+        self._table.pop(name, None)
+        return self._save()
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """
+        All groups, as they are told and written.
+        """
+        return SubscriptionGroupWrapper(self._table, self.version)
+
+    def stop(self) -> Deferred[None]:
+        """
+        A Deferred that fires once all changes are on the disk.
+        """
+        return self._kept.idle()
+
+    def _save(self) -> Deferred[None]:
+        self.version = DataVersion(self._now(), self.version.counter + 1)
+        return self._kept.save()

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How far each consumer group has come in each queue, in memory and in
+C{consumerOffset.json}; Java's C{ConsumerOffsetManager}.
+
+Offsets change with nearly every pull, so they are written every few seconds and
+when the broker stops.  A broker that is killed gives a group the messages of its
+last seconds once more, which a consumer must be ready for anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from txrocket.broker.kept import Kept
+from txrocket.protocol.bodies import ConsumerOffsetSerializeWrapper
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.store.flush import InThread
+from txrocket.store.tables import Table
+
+__all__ = ["Offsets"]
+
+
+class Offsets:
+    """
+    The groups' offsets at a broker.
+    """
+
+    _log = Logger()
+
+    def __init__(self, table: Table, inThread: InThread) -> None:
+        # By topic and group, as the file has them.
+        self._table: dict[tuple[str, str], dict[int, int]] = {}
+        self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
+        self._changed = False
+
+    def load(self) -> None:
+        """
+        Read C{consumerOffset.json}.
+
+        @raise StoreCorrupt: if it cannot be read.
+        """
+        saved = self._kept.load(lambda data: decodeBody(ConsumerOffsetSerializeWrapper, data))
+        if saved is not None:
+            for key, offsets in saved.offsetTable.items():
+                topic, _, group = key.partition("@")
+                self._table[topic, group] = dict(offsets)
+
+    def query(self, group: str, topic: str, queueId: int) -> int:
+        """
+        A group's offset in a queue; -1 if it has none.
+        """
+        offsets = self._table.get((topic, group))
+        return offsets.get(queueId, -1) if offsets else -1
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """
+        A group's offsets in the queues of a topic.
+        """
+        return self._table.get((topic, group), {})
+
+    def commit(self, group: str, topic: str, queueId: int, offset: int, address: str) -> None:
+        """
+        A group has come to an offset, or goes back to it.
+
+        @param address: who says so.
+        """
+        key = topic, group
+        offsets = self._table.get(key)
+        if offsets is None:
+            offsets = self._table[key] = {}
+        before = offsets.get(queueId)
+        if before != offset:
+            offsets[queueId] = offset
+            self._changed = True
+            if before is not None and offset < before:
+                self._log.warn(
+                    "{address} takes group {group} back in queue {queueId} of {topic},"
+                    " from {before} to {offset}",
+                    address=address,
+                    group=group,
+                    queueId=queueId,
+                    topic=topic,
+                    before=before,
+                    offset=offset,
+                )
+
+    def clone(self, fromGroup: str, toGroup: str, topic: str) -> None:
+        """
+        Give one group the offsets of another in a topic.
+        """
+        offsets = self._table.get((topic, fromGroup))
+        if offsets is not None:
+            self._table[topic, toGroup] = dict(offsets)
+            self._changed = True
+
+    def remove(self, gone: Callable[[str, str], bool]) -> None:
+        """
+        Forget offsets.
+
+        @param gone: whether those of a topic and a group are to go.
+        """
+        for key in [each for each in self._table if gone(*each)]:
+            del self._table[key]
+            self._changed = True
+
+    def topicsOf(self, group: str) -> set[str]:
+        """
+        The topics in which a group has offsets.
+        """
+        return {topic for topic, each in self._table if each == group}
+
+    def groupsOf(self, topic: str) -> set[str]:
+        """
+        The groups that have offsets in a topic.
+        """
+        return {group for each, group in self._table if each == topic}
+
+    def leastOf(
+        self, topic: str, without: Iterable[str], minOffset: Callable[[int], int]
+    ) -> dict[int, int]:
+        """
+        The least offset of all groups in each queue of a topic.
+
+        @param without: groups that do not count.
+        @param minOffset: the first offset of a queue; what is below it is not one.
+        """
+        least: dict[int, int] = {}
+        left = set(without)
+        for (each, group), offsets in self._table.items():
+            if each == topic and group not in left:
+                for queueId, offset in offsets.items():
+                    if offset >= minOffset(queueId):
+                        least[queueId] = min(offset, least.get(queueId, offset))
+        return least
+
+    def wrapper(self) -> ConsumerOffsetSerializeWrapper:
+        """
+        All offsets, as they are told and written.
+        """
+        return ConsumerOffsetSerializeWrapper(
+            {f"{topic}@{group}": offsets for (topic, group), offsets in self._table.items()}
+        )
+
+    def save(self) -> Deferred[None]:
+        """
+        Write the offsets if they have changed.  A failure is logged: they are
+        written with the next ones.
+
+        @return: a Deferred that fires once that is done.
+        """
+        if not self._changed:
+            return succeed(None)
+        self._changed = False
+        return self._kept.save().addErrback(self._kept.failed)

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The broker's settings, by the names and with the defaults of RocketMQ's
+C{BrokerConfig}, in sections: each part of the broker is given its own.
+
+Times are milliseconds.  What is marked C{live} may be changed while the broker
+runs; a path, an address or a name never is.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE
+
+__all__ = [
+    "SECTIONS",
+    "AnnounceSettings",
+    "BrokerRole",
+    "BrokerSettings",
+    "ClientSettings",
+    "GroupSettings",
+    "OffsetSettings",
+    "PoolSettings",
+    "PullSettings",
+    "SendSettings",
+    "TopicSettings",
+]
+
+_LIVE = {"live": True}
+
+# A broker's and a cluster's name are topics as well, as long as these may be.
+_NAME_LIMIT = 127
+
+
+class BrokerRole(Enum):
+    """
+    Whether a broker takes messages, and whether they wait for its slaves.
+    """
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+def _positive(section: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value <= 0:
+        raise ValueError("more than 0 was expected")
+
+
+def _name(section: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    if value is not None and (not value.strip() or len(value) > _NAME_LIMIT):
+        raise ValueError(f"a name of 1 to {_NAME_LIMIT} characters was expected")
+
+
+def _masterRole(section: object, attribute: attrs.Attribute[Any], value: BrokerRole) -> None:
+    # To take such a role and not to replicate would promise what is not kept.
+    if value is not BrokerRole.ASYNC_MASTER:
+        raise ValueError("replication is not supported: only ASYNC_MASTER is")
+
+
+def _masterId(section: object, attribute: attrs.Attribute[Any], value: int) -> None:
+    if value != MASTER_ID:
+        raise ValueError(f"replication is not supported: only {MASTER_ID}, a master, is")
+
+
+def _permission(section: object, attribute: attrs.Attribute[Any], value: int) -> None:
+    if not 0 <= value <= 7:
+        raise ValueError("4 to read, 2 to write, 6 for both was expected")
+
+
+@attrs.frozen
+class BrokerSettings:
+    """
+    Who the broker is and what may be done at all.
+
+    @ivar brokerName: the machine's name if not set.
+    @ivar brokerIP1: the address that clients are told; found out if not set.
+    @ivar brokerIP2: the address that slaves are told.
+    @ivar brokerPermission: 4 to read, 2 to write, 6 for both.
+    @ivar regionId: told to senders, who note it in their traces.
+    @ivar traceOn: told to senders: whether they may write traces.
+    """
+
+    brokerClusterName: str = attrs.field(default="DefaultCluster", validator=_name)
+    brokerName: str | None = attrs.field(default=None, validator=_name)
+    brokerId: int = attrs.field(default=MASTER_ID, validator=_masterId)
+    brokerRole: BrokerRole = attrs.field(default=BrokerRole.ASYNC_MASTER, validator=_masterRole)
+    brokerIP1: str | None = None
+    brokerIP2: str | None = None
+    haListenPort: int = 10912
+    brokerPermission: int = attrs.field(
+        default=PERM_READ | PERM_WRITE, validator=_permission, metadata=_LIVE
+    )
+    regionId: str = "DefaultRegion"
+    traceOn: bool = attrs.field(default=True, metadata=_LIVE)
+
+
+@attrs.frozen
+class AnnounceSettings:
+    """
+    Telling the name servers.
+
+    @ivar namesrvAddr: C{host:port;host:port}.
+    @ivar compressedRegister: whether to deflate what is told.
+    @ivar forceRegister: whether to tell all every time, and not to ask first
+        whether something has changed.
+    """
+
+    namesrvAddr: str | None = None
+    registerNameServerPeriod: int = attrs.field(default=30_000, validator=_positive)
+    registerBrokerTimeoutMills: int = attrs.field(default=6000, validator=_positive)
+    compressedRegister: bool = False
+    forceRegister: bool = True
+
+
+@attrs.frozen
+class TopicSettings:
+    """
+    Topics that come into being by themselves.
+    """
+
+    autoCreateTopicEnable: bool = attrs.field(default=True, metadata=_LIVE)
+    defaultTopicQueueNums: int = attrs.field(default=8, validator=_positive)
+    clusterTopicEnable: bool = True
+    brokerTopicEnable: bool = True
+    traceTopicEnable: bool = False
+    msgTraceTopicName: str = attrs.field(default="RMQ_SYS_TRACE_TOPIC", validator=_name)
+
+
+@attrs.frozen
+class GroupSettings:
+    """
+    Groups that come into being by themselves.
+    """
+
+    autoCreateSubscriptionGroup: bool = attrs.field(default=True, metadata=_LIVE)
+
+
+@attrs.frozen
+class ClientSettings:
+    """
+    @ivar notifyConsumerIdsChangedEnable: whether the members of a group are told
+        when one comes or goes.
+    """
+
+    notifyConsumerIdsChangedEnable: bool = attrs.field(default=True, metadata=_LIVE)
+
+
+@attrs.frozen
+class OffsetSettings:
+    """
+    Keeping the groups' offsets.
+    """
+
+    flushConsumerOffsetInterval: int = attrs.field(default=5000, validator=_positive)
+
+
+@attrs.frozen
+class SendSettings:
+    """
+    Taking messages.
+
+    @ivar startAcceptSendRequestTimeStamp: the time before which none is taken.
+    @ivar sendThreadPoolQueueCapacity: how many sends may wait for the disk.
+    @ivar osPageCacheBusyTimeOutMills: how long the disk may take for what waits
+        for it before further sends are refused; they would only wait longer.
+    @ivar brokerFastFailureEnable: whether sends are refused early at all.
+    """
+
+    rejectTransactionMessage: bool = attrs.field(default=False, metadata=_LIVE)
+    startAcceptSendRequestTimeStamp: int = attrs.field(default=0, metadata=_LIVE)
+    sendThreadPoolQueueCapacity: int = attrs.field(
+        default=10_000, validator=_positive, metadata=_LIVE
+    )
+    osPageCacheBusyTimeOutMills: int = attrs.field(
+        default=1000, validator=_positive, metadata=_LIVE
+    )
+    brokerFastFailureEnable: bool = attrs.field(default=True, metadata=_LIVE)
+
+
+@attrs.frozen
+class PullSettings:
+    """
+    Giving messages.
+
+    @ivar longPollingEnable: whether a pull that finds nothing is held as long as
+        it wishes, or for C{shortPollingTimeMills} only.
+    @ivar pullThreadPoolQueueCapacity: how many pulls may be held.
+    @ivar slaveReadEnable: whether to send those who are far behind to a slave.
+    @ivar enablePropertyFilter: whether filters that look at properties may be used.
+    """
+
+    longPollingEnable: bool = attrs.field(default=True, metadata=_LIVE)
+    shortPollingTimeMills: int = attrs.field(default=1000, validator=_positive, metadata=_LIVE)
+    pullThreadPoolQueueCapacity: int = attrs.field(
+        default=100_000, validator=_positive, metadata=_LIVE
+    )
+    slaveReadEnable: bool = attrs.field(default=False, metadata=_LIVE)
+    enablePropertyFilter: bool = attrs.field(default=False, metadata=_LIVE)
+
+
+@attrs.frozen
+class PoolSettings:
+    """
+    The threads for what blocks.
+
+    @ivar adminBrokerThreadPoolNums: how many administrators are served at a time.
+    """
+
+    adminBrokerThreadPoolNums: int = attrs.field(default=16, validator=_positive)
+    queryThreadPoolQueueCapacity: int = attrs.field(default=20_000, validator=_positive)
+
+
+SECTIONS: tuple[type, ...] = (
+    BrokerSettings,
+    AnnounceSettings,
+    TopicSettings,
+    GroupSettings,
+    ClientSettings,
+    OffsetSettings,
+    SendSettings,
+    PullSettings,
+    PoolSettings,
+)

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The broker's topics, in memory and in C{topics.json}; Java's C{TopicConfigManager}.
+
+A topic comes into being in one of three ways:
+
+  - A producer sends to it, and names a topic to inherit from (always TBW102),
+    which the broker has and lets be inherited from.
+  - A consumer group heartbeats: its retry topic is made.
+  - An administrator makes it.
+
+Each time, name servers must hear of it at once, so whoever made this table is
+told of every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from txrocket.broker.kept import Kept
+from txrocket.broker.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, retryTopic
+from txrocket.broker.settings import TopicSettings
+from txrocket.errors import TopicNotExist
+from txrocket.model import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig
+from txrocket.protocol.bodies import TopicConfigSerializeWrapper
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.store.flush import InThread
+from txrocket.store.tables import Table
+
+__all__ = ["UNIT_FLAG", "UNIT_SUB_FLAG", "Topics"]
+
+# Bits of topicSysFlag.
+UNIT_FLAG = 1
+UNIT_SUB_FLAG = 2
+
+_BOTH = PERM_READ | PERM_WRITE
+
+# Queues of SCHEDULE_TOPIC_XXXX: as many as there are delay levels, by default.
+_SCHEDULE_QUEUES = 18
+
+
+class Topics:
+    """
+    The topics of a broker.
+
+    @ivar settings: may be replaced while the broker runs.
+    @ivar version: changes with every change of a topic.
+    @ivar own: the topics that the broker has for itself.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        table: Table,
+        inThread: InThread,
+        ownNames: tuple[str, str],
+        settings: TopicSettings,
+        now: Callable[[], int],
+    ) -> None:
+        """
+        @param ownNames: the cluster's and the broker's name.
+        @param now: the time in milliseconds.
+        """
+        self.settings = settings
+        self._now = now
+        self._changed: Callable[[], None] = lambda: None
+        self.version = DataVersion(now(), 0)
+        self._table = _ownTopics(*ownNames, settings)
+        self.own = frozenset(self._table)
+        self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
+
+    def load(self) -> None:
+        """
+        Read C{topics.json}.
+
+        @raise StoreCorrupt: if it cannot be read.
+        """
+        saved = self._kept.load(lambda data: decodeBody(TopicConfigSerializeWrapper, data))
+        if saved is not None:
+            self._table |= saved.topicConfigTable
+            self.version = saved.dataVersion
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """
+        Have a function called after every change.
+        """
+        self._changed = changed
+
+    @property
+    def table(self) -> Mapping[str, TopicConfig]:
+        """
+        All topics by name.
+        """
+        return self._table
+
+    def get(self, name: str) -> TopicConfig | None:
+        """
+        A topic, if there is one of that name.
+        """
+        return self._table.get(name)
+
+    def put(self, config: TopicConfig) -> Deferred[None]:
+        """
+        Make or change a topic.
+
+        @return: a Deferred that fires once it is on the disk.
+        """
+        self._table[config.topicName] = config
+        return self._save()
+
+    def remove(self, name: str) -> Deferred[None]:
+        """
+        Forget a topic.
+
+        @return: a Deferred that fires once that is on the disk.
+        """
+        self._table.pop(name, None)
+        return self._save()
+
+    def inherit(
+        self, name: str, defaultTopic: str, queues: int, unit: bool, address: str
+    ) -> tuple[TopicConfig, Deferred[None]]:
+        """
+        Make a topic for a producer that sends to it.
+
+        @param defaultTopic: the topic to inherit permissions and queues from.
+        @param queues: how many queues the producer wants.
+        @param address: the producer.
+        @return: the topic, and a Deferred that fires once it is on the disk.
+        @raise TopicNotExist: if it may not be made.
+        """
+        retry = name.startswith(RETRY_PREFIX)
+        flag = (UNIT_SUB_FLAG if retry else UNIT_FLAG) if unit else 0
+        parent = self._table.get(defaultTopic)
+        why = ""
+        if parent is None:
+            why = f"there is no topic {defaultTopic} to inherit from"
+        elif defaultTopic == AUTO_CREATE_TOPIC and not self.settings.autoCreateTopicEnable:
+            why = "autoCreateTopicEnable is false"
+        elif not parent.perm & PERM_INHERIT:
+            why = f"topic {defaultTopic} may not be inherited from"
+        if parent is not None and not why:
+            count = max(0, min(queues, parent.writeQueueNums))
+            config = TopicConfig(
+                name, count, count, parent.perm & ~PERM_INHERIT, parent.topicFilterType, flag
+            )
+        elif retry:
+            config = TopicConfig(name, 1, 1, _BOTH, topicSysFlag=flag)
+        else:
+            self._log.warn(
+                "{address} sends to topic {topic}, which is not there and is not made: {why}",
+                address=address,
+                topic=name,
+                why=why,
+            )
+            raise TopicNotExist(f"topic {name} does not exist and is not made: {why}")
+        self._log.info("{address} sends to a new topic: {config}", address=address, config=config)
+        return config, self.put(config)
+
+    def ensure(self, name: str, queues: int, flag: int = 0) -> TopicConfig:
+        """
+        A topic that the broker itself needs, made if it is not there.
+        """
+        config = self._table.get(name)
+        if config is None:
+            config = TopicConfig(name, queues, queues, _BOTH, topicSysFlag=flag)
+            self._log.info("New topic: {config}", config=config)
+            self._table[name] = config
+            self._save(quietly=True)
+        return config
+
+    def ensureRetryTopic(self, group: str, retryQueueNums: int, unit: bool) -> TopicConfig:
+        """
+        The topic of a group's messages that are to be tried again.
+        """
+        return self.ensure(retryTopic(group), retryQueueNums, UNIT_SUB_FLAG if unit else 0)
+
+    def order(self, ordered: frozenset[str]) -> None:
+        """
+        Note which topics the name server has an order configured for.
+        """
+        changed = [
+            replace(config, order=config.topicName in ordered)
+            for config in self._table.values()
+            if config.order != (config.topicName in ordered)
+        ]
+        for config in changed:
+            self._table[config.topicName] = config
+        if changed:
+            self._save(quietly=True)
+
+    def wrapper(self) -> TopicConfigSerializeWrapper:
+        """
+        All topics, as they are told and written.
+        """
+        return TopicConfigSerializeWrapper(self._table, self.version)
+
+    def stop(self) -> Deferred[None]:
+        """
+        A Deferred that fires once all changes are on the disk.
+        """
+        return self._kept.idle()
+
+    def _save(self, quietly: bool = False) -> Deferred[None]:
+        self.version = DataVersion(self._now(), self.version.counter + 1)
+        self._changed()
+        saved = self._kept.save()
+        if quietly:
+            saved.addErrback(self._kept.failed)
+        return saved
+
+
+def _ownTopics(cluster: str, broker: str, settings: TopicSettings) -> dict[str, TopicConfig]:
+    def perm(enabled: bool) -> int:
+        return PERM_INHERIT | (_BOTH if enabled else 0)
+
+    topics = [
+        TopicConfig("SELF_TEST_TOPIC", 1, 1),
+        TopicConfig("BenchmarkTest", 1024, 1024),
+        TopicConfig(cluster, perm=perm(settings.clusterTopicEnable)),
+        TopicConfig(broker, 1, 1, perm(settings.brokerTopicEnable)),
+        TopicConfig("OFFSET_MOVED_EVENT", 1, 1),
+        TopicConfig("SCHEDULE_TOPIC_XXXX", _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
+        TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
+    ]
+    if settings.autoCreateTopicEnable:
+        queues = settings.defaultTopicQueueNums
+        topics.append(TopicConfig(AUTO_CREATE_TOPIC, queues, queues, perm(True)))
+    if settings.traceTopicEnable:
+        topics.append(TopicConfig(settings.msgTraceTopicName, 1, 1))
+    return {each.topicName: each for each in topics}
