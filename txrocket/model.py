@@ -161,7 +161,8 @@ class DataVersion(msgspec.Struct, frozen=True):
     counter: Int64 = 0
 
 
-class SubscriptionData(msgspec.Struct, frozen=True):
+# cache_hash: brokers find the compiled expression of every pull by it.
+class SubscriptionData(msgspec.Struct, frozen=True, cache_hash=True):
     """
     What a group wants of a topic.
 

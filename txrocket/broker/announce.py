@@ -64,6 +64,7 @@ class Announcement:
     """
     What is told to the name servers.
 
+    @ivar identity: who is announced.
     @ivar permission: C{brokerPermission}; may be changed while the broker runs.
     """
 
@@ -83,7 +84,7 @@ class Announcement:
         """
         self._clock = clock
         self._peers = peers
-        self._identity = identity
+        self.identity = identity
         self._settings = settings
         self._topics = topics
         self._addresses = addresses
@@ -139,7 +140,7 @@ class Announcement:
             self._soon = None
         if self._loop.running:
             self._loop.stop()
-        who = self._identity
+        who = self.identity
         header = UnRegisterBrokerRequestHeader(who.name, who.address, who.cluster, who.brokerId)
         leaving = [
             self._ask(each, requestCommand(RequestCode.UNREGISTER_BROKER, header), _GOODBYE)
@@ -164,7 +165,7 @@ class Announcement:
     def _tell(
         self, address: str, wrapper: TopicConfigSerializeWrapper, body: bytes, force: bool
     ) -> Generator[Deferred[RemotingCommand], RemotingCommand, None]:
-        settings, who = self._settings, self._identity
+        settings, who = self._settings, self.identity
         timeout = settings.registerBrokerTimeoutMills / 1000
         try:
             if not force:

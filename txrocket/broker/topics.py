@@ -50,6 +50,7 @@ class Topics:
     @ivar settings: may be replaced while the broker runs.
     @ivar version: changes with every change of a topic.
     @ivar own: the topics that the broker has for itself.
+    @ivar unsaved: those that are not on the disk yet.
     """
 
     _log = Logger()
@@ -72,6 +73,7 @@ class Topics:
         self.version = DataVersion(now(), 0)
         self._table = _ownTopics(*ownNames, settings)
         self.own = frozenset(self._table)
+        self.unsaved: set[str] = set()
         self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
 
     def load(self) -> None:
@@ -111,7 +113,7 @@ class Topics:
         @return: a Deferred that fires once it is on the disk.
         """
         self._table[config.topicName] = config
-        return self._save()
+        return self._save(config.topicName)
 
     def remove(self, name: str) -> Deferred[None]:
         """
@@ -171,7 +173,7 @@ class Topics:
             config = TopicConfig(name, queues, queues, _BOTH, topicSysFlag=flag)
             self._log.info("New topic: {config}", config=config)
             self._table[name] = config
-            self._save(quietly=True)
+            self._save(name).addErrback(self._kept.failed)
         return config
 
     def ensureRetryTopic(self, group: str, retryQueueNums: int, unit: bool) -> TopicConfig:
@@ -192,7 +194,7 @@ class Topics:
         for config in changed:
             self._table[config.topicName] = config
         if changed:
-            self._save(quietly=True)
+            self._save().addErrback(self._kept.failed)
 
     def wrapper(self) -> TopicConfigSerializeWrapper:
         """
@@ -206,12 +208,20 @@ class Topics:
         """
         return self._kept.idle()
 
-    def _save(self, quietly: bool = False) -> Deferred[None]:
+    def saved(self) -> Deferred[None]:
+        """
+        A Deferred that fires once the topics as they are now are on the disk.
+        """
+        return self._kept.save()
+
+    def _save(self, name: str | None = None) -> Deferred[None]:
         self.version = DataVersion(self._now(), self.version.counter + 1)
         self._changed()
         saved = self._kept.save()
-        if quietly:
-            saved.addErrback(self._kept.failed)
+        if name is not None:
+            self.unsaved.add(name)
+            # One that could not be written stays, and is with the next that is.
+            saved.addCallback(lambda none: self.unsaved.discard(name))
         return saved
 
 

@@ -5,9 +5,17 @@ Addresses as RocketMQ writes them: C{host:port}, several joined by C{;}.
 
 from __future__ import annotations
 
+from typing import Final
+
 from twisted.internet.interfaces import IAddress
 
-__all__ = ["addressOf", "parseAddress", "parseAddresses"]
+from txrocket.errors import InvalidMessage
+from txrocket.protocol.parts import encodeHost
+
+__all__ = ["NO_HOST", "addressOf", "hostOf", "parseAddress", "parseAddresses"]
+
+#: 0.0.0.0:0, as records hold it.
+NO_HOST: Final = bytes(8)
 
 
 def parseAddress(address: str) -> tuple[str, int]:
@@ -44,3 +52,14 @@ def addressOf(address: IAddress) -> str:
     if host is None:
         return str(address)
     return f"[{host}]:{address.port}" if ":" in host else f"{host}:{address.port}"  # type: ignore[attr-defined]
+
+
+def hostOf(address: IAddress) -> bytes:
+    """
+    A transport's address as records hold it; zeros for one that is no IP address,
+    as that of a socket in the file system is not.
+    """
+    try:
+        return encodeHost(address.host, address.port)  # type: ignore[attr-defined]
+    except (AttributeError, InvalidMessage):
+        return NO_HOST

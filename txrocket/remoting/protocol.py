@@ -42,7 +42,7 @@ from txrocket.errors import (
 from txrocket.protocol.codes import requestName
 from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from txrocket.protocol.connection import Connection
-from txrocket.remoting.addresses import addressOf
+from txrocket.remoting.addresses import NO_HOST, addressOf, hostOf
 from txrocket.remoting.eager import eagerWriter
 from txrocket.remoting.faults import faultResponse
 from txrocket.remoting.responses import ResponseTable
@@ -67,6 +67,7 @@ class RemotingProtocol(Protocol):
     One connection.
 
     @ivar address: the peer, as C{host:port}; empty until connected.
+    @ivar host: the same as records hold it, made once for all of its messages.
     @ivar accepted: whether the peer dialled us.
     @ivar active: set when anything is read or written; whoever closes idle
         connections clears it.
@@ -81,6 +82,7 @@ class RemotingProtocol(Protocol):
         self._remoting = remoting
         self.accepted = accepted
         self.address = ""
+        self.host = NO_HOST
         self.active = True
         self._limits = limits = remoting.limits
         self._connection = Connection(limits.frame)
@@ -105,7 +107,9 @@ class RemotingProtocol(Protocol):
         """
         The connection is up.
         """
-        self.address = addressOf(self.transport.getPeer())
+        peer = self.transport.getPeer()
+        self.address = addressOf(peer)
+        self.host = hostOf(peer)
         self.responseTable = ResponseTable(
             self._remoting.clock, self.address, self._limits.requests
         )

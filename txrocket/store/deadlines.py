@@ -46,6 +46,17 @@ class Deadlines:
         if self._timer is None:
             self._timer = self._clock.callLater(self._seconds, self._sweep)
 
+    def waited(self) -> float:
+        """
+        How many seconds the one that waits longest has waited.
+        """
+        watched = self._watched
+        while watched and watched[0][1].called:
+            watched.popleft()
+        if not watched:
+            return 0.0
+        return self._clock.seconds() - (watched[0][0] - self._seconds)
+
     def stop(self) -> None:
         """
         Watch no more.

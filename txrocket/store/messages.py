@@ -134,7 +134,7 @@ class MessageStore(StoreReader):
             settings,
             CommitLog(
                 handles,
-                os.path.join(root, "commitlog"),
+                settings.commitLogFolder,
                 settings.mappedFileSizeCommitLog,
                 settings.maxMessageSize,
                 self._wrote,
@@ -201,6 +201,13 @@ class MessageStore(StoreReader):
         self._unlock: Callable[[], None] | None = None
         self._stopping = False
 
+    def apply(self, settings: StoreSettings) -> None:
+        """
+        Take new settings, of which only those marked C{live} may differ.
+        """
+        self.settings = settings
+        self.retention.settings = settings
+
     # --- start and stop --------------------------------------------------
 
     def start(self) -> None:
@@ -234,6 +241,8 @@ class MessageStore(StoreReader):
 
     def _open(self, root: str) -> None:
         self._files.makeFolder(root)
+        if self.settings.storePathCommitLog is not None:
+            self._files.makeFolder(self.settings.storePathCommitLog)
         if self._files.size(self._abortPath) is None:
             self._syncAbove(root)
         self._unlock = self._files.lock(os.path.join(root, "lock"))
@@ -451,6 +460,23 @@ class MessageStore(StoreReader):
             if end <= self.log.written:
                 self._flushForWaiting()
         return flushed
+
+    def flushed(self) -> Deferred[None]:
+        """
+        A Deferred that fires once all that was put is on the disk.
+
+        @raise StoreError: if it cannot be written.
+        """
+        self.write()
+        return self.flusher.flush()
+
+    @property
+    def waiting(self) -> tuple[int, float]:
+        """
+        How many wait for the disk, and how many seconds the first of them has.
+        """
+        count = self.flusher.flushed.waiting
+        return (count, self._deadlines.waited()) if count else (0, 0.0)
 
     def _flushForWaiting(self) -> None:
         # One under way goes on for whoever waits: the many need not each ask for it.

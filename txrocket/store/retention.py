@@ -38,6 +38,7 @@ class Retention:
     """
     Watches the disk.
 
+    @ivar settings: may be replaced while the store is open.
     @ivar full: why no message is accepted, or L{None}.
     """
 
@@ -56,7 +57,7 @@ class Retention:
         """
         @param safe: up to where queues and index are on the disk.
         """
-        self._settings = settings
+        self.settings = settings
         self._files = files
         self._commitLog = log
         self._queues = queues
@@ -72,8 +73,8 @@ class Retention:
         @param asked: whether somebody wants old files gone now.
         @return: how many files of the log were deleted.
         """
-        settings = self._settings
-        total, free = self._files.space(settings.storePathRootDir)
+        settings = self.settings
+        total, free = self._files.space(settings.storePathCommitLog or settings.storePathRootDir)
         used = 1.0 - free / total if total else 0.0
         self._watch(used, free)
         crowded = used > settings.diskMaxUsedSpaceRatio / 100
@@ -100,8 +101,8 @@ class Retention:
             self._index.follow(self._commitLog.first)
 
     def _watch(self, used: float, free: int) -> None:
-        folder = self._settings.storePathRootDir
-        if used > self._settings.diskSpaceWarningLevelRatio:
+        folder = self.settings.storePathRootDir
+        if used > self.settings.diskSpaceWarningLevelRatio:
             if self.full is None:
                 self._log.error(
                     "The disk of {folder} is {used:.0%} full: no message is accepted until "
@@ -116,11 +117,11 @@ class Retention:
 
     def _isTime(self) -> bool:
         hour = time.strftime("%H", time.localtime(self._now() / 1000))
-        return hour in [each.strip().zfill(2) for each in self._settings.deleteWhen.split(";")]
+        return hour in [each.strip().zfill(2) for each in self.settings.deleteWhen.split(";")]
 
     def _delete(self, forced: bool) -> int:
         segments = self._commitLog.segments
-        oldest = self._now() - self._settings.fileReservedTime * _HOUR_MS
+        oldest = self._now() - self.settings.fileReservedTime * _HOUR_MS
         deleted = 0
         while len(segments.bases) > 1 and deleted < _AT_ONCE:
             base = segments.bases[0]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a pull wants: the rules between a pull, its group and the group's members.
+
+A pull brings its subscription along, or means the one of its group's heartbeats.
+A group's heartbeat may be behind its pull; the pull is then told so, because with
+the older subscription it would lose messages.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from txrocket.broker.clients import Consumers
+from txrocket.broker.groups import Groups
+from txrocket.broker.settings import PullSettings
+from txrocket.errors import (
+    NoPermission,
+    RemoteSystemError,
+    SubscriptionGroupNotExist,
+    SubscriptionNotExist,
+    SubscriptionNotLatest,
+)
+from txrocket.filters.expressions import ExpressionTypes, MessageFilter, buildSubscription
+from txrocket.filters.tags import TAG
+from txrocket.model import MessageModel, SubscriptionData, SubscriptionGroupConfig
+from txrocket.protocol.headers import PullMessageRequestHeader
+
+__all__ = ["Subscriptions"]
+
+# The bit of a pull's sysFlag that says that it brings its subscription along.
+_BROUGHT = 4
+
+# Expressions that are kept compiled.
+_COMPILED = 1024
+
+
+class Subscriptions:
+    """
+    What the groups at a broker want.
+
+    @ivar settings: may be replaced while the broker runs.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        consumers: Consumers,
+        expressionTypes: ExpressionTypes,
+        settings: PullSettings,
+    ) -> None:
+        self._groups = groups
+        self._consumers = consumers
+        self.settings = settings
+        self._compile = lru_cache(_COMPILED)(expressionTypes.compile)
+        self._build = lru_cache(_COMPILED)(buildSubscription)
+
+    def group(self, name: str) -> SubscriptionGroupConfig:
+        """
+        The group that pulls.
+
+        @raise ResponseError: if there is none, or it may not pull.
+        """
+        config = self._groups.find(name)
+        if config is None:
+            raise SubscriptionGroupNotExist(
+                f"consumer group {name} does not exist, and autoCreateSubscriptionGroup is false"
+            )
+        if not config.consumeEnable:
+            raise NoPermission(f"consumer group {name} may not consume: consumeEnable is false")
+        return config
+
+    def wanted(
+        self, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
+    ) -> MessageFilter:
+        """
+        Which messages a pull wants.
+
+        @raise ResponseError: if that is not known, or cannot be told.
+        """
+        if header.sysFlag & _BROUGHT:
+            subscription = self._build(header.topic, header.subscription, header.expressionType)
+        else:
+            subscription = self._registered(header, config)
+        if subscription.expressionType not in (TAG, None, ""):
+            self._checkEnabled(subscription)
+        return self._compile(subscription)
+
+    def _registered(
+        self, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
+    ) -> SubscriptionData:
+        group = self._consumers.get(header.consumerGroup)
+        if group is None:
+            raise SubscriptionNotExist(
+                f"no consumer of group {header.consumerGroup} is known here: it pulls before its"
+                " first heartbeat, or was silent for too long"
+            )
+        if not config.consumeBroadcastEnable and group.messageModel is MessageModel.BROADCASTING:
+            raise NoPermission(
+                f"consumer group {header.consumerGroup} may not broadcast:"
+                " consumeBroadcastEnable is false"
+            )
+        subscription = group.subscriptions.get(header.topic)
+        if subscription is None:
+            raise SubscriptionNotExist(
+                f"consumer group {header.consumerGroup} does not subscribe to {header.topic};"
+                " do all of its members have the same subscriptions?"
+            )
+        if subscription.subVersion < header.subVersion:
+            raise SubscriptionNotLatest(
+                f"consumer group {header.consumerGroup} has another subscription to"
+                f" {header.topic} than its last heartbeat told"
+            )
+        return subscription
+
+    def _checkEnabled(self, subscription: SubscriptionData) -> None:
+        if not self.settings.enablePropertyFilter:
+            raise RemoteSystemError(
+                f"this broker does not filter messages by {subscription.expressionType}:"
+                " enablePropertyFilter is false"
+            )

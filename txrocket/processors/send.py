@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE; Java's C{SendMessageProcessor}.
+
+    header --> may it be sent? --> properties --> store.put --> answer
+                    |                                             |
+               topic unknown:                       SYNC_FLUSH: once it is on the disk
+               made, if it may be                   else: on credit, see settle
+
+This is the hot path.  What need not wait for the disk is answered on credit: the
+messages of all requests that came in one read go to the log in one write, just
+before their answers go out, and no Deferred is made for any of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from txrocket.broker.interfaces import ISendHook, Sending
+from txrocket.broker.names import NOT_SENT_TO, checkSendable, checkTopic
+from txrocket.broker.settings import BrokerSettings, SendSettings
+from txrocket.broker.stats import Stats
+from txrocket.broker.topics import Topics
+from txrocket.errors import (
+    FlushDiskTimeout,
+    InvalidMessage,
+    MalformedRecord,
+    MessageIllegal,
+    NoPermission,
+    RemoteSystemError,
+    ResponseError,
+    ServiceNotAvailable,
+    StoreError,
+    SystemBusy,
+)
+from txrocket.model import PERM_WRITE, TopicConfig, TopicFilterType
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, responseCommand
+from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from txrocket.protocol.record import MULTI_TAGS_FLAG
+from txrocket.remoting.interfaces import Answer, Process
+from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.store.messages import Appended, MessageStore
+from txrocket.store.settings import FlushDiskType
+
+__all__ = ["SendProcessor", "storedProperties"]
+
+_WAIT = re.compile("(?:\\A|(?<=\x02))WAIT\x01[^\x02]*\x02")
+_CLUSTER = re.compile("(?:\\A|(?<=\x02))CLUSTER\x01[^\x02]*\x02")
+_TRUE = "\x02WAIT\x01true\x02"
+
+
+def storedProperties(properties: str | None, cluster: str) -> tuple[str, bool]:
+    """
+    A message's properties as the log gets them: without WAIT, with CLUSTER.
+
+    @param cluster: C{CLUSTER \\x01} and the cluster's name.
+    @return: the properties, and whether the sender waits for the disk.
+    """
+    if not properties:
+        return cluster, True
+    text = properties if properties[-1] == "\x02" else properties + "\x02"
+    waits = True
+    if "WAIT\x01" in text:
+        # Java's producers send it so, always; a search is a tenth of the pattern's.
+        text = text.replace(_TRUE, "\x02")
+        if "WAIT\x01" in text and (found := _WAIT.search(text)) is not None:
+            waits = found[0][5:-1].lower() == "true"
+            text = _WAIT.sub("", text)
+    if "CLUSTER\x01" in text:
+        text = _CLUSTER.sub("", text)
+    return text + cluster, waits
+
+
+class SendProcessor:
+    """
+    Takes messages.
+
+    @ivar settings: may be replaced while the broker runs.
+    @ivar broker: may be replaced while the broker runs.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        stats: Stats,
+        broker: BrokerSettings,
+        settings: SendSettings,
+        *,
+        storeHost: bytes,
+        now: Callable[[], int],
+        choose: Callable[[int], int],
+        hooks: Sequence[ISendHook] = (),
+    ) -> None:
+        """
+        @param storeHost: the broker's address, as records hold it.
+        @param now: the time in milliseconds.
+        @param choose: picks a number below the one it is given.
+        """
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+        self.settings = settings
+        self._now = now
+        self._choose = choose
+        self._hooks = hooks
+        self._idPrefix = storeHost.hex().upper()
+        self._cluster = f"CLUSTER\x01{broker.brokerClusterName}"
+        self._credit: list[RemotingCommand] = []
+        self.broker = broker
+
+    @property
+    def broker(self) -> BrokerSettings:
+        """
+        What senders are told of the broker, and what it lets them do.
+        """
+        return self._broker
+
+    @broker.setter
+    def broker(self, settings: BrokerSettings) -> None:
+        self._broker = settings
+        self._told = {
+            "MSG_REGION": settings.regionId,
+            "TRACE_ON": "true" if settings.traceOn else "false",
+        }
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What is served.
+        """
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.sendV2,
+            RequestCode.SEND_BATCH_MESSAGE: self.sendV2,
+        }
+
+    def send(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+        """
+        SEND_MESSAGE.
+        """
+        return self._serve(request, peer, request.decodeHeader(SendMessageRequestHeader))
+
+    def sendV2(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+        """
+        SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE.
+        """
+        return self._serve(request, peer, request.decodeHeader(SendMessageRequestHeaderV2))
+
+    def settle(self) -> None:
+        """
+        Bring to the log what was answered on credit, before those answers go out.
+        If that fails, they tell of it.
+        """
+        if self._credit:
+            credit, self._credit = self._credit, []
+            lost = self._store.settle()
+            if lost is not None:
+                for response in credit:
+                    self._refuse(response, _unavailable(lost))
+
+    def _serve(
+        self,
+        request: RemotingCommand,
+        peer: RemotingProtocol,
+        header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
+    ) -> Answer:
+        try:
+            return self._send(request, peer, header)
+        except ResponseError as error:
+            refused: ResponseError = error
+        except (InvalidMessage, MalformedRecord) as error:
+            refused = MessageIllegal(str(error))
+        except StoreError as error:
+            refused = _unavailable(error)
+        response = responseCommand()
+        self._refuse(response, refused)
+        return response
+
+    def _send(
+        self,
+        request: RemotingCommand,
+        peer: RemotingProtocol,
+        header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
+    ) -> Answer:
+        self._admit()
+        topic = header.topic
+        saved: Deferred[None] | None = None
+        config = self._topics.get(topic)
+        if config is None:
+            checkTopic(topic)
+            config, saved = self._topics.inherit(
+                topic,
+                header.defaultTopic,
+                header.defaultTopicQueueNums,
+                header.unitMode,
+                peer.address,
+            )
+        elif topic in self._topics.unsaved:
+            saved = self._topics.saved()
+        self._check(config, header.queueId)
+        queueId = header.queueId
+        if queueId < 0:
+            queueId = self._choose(config.writeQueueNums)
+        batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
+        properties, body, flag = header.properties, request.body, header.flag
+        sending = None
+        if self._hooks:
+            sending = Sending(
+                topic,
+                queueId,
+                properties or "",
+                body,
+                flag,
+                header.producerGroup,
+                header.bornTimestamp,
+                batch,
+                peer.address,
+            )
+            for hook in self._hooks:
+                hook.beforeSend(sending)
+            topic, queueId, flag = sending.topic, sending.queueId, sending.flag
+            properties, body = sending.properties, sending.body
+        text, waits = storedProperties(properties, self._cluster)
+        self._checkKind(text)
+        sysFlag = header.sysFlag
+        if config.topicFilterType is TopicFilterType.MULTI_TAG:
+            sysFlag |= MULTI_TAGS_FLAG
+        try:
+            propertiesData = text.encode()
+        except UnicodeEncodeError:
+            raise MessageIllegal("properties: half of a surrogate pair is no text") from None
+        if batch:
+            appended = self._store.putBatch(
+                topic,
+                queueId,
+                body,
+                propertiesData,
+                bornTimestamp=header.bornTimestamp,
+                bornHost=peer.host,
+                sysFlag=sysFlag,
+                reconsumeTimes=header.reconsumeTimes or 0,
+            )
+        else:
+            appended = self._store.put(
+                topic,
+                queueId,
+                body,
+                propertiesData,
+                bornTimestamp=header.bornTimestamp,
+                bornHost=peer.host,
+                flag=flag,
+                sysFlag=sysFlag,
+                reconsumeTimes=header.reconsumeTimes or 0,
+            )
+        sizes = appended.sizes
+        self._stats.put(topic, len(sizes), sizes[0] if len(sizes) == 1 else sum(sizes))
+        response = self._accepted(request, appended, queueId)
+        if sending is not None:
+            for hook in self._hooks:
+                hook.afterSend(sending, response)
+        return self._answer(request, response, appended, waits, saved)
+
+    def _answer(
+        self,
+        request: RemotingCommand,
+        response: RemotingCommand,
+        appended: Appended,
+        waits: bool,
+        saved: Deferred[None] | None,
+    ) -> Answer:
+        sync = waits and self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
+        if saved is None and (not sync or request.flag & ONEWAY_FLAG):
+            self._credit.append(response)
+            return response
+        stored = self._store.stored(appended.end)
+        if saved is not None:
+            # A topic that is not on the disk would make its messages unreachable.
+            stored.addCallback(lambda none: saved)
+        stored.addCallbacks(lambda none: response, self._notStored, errbackArgs=(response,))
+        answer: Deferred[RemotingCommand] = stored  # type: ignore[assignment]
+        return answer
+
+    def _notStored(self, failure: Failure, response: RemotingCommand) -> RemotingCommand:
+        failure.trap(FlushDiskTimeout, StoreError)
+        error = failure.value
+        if isinstance(error, FlushDiskTimeout):
+            # It is in the log, and the sender learns where.
+            response.code = error.code
+            response.remark = error.remark
+        else:
+            assert isinstance(error, StoreError)
+            self._refuse(response, _unavailable(error))
+        return response
+
+    # --- what may be sent ------------------------------------------------
+
+    def _admit(self) -> None:
+        """
+        Refuse early what would be answered late.
+        """
+        settings = self.settings
+        waiting, seconds = self._store.waiting
+        if waiting and settings.brokerFastFailureEnable:
+            if waiting >= settings.sendThreadPoolQueueCapacity:
+                raise SystemBusy(
+                    f"[OVERLOAD] {waiting} sends wait for the disk already, try again in a while"
+                )
+            if seconds * 1000 > settings.osPageCacheBusyTimeOutMills:
+                raise SystemBusy(
+                    f"[PCBUSY] the disk has taken {seconds:.1f} s for what waits for it,"
+                    " try again in a while"
+                )
+        if settings.startAcceptSendRequestTimeStamp > self._now():
+            raise RemoteSystemError(
+                "no message is taken before startAcceptSendRequestTimeStamp, "
+                f"{settings.startAcceptSendRequestTimeStamp}"
+            )
+
+    def _check(self, config: TopicConfig, queueId: int) -> None:
+        topic = config.topicName
+        if topic in NOT_SENT_TO:
+            checkSendable(topic)
+        if config.order and not self._broker.brokerPermission & PERM_WRITE:
+            raise NoPermission("brokerPermission forbids to send to this broker")
+        if not config.perm & PERM_WRITE:
+            raise NoPermission(f"topic {topic} may not be written to")
+        if queueId >= config.writeQueueNums and queueId >= config.readQueueNums:
+            raise RemoteSystemError(
+                f"queue {queueId} is not one of topic {topic}, which has {config.writeQueueNums}"
+                f" to write to and {config.readQueueNums} to read from"
+            )
+        if not config.writeQueueNums:
+            raise NoPermission(f"topic {topic} has no queue to write to")
+
+    def _checkKind(self, properties: str) -> None:
+        """
+        Refuse what would be stored and not be handled as its sender expects.
+        """
+        if "TRAN_MSG\x01true" in properties:
+            raise NoPermission("this broker takes no messages in transactions")
+        if "DELAY\x01" in properties and re.search("(\\A|\x02)DELAY\x01[^\x020]", properties):
+            raise NoPermission("this broker takes no delayed messages")
+
+    # --- answers ---------------------------------------------------------
+
+    def _accepted(
+        self, request: RemotingCommand, appended: Appended, queueId: int
+    ) -> RemotingCommand:
+        offset = appended.offset
+        if len(appended.sizes) == 1:
+            messageId = f"{self._idPrefix}{offset:016X}"
+        else:
+            ids = []
+            for size in appended.sizes:
+                ids.append(f"{self._idPrefix}{offset:016X}")
+                offset += size
+            messageId = ",".join(ids)
+        response = responseCommand()
+        response.fields = {
+            **self._told,
+            "msgId": messageId,
+            "queueId": str(queueId),
+            "queueOffset": str(appended.queueOffset),
+        }
+        return response
+
+    def _refuse(self, response: RemotingCommand, error: ResponseError) -> None:
+        response.code = error.code
+        response.remark = error.remark
+        response.fields = dict(self._told)
+
+
+def _unavailable(error: StoreError) -> ServiceNotAvailable:
+    return ServiceNotAvailable(f"the store takes no messages now: {error}")

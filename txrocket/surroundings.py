@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a server needs of the world around it: time, threads, ports, other machines,
+files, chance.
+
+A server is handed these and reaches for nothing else, so that the same server
+runs on a machine and, in a test, on a clock and in memory
+(L{txrocket.testing}).
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime, IStreamServerEndpoint
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.threadpool import ThreadPool
+
+from txrocket.remoting.executors import PoolExecutor
+from txrocket.remoting.interfaces import IExecutor
+from txrocket.remoting.peers import Connect, endpoints
+from txrocket.remoting.settings import ServerSettings
+from txrocket.remoting.tls import ClientTLS
+from txrocket.store.files import Files
+
+__all__ = ["Surroundings", "freePort", "localAddress"]
+
+# Syncing the log, the queues and the tables, and requests that block.
+_THREADS = 20
+
+
+def _nothing() -> None:
+    pass
+
+
+@attrs.frozen
+class Surroundings:
+    """
+    @ivar clock: the reactor, as far as time goes.
+    @ivar inThread: runs a function that blocks.
+    @ivar listen: makes the endpoint of a server's port.
+    @ivar connect: tells how to dial others, over TLS or not.
+    @ivar choose: picks a number below the one it is given.
+    @ivar executor: makes an executor for what blocks, of a name, a number of
+        threads and of requests that may wait for them.
+    @ivar start: called before a server starts.
+    @ivar stop: called after it has stopped.
+    """
+
+    clock: IReactorTime
+    inThread: Callable[[Callable[[], None]], Deferred[None]]
+    listen: Callable[[ServerSettings, int], IStreamServerEndpoint]
+    connect: Callable[[ClientTLS | None], Connect]
+    choose: Callable[[int], int]
+    files: Files
+    executor: Callable[[str, int, int], IExecutor]
+    start: Callable[[], None] = _nothing
+    stop: Callable[[], None] = _nothing
+
+    def now(self) -> int:
+        """
+        The time in milliseconds.
+        """
+        return int(self.clock.seconds() * 1000)
+
+    @classmethod
+    def real(cls, reactor: Any) -> Surroundings:
+        """
+        The machine's, with threads of one server's own.
+        """
+        threads = ThreadPool(0, _THREADS, "rocket")
+        return cls(
+            clock=reactor,
+            inThread=lambda function: deferToThreadPool(reactor, threads, function),
+            listen=lambda settings, port: settings.endpoint(reactor, port),
+            connect=lambda tls: endpoints(reactor, tls),
+            choose=random.randrange,
+            files=Files(),
+            executor=lambda name, size, queueLimit: PoolExecutor(
+                reactor, threads, name=name, size=size, queueLimit=queueLimit
+            ),
+            start=threads.start,
+            stop=threads.stop,
+        )
+
+
+def localAddress() -> str:
+    """
+    The address at which other machines most likely reach this one.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: the system only chooses the interface it would use.
+            probe.connect(("192.0.2.1", 9))
+            address: str = probe.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
+    return address
+
+
+def freePort(below: int = 0, interface: str = "127.0.0.1") -> int:
+    """
+    A port on which nobody listens, nor on the one so far below it.
+    """
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind((interface, 0))
+            port: int = first.getsockname()[1]
+            try:
+                if below:
+                    second.bind((interface, port - below))
+            except OSError:
+                continue
+            return port
