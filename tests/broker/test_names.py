@@ -36,10 +36,10 @@ class CheckTests(SynchronousTestCase):
     @given(st.text(alphabet=LEGAL, min_size=1, max_size=127))
     def test_legal(self, name: str) -> None:
         """
-        Letters, digits and C{_-%|} make a name.
+        Letters, digits and C{_-%|} make a name, which is given back.
         """
-        checkTopic(name)
-        checkGroup(name)
+        self.assertEqual(checkTopic(name), name)
+        self.assertEqual(checkGroup(name), name)
 
     @given(
         st.text(alphabet=LEGAL, max_size=20),

@@ -74,25 +74,27 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z").match
 _QUOTED: Final = 60
 
 
-def checkTopic(name: str | None) -> None:
+def checkTopic(name: str | None) -> str:
     """
     Refuse what cannot be a topic's name.
 
+    @return: the name.
     @raise RemoteSystemError: as Java answers, with what is wrong.
     """
-    _check("topic", name, TOPIC_LIMIT)
+    return _check("topic", name, TOPIC_LIMIT)
 
 
-def checkGroup(name: str | None) -> None:
+def checkGroup(name: str | None) -> str:
     """
     Refuse what cannot be a group's name.
 
+    @return: the name.
     @raise RemoteSystemError: with what is wrong.
     """
-    _check("group", name, GROUP_LIMIT)
+    return _check("group", name, GROUP_LIMIT)
 
 
-def _check(what: str, name: str | None, limit: int) -> None:
+def _check(what: str, name: str | None, limit: int) -> str:
     if not name or name.isspace():
         raise RemoteSystemError(f"the {what} is blank")
     if len(name) > limit:
@@ -104,6 +106,7 @@ def _check(what: str, name: str | None, limit: int) -> None:
         raise RemoteSystemError(
             f"the {what} {name[:_QUOTED]!r} holds characters other than letters, digits and _-%|"
         )
+    return name
 
 
 def isSystemTopic(name: str) -> bool:

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.broker.members}.
+"""
+
+from __future__ import annotations
+
+from twisted.logger import LogLevel
+
+from tests.broker.peers import Connected
+from tests.remoting.doubles import RemotingTests
+from txrocket.broker.members import Members, Registry
+from txrocket.protocol.bodies import Connection
+
+
+class RegistryTests(RemotingTests):
+    """
+    L{Registry}.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.left: list[str] = []
+        self.registry = Registry(Members, self.left.append)
+
+    def ids(self, group: str) -> list[str]:
+        """
+        Who is in a group.
+        """
+        return list(self.registry.groups[group].byId)
+
+    def test_join(self) -> None:
+        """
+        A client is new in a group once; later heartbeats only keep it there.
+        """
+        one = Connected()
+        group, joined = self.registry.join("G", one.client("a"), 5)
+        self.assertTrue(joined)
+        again, joined = self.registry.join("G", one.client("a"), 7)
+        self.assertFalse(joined)
+        self.assertIs(again, group)
+        self.assertEqual(len(group), 1)
+        self.assertEqual(group.byId["a"].heard, 7)
+
+    def test_connections(self) -> None:
+        """
+        A group can say who its members are and where.
+        """
+        one, two = Connected("192.0.2.1:1"), Connected("192.0.2.2:2")
+        self.registry.join("G", one.client("a"), 0)
+        group, _ = self.registry.join("G", two.client("b"), 0)
+        self.assertEqual(
+            group.connections(),
+            {
+                Connection("a", "192.0.2.1:1", "JAVA", 407),
+                Connection("b", "192.0.2.2:2", "JAVA", 407),
+            },
+        )
+
+    def test_leave(self) -> None:
+        """
+        A client leaves one group and stays in others; the group goes with its
+        last member.
+        """
+        one, two = Connected(), Connected()
+        for each in ("G", "H"):
+            self.registry.join(each, one.client("a"), 0)
+        self.registry.join("G", two.client("b"), 0)
+        self.registry.leave("G", one.peer)
+        self.assertEqual(self.ids("G"), ["b"])
+        self.assertEqual(self.ids("H"), ["a"])
+        self.registry.leave("G", two.peer)
+        self.assertEqual(self.registry.groups.keys(), {"H"})
+        self.assertEqual(self.left, ["G", "G"])
+
+    def test_leaveNothing(self) -> None:
+        """
+        Who is not in a group, or in one that is not there, leaves nothing.
+        """
+        self.registry.join("G", Connected().client("a"), 0)
+        stranger = Connected()
+        self.registry.leave("G", stranger.peer)
+        self.registry.leave("H", stranger.peer)
+        self.assertEqual(self.ids("G"), ["a"])
+        self.assertEqual(self.left, [])
+
+    def test_lost(self) -> None:
+        """
+        A client leaves all its groups with its connection.
+        """
+        one, two = Connected(), Connected()
+        for each in ("G", "H"):
+            self.registry.join(each, one.client("a"), 0)
+        self.registry.join("G", two.client("b"), 0)
+        one.lose()
+        self.assertEqual(self.registry.groups.keys(), {"G"})
+        self.assertEqual(self.ids("G"), ["b"])
+        self.assertEqual(sorted(self.left), ["G", "H"])
+
+    def test_reconnected(self) -> None:
+        """
+        A client that comes back on a new connection takes its own place; what the
+        old connection says or its late end is no longer about it.
+        """
+        old, new = Connected("192.0.2.1:1"), Connected("192.0.2.1:2")
+        self.registry.join("G", old.client("a"), 0)
+        group, joined = self.registry.join("G", new.client("a"), 1)
+        self.assertTrue(joined)
+        self.assertEqual(self.ids("G"), ["a"])
+        self.registry.leave("G", old.peer)
+        old.lose()
+        self.assertEqual(self.ids("G"), ["a"])
+        self.assertIs(group.byId["a"].client.peer, new.peer)
+        self.assertEqual(self.left, [])
+        new.lose()
+        self.assertEqual(self.registry.groups, {})
+
+    def test_otherId(self) -> None:
+        """
+        A connection that changes its id is still one member.
+        """
+        one = Connected()
+        self.registry.join("G", one.client("a"), 0)
+        _, joined = self.registry.join("G", one.client("b"), 0)
+        self.assertTrue(joined)
+        self.assertEqual(self.ids("G"), ["b"])
+
+    def test_othersId(self) -> None:
+        """
+        A connection that takes the id of another member takes its place.
+        """
+        one, two = Connected(), Connected()
+        self.registry.join("G", one.client("a"), 0)
+        self.registry.join("G", two.client("b"), 0)
+        group, joined = self.registry.join("G", one.client("b"), 0)
+        self.assertTrue(joined)
+        self.assertEqual(self.ids("G"), ["b"])
+        self.assertIs(group.byId["b"].client.peer, one.peer)
+        self.assertEqual(group.byPeer.keys(), {one.peer})
+
+    def test_expire(self) -> None:
+        """
+        Who was not heard of for more than 120 seconds is out, its connection is
+        closed, and the log says who it was.
+        """
+        one, two = Connected("192.0.2.1:1"), Connected()
+        self.registry.join("G", one.client("a"), 0)
+        self.registry.join("H", one.client("a"), 0)
+        self.registry.join("G", two.client("b"), 1)
+        self.registry.join("H", one.client("a"), 1)
+        self.registry.expire(120_000)
+        self.assertEqual(self.ids("G"), ["a", "b"])
+        self.registry.expire(120_001)
+        self.assertEqual(self.ids("G"), ["b"])
+        self.assertEqual(self.ids("H"), ["a"])
+        self.assertTrue(one.wire.disconnecting)
+        self.assertFalse(two.wire.disconnecting)
+        (said,) = self.logged(LogLevel.warn)
+        self.assertEqual(
+            said,
+            "Closing the connection of a at 192.0.2.1:1, which was not heard of in group G"
+            " for 120 s",
+        )
+        one.lose()
+        self.assertEqual(self.registry.groups.keys(), {"G"})
+        self.assertEqual(self.left, ["G", "H"])
+
+    def test_expireAll(self) -> None:
+        """
+        A group whose members are all silent goes.
+        """
+        for each in ("a", "b"):
+            self.registry.join("G", Connected().client(each), 0)
+        self.registry.expire(200_000)
+        self.assertEqual(self.registry.groups, {})
+
+    def test_watchedOnce(self) -> None:
+        """
+        However often a client joins and leaves, its connection's end is waited for
+        once; and nothing is known of a connection that is gone.
+        """
+        one, two = Connected(), Connected()
+        for turn in range(10):
+            self.registry.join("G", one.client("a"), turn)
+            self.registry.leave("G", one.peer)
+            self.registry.join("H", one.client("a"), turn)
+            self.registry.join("H", two.client("a"), turn)
+            self.registry.leave("H", two.peer)
+        self.assertEqual(len(one.peer._lost), 1)
+        self.assertEqual(self.registry._names, {one.peer: set(), two.peer: set()})
+        one.lose()
+        two.lose()
+        self.assertEqual(self.registry._names, {})

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Who is connected to a broker: the producers and the consumers of each group;
+Java's C{ProducerManager}, C{ConsumerManager} and C{ConsumerGroupInfo}.
+
+Clients tell of themselves every 30 seconds.  One goes when it says so, when its
+connection ends, or when it has not been heard of for 120 seconds.
+
+The consumers of a group divide the queues among themselves, each by its own
+reckoning, so all are told when one comes or goes or when the topics change that
+the group subscribes to::
+
+    heartbeat, unregister, lost, expired --> changed --> NOTIFY_CONSUMER_IDS_CHANGED
+                                             (a turn)    to every member, oneway
+
+A group has one subscription for each topic, whoever of its members told of it:
+the one with the greatest C{subVersion}.  A topic that a heartbeat leaves out is
+no longer subscribed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from txrocket.broker.members import Client, Members, Registry
+from txrocket.errors import RocketError
+from txrocket.model import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from txrocket.protocol.bodies import (
+    ConsumerConnection,
+    ConsumerData,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import requestCommand
+from txrocket.protocol.headers import NotifyConsumerIdsChangedRequestHeader
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["Client", "ConsumerGroup", "Consumers", "Producers"]
+
+
+class _ProducerGroup(Members):
+    """
+    The producers of one group.
+
+    @ivar turn: how often one of them was chosen.
+    """
+
+    turn = 0
+
+
+class Producers:
+    """
+    The connected producers.
+    """
+
+    def __init__(self) -> None:
+        self._registry = Registry(_ProducerGroup, lambda group: None)
+
+    def register(self, group: str, client: Client, now: int) -> None:
+        """
+        A client's heartbeat names a producer group.
+
+        @param now: in milliseconds.
+        """
+        self._registry.join(group, client, now)
+
+    def unregister(self, group: str, peer: RemotingProtocol) -> None:
+        """
+        The client on a connection gives a group up.
+        """
+        self._registry.leave(group, peer)
+
+    def expire(self, now: int) -> None:
+        """
+        Forget who was silent for too long; called every 10 seconds.
+        """
+        self._registry.expire(now)
+
+    def choose(self, group: str) -> RemotingProtocol | None:
+        """
+        The connection of one producer of a group, each in turn: to ask it about a
+        transaction.
+
+        @return: L{None} if there is none.
+        """
+        found = self._registry.groups.get(group)
+        # One that is being dropped is still known until it is gone.
+        peers = [each for each in found.byPeer if each.connected] if found else []
+        if found is None or not peers:
+            return None
+        found.turn += 1
+        return peers[found.turn % len(peers)]
+
+    def connection(self, group: str) -> ProducerConnection | None:
+        """
+        The producers of a group; L{None} if there are none.
+        """
+        found = self._registry.groups.get(group)
+        return None if found is None else ProducerConnection(found.connections())
+
+    def table(self) -> ProducerTableInfo:
+        """
+        All producers.
+        """
+        return ProducerTableInfo(
+            {
+                name: tuple(
+                    ProducerInfo(
+                        each.client.clientId,
+                        # As Java prints an address.
+                        f"/{each.client.peer.address}",
+                        each.client.language,
+                        each.client.version,
+                        each.heard,
+                    )
+                    for each in group.byId.values()
+                )
+                for name, group in self._registry.groups.items()
+            }
+        )
+
+
+class ConsumerGroup(Members):
+    """
+    The consumers of one group, and what they want as a group.  What the last
+    heartbeat said is so for all of them.
+
+    @ivar consumeType: whether they pull or are pushed to.
+    @ivar messageModel: whether they broadcast or share.
+    @ivar consumeFromWhere: where the group starts when it is new.
+    @ivar subscriptions: topic to subscription.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.consumeType: ConsumeType | None = None
+        self.messageModel: MessageModel | None = None
+        self.consumeFromWhere: ConsumeFromWhere | None = None
+        self.subscriptions: dict[str, SubscriptionData] = {}
+
+    def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
+        """
+        Take the subscriptions of a heartbeat for the group's.
+
+        @return: whether there are other topics now.  A newer expression for a topic
+            moves no queue from one consumer to another.
+        """
+        subscriptions = self.subscriptions
+        topics = set()
+        changed = False
+        for each in wanted:
+            topics.add(each.topic)
+            known = subscriptions.get(each.topic)
+            if known is None or each.subVersion > known.subVersion:
+                subscriptions[each.topic] = each
+                changed = changed or known is None
+        for topic in subscriptions.keys() - topics:
+            del subscriptions[topic]
+            changed = True
+        return changed
+
+
+class Consumers:
+    """
+    The connected consumers.
+    """
+
+    _log = Logger()
+
+    def __init__(self, clock: IReactorTime, notifies: Callable[[str], bool]) -> None:
+        """
+        @param notifies: whether a group's members are to be told of changes: its
+            C{notifyConsumerIdsChangedEnable}, true for a group without a
+            configuration, and the broker's own.
+        """
+        self._clock = clock
+        self._notifies = notifies
+        self._registry = Registry(ConsumerGroup, self._changed)
+        self._told: dict[str, None] = {}
+
+    def register(self, data: ConsumerData, client: Client, now: int) -> bool:
+        """
+        A client's heartbeat names a consumer group and what it subscribes to.
+
+        @param now: in milliseconds.
+        @return: whether the group has changed.
+        """
+        group, joined = self._registry.join(data.groupName, client, now)
+        group.consumeType = data.consumeType
+        group.messageModel = data.messageModel
+        group.consumeFromWhere = data.consumeFromWhere
+        changed = group.subscribe(data.subscriptionDataSet) or joined
+        if changed:
+            self._changed(data.groupName)
+        return changed
+
+    def unregister(self, group: str, peer: RemotingProtocol) -> None:
+        """
+        The client on a connection gives a group up.
+        """
+        self._registry.leave(group, peer)
+
+    def expire(self, now: int) -> None:
+        """
+        Forget who was silent for too long; called every 10 seconds.
+        """
+        self._registry.expire(now)
+
+    def get(self, group: str) -> ConsumerGroup | None:
+        """
+        A group; L{None} if it has no member.
+        """
+        return self._registry.groups.get(group)
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """
+        What a group wants of a topic.
+        """
+        found = self._registry.groups.get(group)
+        return None if found is None else found.subscriptions.get(topic)
+
+    def clientIds(self, group: str) -> tuple[str, ...]:
+        """
+        The ids of a group's members, each once.
+        """
+        found = self._registry.groups.get(group)
+        return () if found is None else tuple(found.byId)
+
+    def peer(self, group: str, clientId: str) -> RemotingProtocol | None:
+        """
+        The connection of one member of a group.
+        """
+        found = self._registry.groups.get(group)
+        member = None if found is None else found.byId.get(clientId)
+        return None if member is None else member.client.peer
+
+    def connection(self, group: str) -> ConsumerConnection | None:
+        """
+        The consumers of a group; L{None} if there are none.
+        """
+        found = self._registry.groups.get(group)
+        if found is None:
+            return None
+        return ConsumerConnection(
+            found.connections(),
+            dict(found.subscriptions),
+            found.consumeType,
+            found.messageModel,
+            found.consumeFromWhere,
+        )
+
+    # --- telling members ---------------------------------------------------
+
+    def _changed(self, group: str) -> None:
+        """
+        Tell a group's members at the end of the turn.
+
+        Java tells all of them at once, each time: ten thousand that come after a
+        restart of the broker make fifty million notices.  Many heartbeats are
+        read in one turn of the reactor, and so are the ends of many connections;
+        all changes of a turn are told in one round of notices.
+        """
+        if not self._told:
+            self._clock.callLater(0, self._tell)
+        self._told[group] = None
+
+    def _tell(self) -> None:
+        told, self._told = self._told, {}
+        for name in told:
+            group = self._registry.groups.get(name)
+            if group is not None and self._notifies(name):
+                self._notify(name, list(group.byPeer))
+
+    def _notify(self, group: str, peers: list[RemotingProtocol]) -> None:
+        header = NotifyConsumerIdsChangedRequestHeader(group)
+        failed = 0
+        for peer in peers:
+            try:
+                peer.oneway(requestCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+            except RocketError as error:
+                failed += 1
+                said = error
+        if failed:
+            self._log.info(
+                "{failed} of {count} members of group {group} could not be told that it changed;"
+                " they will see for themselves within 20 s: {said}",
+                failed=failed,
+                count=len(peers),
+                group=group,
+                said=said,
+            )

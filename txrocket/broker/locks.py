@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Which consumer of a group has which queue for itself; Java's
+C{RebalanceLockManager}.
+
+A consumer that takes messages in order locks a queue before it pulls from it
+and again every 20 seconds.  The lock goes away when its holder gives it back,
+or 60 seconds after it was last heard of; not when its connection is lost, since
+it may be consuming what it has got already::
+
+    lock(group, queues, client) --> free, expired or its own: the client has it
+                                    another's: it has not
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import attrs
+
+from txrocket.model import MessageQueue
+
+__all__ = ["LOCK_MAX_LIVE_TIME", "Holder", "QueueLocks"]
+
+#: Milliseconds; C{rocketmq.broker.rebalance.lockMaxLiveTime}.
+LOCK_MAX_LIVE_TIME = 60_000
+
+
+class Holder(NamedTuple):
+    """
+    Who has a lock.
+
+    @ivar clientId: the consumer.
+    @ivar held: for how many milliseconds it has had the lock.
+    @ivar silent: for how many it has not asked for it again.
+    """
+
+    clientId: str
+    held: int
+    silent: int
+
+
+@attrs.define
+class _Lock:
+    clientId: str
+    since: int
+    heard: int
+
+
+class QueueLocks:
+    """
+    The locks of all groups.
+    """
+
+    def __init__(self, maxLiveTime: int = LOCK_MAX_LIVE_TIME) -> None:
+        """
+        @param maxLiveTime: for how many milliseconds a lock outlives its holder's
+            last word.
+        """
+        self._maxLiveTime = maxLiveTime
+        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+
+    def lock(
+        self, group: str, queues: Iterable[MessageQueue], clientId: str, now: int
+    ) -> frozenset[MessageQueue]:
+        """
+        Have queues locked for a consumer.
+
+        @param now: in milliseconds.
+        @return: those that it has now.
+        """
+        locks = self._groups.setdefault(group, {})
+        got = []
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None or self._expired(lock, now):
+                locks[queue] = _Lock(clientId, now, now)
+            elif lock.clientId == clientId:
+                lock.heard = now
+            else:
+                continue
+            got.append(queue)
+        self._forgetEmpty(group, locks)
+        return frozenset(got)
+
+    def unlock(self, group: str, queues: Iterable[MessageQueue], clientId: str) -> None:
+        """
+        Give back those of some queues that a consumer has.
+        """
+        locks = self._groups.get(group)
+        if locks is None:
+            return
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.clientId == clientId:
+                del locks[queue]
+        self._forgetEmpty(group, locks)
+
+    def holders(self, group: str, now: int) -> dict[MessageQueue, Holder]:
+        """
+        Who has which queue.
+        """
+        return {
+            queue: Holder(lock.clientId, now - lock.since, now - lock.heard)
+            for queue, lock in self._groups.get(group, {}).items()
+            if not self._expired(lock, now)
+        }
+
+    def expire(self, now: int) -> None:
+        """
+        Forget the locks that nobody holds any more.
+        """
+        for group, locks in list(self._groups.items()):
+            for queue, lock in list(locks.items()):
+                if self._expired(lock, now):
+                    del locks[queue]
+            self._forgetEmpty(group, locks)
+
+    def _expired(self, lock: _Lock, now: int) -> bool:
+        return now - lock.heard > self._maxLiveTime
+
+    def _forgetEmpty(self, group: str, locks: dict[MessageQueue, _Lock]) -> None:
+        if not locks:
+            del self._groups[group]

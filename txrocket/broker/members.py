@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Clients that are members of groups, for as long as they are connected and heard
+of::
+
+    group --> Members      client id --> Member <-- connection
+                                         (client, heard)
+    connection --> names of the groups that it is a member of
+
+A member is both an id and a connection, and in a group either leads to one
+member: a client that comes back on a new connection takes the place of its old
+one, whose late end then ends nothing; and a connection that changes its id is
+still one member, as in Java.  (Java lists an id twice while an old connection
+is not closed yet, and the queues that fall to its double are left alone.)
+
+Nothing outlives what it is about: a group goes with its last member, and what
+is known of a connection goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import attrs
+from twisted.logger import Logger
+
+from txrocket.protocol.bodies import Connection
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["SILENCE_LIMIT", "Client", "Member", "Members", "Registry"]
+
+#: How many milliseconds a member may be silent; Java's CHANNEL_EXPIRED_TIMEOUT.
+SILENCE_LIMIT = 120_000
+
+
+@attrs.frozen(eq=False)
+class Client:
+    """
+    A connected client, as it says itself.
+
+    @ivar clientId: its id, C{ip@instance}.
+    @ivar peer: the connection that it was heard on.
+    @ivar language: the name of its language.
+    @ivar version: its version's ordinal.
+    """
+
+    clientId: str
+    peer: RemotingProtocol
+    language: str
+    version: int
+
+
+@attrs.define(eq=False)
+class Member:
+    """
+    A client in a group.
+
+    @ivar heard: when its last heartbeat came, in milliseconds.
+    """
+
+    client: Client
+    heard: int
+
+
+class Members:
+    """
+    The members of one group.
+    """
+
+    def __init__(self) -> None:
+        self.byId: dict[str, Member] = {}
+        self.byPeer: dict[RemotingProtocol, Member] = {}
+
+    def __len__(self) -> int:
+        return len(self.byId)
+
+    def connections(self) -> frozenset[Connection]:
+        """
+        Who they are and where.
+        """
+        clients = [member.client for member in self.byId.values()]
+        return frozenset(
+            Connection(each.clientId, each.peer.address, each.language, each.version)
+            for each in clients
+        )
+
+
+_Group = TypeVar("_Group", bound=Members)
+
+
+class Registry(Generic[_Group]):
+    """
+    Groups and who is in them.
+    """
+
+    _log = Logger()
+
+    def __init__(self, make: Callable[[], _Group], left: Callable[[str], None]) -> None:
+        """
+        @param make: makes a group for its first member.
+        @param left: told of each group that a member has left.
+        """
+        self._make = make
+        self._left = left
+        self._groups: dict[str, _Group] = {}
+        self._names: dict[RemotingProtocol, set[str]] = {}
+
+    @property
+    def groups(self) -> Mapping[str, _Group]:
+        """
+        The groups that have members, by their names.
+        """
+        return self._groups
+
+    def join(self, name: str, client: Client, now: int) -> tuple[_Group, bool]:
+        """
+        A client is heard to be in a group.
+
+        @param client: whose connection is up.
+        @return: the group, and whether this id or this connection is new in it.
+        """
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = self._make()
+        known = group.byPeer.get(client.peer)
+        if known is not None and known.client.clientId == client.clientId:
+            known.heard = now
+            return group, False
+        for former in (known, group.byId.get(client.clientId)):
+            if former is not None:
+                self._remove(name, group, former)
+        member = Member(client, now)
+        group.byId[client.clientId] = group.byPeer[client.peer] = member
+        names = self._names.get(client.peer)
+        if names is None:
+            names = self._names[client.peer] = set()
+            client.peer.whenLost().addCallback(self._lost, client.peer)
+        names.add(name)
+        return group, True
+
+    def leave(self, name: str, peer: RemotingProtocol) -> None:
+        """
+        The client on a connection is no longer in a group.
+        """
+        group = self._groups.get(name)
+        member = None if group is None else group.byPeer.get(peer)
+        if group is not None and member is not None:
+            self._remove(name, group, member)
+            if not group:
+                del self._groups[name]
+            self._left(name)
+
+    def expire(self, now: int) -> None:
+        """
+        Take out the members that have been silent for too long, and close their
+        connections.
+        """
+        for name, group in list(self._groups.items()):
+            for member in list(group.byId.values()):
+                if now - member.heard > SILENCE_LIMIT:
+                    client = member.client
+                    self._log.warn(
+                        "Closing the connection of {clientId} at {address}, which was not heard"
+                        " of in group {group} for {silence} s",
+                        clientId=client.clientId,
+                        address=client.peer.address,
+                        group=name,
+                        silence=(now - member.heard) // 1000,
+                    )
+                    self.leave(name, client.peer)
+                    client.peer.close()
+
+    def _remove(self, name: str, group: _Group, member: Member) -> None:
+        del group.byId[member.client.clientId]
+        del group.byPeer[member.client.peer]
+        # The connection itself stays known until it is lost, so that nobody can
+        # have us wait for that more than once.
+        self._names[member.client.peer].discard(name)
+
+    def _lost(self, reason: str, peer: RemotingProtocol) -> None:
+        for name in list(self._names[peer]):
+            self.leave(name, peer)
+        del self._names[peer]

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tag expressions, as RocketMQ's C{FilterAPI} reads them::
+
+    *  or nothing at all        every message
+    pay || refund               messages whose tag is one of these
+
+A consume queue holds the hash of each message's tag and not the tag, so a
+broker compares hashes; the client compares the tags themselves once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from txrocket.errors import SubscriptionParseFailed
+from txrocket.model import SubscriptionData
+from txrocket.protocol.javahash import tagsCode
+
+__all__ = ["EVERYTHING", "TAG", "tagMatcher", "tagSubscription"]
+
+TAG: Final = "TAG"
+
+#: The expression that every message matches.
+EVERYTHING: Final = "*"
+
+# What Java's trim takes off: not what Unicode calls a space.
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
+
+
+def tagSubscription(topic: str, expression: str | None, version: int = 0) -> SubscriptionData:
+    """
+    The subscription that an expression of tags stands for.
+
+    @param version: when the subscription was made, in milliseconds.
+    @raise SubscriptionParseFailed: if there are separators and nothing between
+        them.  One with nothing but spaces between them matches no message, as in
+        Java.
+    """
+    if not expression or expression == EVERYTHING:
+        return SubscriptionData(topic, EVERYTHING, subVersion=version)
+    parts = expression.split("||")
+    if not any(parts):
+        raise SubscriptionParseFailed(f"the expression {expression} for topic {topic} has no tags")
+    tags = frozenset(part.strip(_TRIMMED) for part in parts) - {""}
+    return SubscriptionData(
+        topic,
+        expression,
+        tagsSet=tags,
+        codeSet=frozenset(map(tagsCode, tags)),
+        subVersion=version,
+    )
+
+
+def tagMatcher(subscription: SubscriptionData) -> Callable[[int], bool] | None:
+    """
+    Whether a message may match a subscription, by what the consume queue holds
+    for it.
+
+    @return: a function of the hash; L{None} where every message matches.
+    """
+    if subscription.subString == EVERYTHING or subscription.classFilterMode:
+        return None
+    # The queue's 64 bits are the hash itself.  Only the queues of delayed messages
+    # hold something else, a time, and nobody filters those by tag.
+    return subscription.codeSet.__contains__
