@@ -32,6 +32,7 @@ from txrocket.broker.offsets import Offsets
 from txrocket.broker.topics import Topics
 from txrocket.errors import ServiceNotAvailable, StoreError
 from txrocket.protocol.command import RemotingCommand
+from txrocket.remoting.addresses import addressOf
 from txrocket.remoting.interfaces import IHook
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers
@@ -118,13 +119,13 @@ class Broker(Service):
         except BaseException:
             self._abandon()
             raise
-        super().startService()
+        Service.startService(self)
         for chore in self.chores:
             self._begin(chore)
         who = self.announcement.identity
-        listening = ", ".join(str(each.getHost().port) for each in self._ports)
+        listening = ", ".join(addressOf(each.getHost()) for each in self._ports)
         self._log.info(
-            "Broker {name} of {cluster} listens on ports {listening}, is reached at {address}"
+            "Broker {name} of {cluster} listens on {listening}, is reached at {address}"
             " and keeps its messages in {path}",
             name=who.name,
             cluster=who.cluster,
@@ -175,7 +176,7 @@ class Broker(Service):
 
         @return: a Deferred that fires once all is on the disk.
         """
-        super().stopService()
+        Service.stopService(self)
         for loop in self._loops:
             if loop.running:
                 loop.stop()
@@ -185,7 +186,7 @@ class Broker(Service):
         # What failed was answered so; the store says the rest when it is closed.
         yield maybeDeferred(self.store.flushed).addErrback(lambda failure: failure.trap(StoreError))
         gone = [each.whenLost() for each in self.factory.connections]
-        yield DeferredList([each.stopListening() for each in self._ports])
+        yield DeferredList([maybeDeferred(each.stopListening) for each in self._ports])
         yield DeferredList(gone)
         yield self.offsets.save()
         yield self.topics.stop()

@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from txrocket.config import atLeast
 from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE
 
 __all__ = [
@@ -44,11 +45,6 @@ class BrokerRole(Enum):
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
     SLAVE = "SLAVE"
-
-
-def _positive(section: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value <= 0:
-        raise ValueError("more than 0 was expected")
 
 
 def _name(section: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
@@ -111,8 +107,8 @@ class AnnounceSettings:
     """
 
     namesrvAddr: str | None = None
-    registerNameServerPeriod: int = attrs.field(default=30_000, validator=_positive)
-    registerBrokerTimeoutMills: int = attrs.field(default=6000, validator=_positive)
+    registerNameServerPeriod: int = attrs.field(default=30_000, validator=atLeast(1))
+    registerBrokerTimeoutMills: int = attrs.field(default=6000, validator=atLeast(1))
     compressedRegister: bool = False
     forceRegister: bool = True
 
@@ -124,7 +120,7 @@ class TopicSettings:
     """
 
     autoCreateTopicEnable: bool = attrs.field(default=True, metadata=_LIVE)
-    defaultTopicQueueNums: int = attrs.field(default=8, validator=_positive)
+    defaultTopicQueueNums: int = attrs.field(default=8, validator=atLeast(1))
     clusterTopicEnable: bool = True
     brokerTopicEnable: bool = True
     traceTopicEnable: bool = False
@@ -156,7 +152,7 @@ class OffsetSettings:
     Keeping the groups' offsets.
     """
 
-    flushConsumerOffsetInterval: int = attrs.field(default=5000, validator=_positive)
+    flushConsumerOffsetInterval: int = attrs.field(default=5000, validator=atLeast(1))
 
 
 @attrs.frozen
@@ -174,10 +170,10 @@ class SendSettings:
     rejectTransactionMessage: bool = attrs.field(default=False, metadata=_LIVE)
     startAcceptSendRequestTimeStamp: int = attrs.field(default=0, metadata=_LIVE)
     sendThreadPoolQueueCapacity: int = attrs.field(
-        default=10_000, validator=_positive, metadata=_LIVE
+        default=10_000, validator=atLeast(1), metadata=_LIVE
     )
     osPageCacheBusyTimeOutMills: int = attrs.field(
-        default=1000, validator=_positive, metadata=_LIVE
+        default=1000, validator=atLeast(1), metadata=_LIVE
     )
     brokerFastFailureEnable: bool = attrs.field(default=True, metadata=_LIVE)
 
@@ -195,9 +191,9 @@ class PullSettings:
     """
 
     longPollingEnable: bool = attrs.field(default=True, metadata=_LIVE)
-    shortPollingTimeMills: int = attrs.field(default=1000, validator=_positive, metadata=_LIVE)
+    shortPollingTimeMills: int = attrs.field(default=1000, validator=atLeast(1), metadata=_LIVE)
     pullThreadPoolQueueCapacity: int = attrs.field(
-        default=100_000, validator=_positive, metadata=_LIVE
+        default=100_000, validator=atLeast(1), metadata=_LIVE
     )
     slaveReadEnable: bool = attrs.field(default=False, metadata=_LIVE)
     enablePropertyFilter: bool = attrs.field(default=False, metadata=_LIVE)
@@ -211,8 +207,8 @@ class PoolSettings:
     @ivar adminBrokerThreadPoolNums: how many administrators are served at a time.
     """
 
-    adminBrokerThreadPoolNums: int = attrs.field(default=16, validator=_positive)
-    queryThreadPoolQueueCapacity: int = attrs.field(default=20_000, validator=_positive)
+    adminBrokerThreadPoolNums: int = attrs.field(default=16, validator=atLeast(1))
+    queryThreadPoolQueueCapacity: int = attrs.field(default=20_000, validator=atLeast(1))
 
 
 SECTIONS: tuple[type, ...] = (

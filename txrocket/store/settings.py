@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import re
 from enum import Enum
+from typing import Any
 
 import attrs
+
+from txrocket.config import atLeast, between
 
 __all__ = ["FlushDiskType", "StoreSettings", "delayLevels"]
 
@@ -45,6 +48,21 @@ def delayLevels(text: str) -> list[int]:
     return levels
 
 
+def _hours(section: object, attribute: attrs.Attribute[Any], value: str) -> None:
+    if not all(each.strip().isdecimal() and int(each) < 24 for each in value.split(";")):
+        raise ValueError("hours of the day such as 04 or 04;16 were expected")
+
+
+def _levels(section: object, attribute: attrs.Attribute[Any], value: str) -> None:
+    delayLevels(value)
+
+
+def _fileSize(section: object, attribute: attrs.Attribute[Any], value: int) -> None:
+    # What a record may take at least, and what Java's mappings can.
+    if not 4096 <= value < 2**31:
+        raise ValueError(f"4096 to {2**31 - 1} was expected")
+
+
 @attrs.frozen
 class StoreSettings:
     """
@@ -58,36 +76,46 @@ class StoreSettings:
 
     storePathRootDir: str = attrs.field(factory=lambda: os.path.expanduser("~/store"))
     storePathCommitLog: str | None = None
-    mappedFileSizeCommitLog: int = 1024 * 1024 * 1024
-    mappedFileSizeConsumeQueue: int = 300_000 * 20
-    maxHashSlotNum: int = 5_000_000
-    maxIndexNum: int = 20_000_000
+    mappedFileSizeCommitLog: int = attrs.field(default=1024 * 1024 * 1024, validator=_fileSize)
+    mappedFileSizeConsumeQueue: int = attrs.field(default=300_000 * 20, validator=atLeast(20))
+    maxHashSlotNum: int = attrs.field(default=5_000_000, validator=atLeast(1))
+    maxIndexNum: int = attrs.field(default=20_000_000, validator=atLeast(1))
     messageIndexEnable: bool = True
-    maxMessageSize: int = 4 * 1024 * 1024
+    maxMessageSize: int = attrs.field(default=4 * 1024 * 1024, validator=atLeast(1))
     checkCRCOnRecover: bool = True
     flushDiskType: FlushDiskType = attrs.field(default=FlushDiskType.ASYNC_FLUSH, metadata=_LIVE)
-    flushIntervalCommitLog: int = 500
-    flushCommitLogLeastPages: int = 4
-    flushCommitLogThoroughInterval: int = 10_000
-    flushIntervalConsumeQueue: int = 1000
-    flushConsumeQueueLeastPages: int = 2
-    flushConsumeQueueThoroughInterval: int = 60_000
-    syncFlushTimeout: int = 5000
-    cleanResourceInterval: int = 10_000
-    fileReservedTime: int = attrs.field(default=72, metadata=_LIVE)
-    deleteWhen: str = attrs.field(default="04", metadata=_LIVE)
-    diskMaxUsedSpaceRatio: int = attrs.field(default=75, metadata=_LIVE)
-    diskSpaceCleanForciblyRatio: float = 0.85
-    diskSpaceWarningLevelRatio: float = 0.90
+    flushIntervalCommitLog: int = attrs.field(default=500, validator=atLeast(1))
+    flushCommitLogLeastPages: int = attrs.field(default=4, validator=atLeast(0))
+    flushCommitLogThoroughInterval: int = attrs.field(default=10_000, validator=atLeast(0))
+    flushIntervalConsumeQueue: int = attrs.field(default=1000, validator=atLeast(1))
+    flushConsumeQueueLeastPages: int = attrs.field(default=2, validator=atLeast(0))
+    flushConsumeQueueThoroughInterval: int = attrs.field(default=60_000, validator=atLeast(0))
+    syncFlushTimeout: int = attrs.field(default=5000, validator=atLeast(1))
+    cleanResourceInterval: int = attrs.field(default=10_000, validator=atLeast(1))
+    fileReservedTime: int = attrs.field(default=72, validator=atLeast(0), metadata=_LIVE)
+    deleteWhen: str = attrs.field(default="04", validator=_hours, metadata=_LIVE)
+    diskMaxUsedSpaceRatio: int = attrs.field(default=75, validator=between(0, 100), metadata=_LIVE)
+    diskSpaceCleanForciblyRatio: float = attrs.field(default=0.85, validator=between(0, 1))
+    diskSpaceWarningLevelRatio: float = attrs.field(default=0.90, validator=between(0, 1))
     cleanFileForciblyEnable: bool = attrs.field(default=True, metadata=_LIVE)
-    maxTransferBytesOnMessageInMemory: int = attrs.field(default=256 * 1024, metadata=_LIVE)
-    maxTransferCountOnMessageInMemory: int = attrs.field(default=32, metadata=_LIVE)
-    maxTransferBytesOnMessageInDisk: int = attrs.field(default=64 * 1024, metadata=_LIVE)
-    maxTransferCountOnMessageInDisk: int = attrs.field(default=8, metadata=_LIVE)
-    accessMessageInMemoryMaxRatio: int = 40
-    maxMsgsNumBatch: int = 64
-    messageDelayLevel: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    openFiles: int = 512
+    maxTransferBytesOnMessageInMemory: int = attrs.field(
+        default=256 * 1024, validator=atLeast(1), metadata=_LIVE
+    )
+    maxTransferCountOnMessageInMemory: int = attrs.field(
+        default=32, validator=atLeast(1), metadata=_LIVE
+    )
+    maxTransferBytesOnMessageInDisk: int = attrs.field(
+        default=64 * 1024, validator=atLeast(1), metadata=_LIVE
+    )
+    maxTransferCountOnMessageInDisk: int = attrs.field(
+        default=8, validator=atLeast(1), metadata=_LIVE
+    )
+    accessMessageInMemoryMaxRatio: int = attrs.field(default=40, validator=between(0, 100))
+    maxMsgsNumBatch: int = attrs.field(default=64, validator=atLeast(1))
+    messageDelayLevel: str = attrs.field(
+        default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", validator=_levels
+    )
+    openFiles: int = attrs.field(default=512, validator=atLeast(16))
 
     @property
     def commitLogFolder(self) -> str:
