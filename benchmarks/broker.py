@@ -216,16 +216,18 @@ def starts(size: Size) -> None:
 
 
 def _cases(size: Size, echo: Server, flushing: Broker, syncing: Broker) -> Iterator[Case]:
-    send = [sendRequest().encode()]
-    binary = sendRequest()
-    binary.serializeType = SerializeType.ROCKETMQ
+    sends = [sendRequest(number) for number in range(size.requests)]
+    send = [each.encode() for each in sends]
+    for each in sends:
+        each.serializeType = SerializeType.ROCKETMQ
+    binary = [each.encode() for each in sends]
     pulls = [pullRequest(offset).encode() for offset in range(0, 64 * PULLED, PULLED)]
     to = flushing.port, flushing.pid
     syncTo = syncing.port, syncing.pid
     count = size.requests
     yield Case("a  bare frame echo", echo.port, echo.pid, send, 2 * count, aim=1)
     yield Case("b  send, JSON", *to, send, count, aim=5)
-    yield Case("c  send, binary", *to, [binary.encode()], count)
+    yield Case("c  send, binary", *to, binary, count)
     yield Case("d  send, SYNC_FLUSH", *syncTo, send, count)
     yield Case("e  pull of 32", *to, pulls, size.pulls, aim=15)
     yield Case("a' bare frame echo, 64 x 1", echo.port, echo.pid, send, count, 64, 1)
