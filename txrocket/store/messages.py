@@ -122,7 +122,7 @@ class MessageStore(StoreReader):
         memory: int | None = None,
     ) -> None:
         """
-        @param inThread: runs a function that blocks, up to two at a time.
+        @param inThread: runs a function that blocks: two at a time, and searches.
         @param storeHost: the broker's address, as records hold it.
         @param arrived: told of every message that has come to a queue.
         @param memory: the machine's, in bytes: it decides what counts as old.
@@ -154,6 +154,7 @@ class MessageStore(StoreReader):
             memory,
         )
         self._clock = clock
+        self._inThread = inThread
         self._storeHost = storeHost
         self._abortPath = os.path.join(root, "abort")
         self.follow = Follow(
@@ -460,6 +461,29 @@ class MessageStore(StoreReader):
             if end <= self.log.written:
                 self._flushForWaiting()
         return flushed
+
+    @inlineCallbacks
+    def search(
+        self, topic: str, key: str, begin: int, end: int, most: int
+    ) -> Generator[Deferred[Any], None, tuple[list[bytes], int, int]]:
+        """
+        What L{query} gives, with the index searched in a thread: a key of many
+        messages may take long.
+
+        @return: a Deferred that fails with L{StoreError} if the disk does not give
+            them.
+        """
+        if self.index is None:
+            return [], 0, 0
+        try:
+            search = self.index.search(topic, key, begin, end, self._most(most))
+            try:
+                yield self._inThread(search.run)
+            finally:
+                queried = self.index.ended(search)
+        except OSError as error:
+            raise StoreError(f"reading the index failed: {error}") from error
+        return self._queried(queried)
 
     def flushed(self) -> Deferred[None]:
         """

@@ -23,7 +23,7 @@ from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord, storeTimestampAt
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue, ConsumeQueues, entries
-from txrocket.store.index import Index
+from txrocket.store.index import Index, Queried
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["GetStatus", "Got", "StoreReader"]
@@ -231,11 +231,16 @@ class StoreReader:
         """
         if self.index is None:
             return [], 0, 0
-        most = min(most, self.settings.maxMsgsNumBatch)
         try:
-            queried = self.index.query(topic, key, begin, end, most)
+            queried = self.index.query(topic, key, begin, end, self._most(most))
         except OSError as error:
             raise StoreError(f"reading the index failed: {error}") from error
+        return self._queried(queried)
+
+    def _most(self, most: int) -> int:
+        return min(most, self.settings.maxMsgsNumBatch)
+
+    def _queried(self, queried: Queried) -> tuple[list[bytes], int, int]:
         found = [self.messageAt(each) for each in dict.fromkeys(queried.offsets)]
         return [each for each in found if each], queried.lastTimestamp, queried.lastOffset
 

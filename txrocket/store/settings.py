@@ -48,6 +48,10 @@ def delayLevels(text: str) -> list[int]:
     return levels
 
 
+# A file of Java's is one mapping, which an int counts.
+_fileSize = between(256, 2**31 - 1)
+
+
 def _hours(section: object, attribute: attrs.Attribute[Any], value: str) -> None:
     if not all(each.strip().isdecimal() and int(each) < 24 for each in value.split(";")):
         raise ValueError("hours of the day such as 04 or 04;16 were expected")
@@ -55,12 +59,6 @@ def _hours(section: object, attribute: attrs.Attribute[Any], value: str) -> None
 
 def _levels(section: object, attribute: attrs.Attribute[Any], value: str) -> None:
     delayLevels(value)
-
-
-def _fileSize(section: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    # What a record may take at least, and what Java's mappings can.
-    if not 4096 <= value < 2**31:
-        raise ValueError(f"4096 to {2**31 - 1} was expected")
 
 
 @attrs.frozen
