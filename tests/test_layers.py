@@ -21,11 +21,12 @@ import txrocket
 # From the top down.  A part may import those of lower rows, and itself.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("", "plugins", "testing", "echo", "nameserver.tap", "broker.tap", "admin.cli", "console"),
-    ("services", "admin", "blocking"),
+    ("services", "options", "admin", "blocking"),
     ("processors", "client"),
     ("broker", "nameserver"),
     ("store", "remoting"),
-    ("filters", "acl", "metrics", "config"),
+    ("filters", "acl", "metrics", "config", "javakeys"),
+    ("propertiesfile",),
     ("protocol",),
     ("message",),
     ("model",),

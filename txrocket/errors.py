@@ -6,6 +6,7 @@ Everything that txrocket raises on purpose::
       ProtocolError      bytes that cannot be understood
       InvalidMessage     a message that breaks a limit
       StoreError         a store that cannot do what is asked
+      ConfigError        settings that are wrong
       RemotingError      a request that got no answer: where, and in which phase
       ResponseError      an answer other than SUCCESS: one class per response code
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
     "ConsumeMsgTimeout",
@@ -243,6 +245,22 @@ class MessageTooLarge(InvalidMessage):
         super().__init__(f"message of {size} bytes is larger than the limit of {limit}")
         self.size = size
         self.limit = limit
+
+
+# --- settings ------------------------------------------------------------
+
+
+class ConfigError(RocketError, ValueError):
+    """
+    Settings are wrong: all that are, not only the first.
+
+    @ivar problems: a line for each, which says where it stands, what its name is
+        and what was expected.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 # --- requests without an answer ------------------------------------------
