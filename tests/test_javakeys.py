@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.javakeys}, and for L{tests.javasettings}.
+"""
+
+from __future__ import annotations
+
+import attrs
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.javasettings import differences, javaSettings
+from txrocket import javakeys
+from txrocket.javakeys import BROKER_KEYS, NAMESRV_KEYS
+from txrocket.store.settings import FlushDiskType
+
+
+class ListTests(SynchronousTestCase):
+    """
+    The lists.
+    """
+
+    def test_classes(self) -> None:
+        """
+        The list of a class has what the class has setters for, no more and no less.
+        """
+        for listed, name, count in (
+            (javakeys.BROKER_CONFIG, "BrokerConfig", 80),
+            (javakeys.MESSAGE_STORE_CONFIG, "MessageStoreConfig", 78),
+            (javakeys.NETTY_SERVER_CONFIG, "NettyServerConfig", 14),
+            (javakeys.NETTY_CLIENT_CONFIG, "NettyClientConfig", 14),
+            (javakeys.NAMESRV_CONFIG, "NamesrvConfig", 6),
+        ):
+            self.assertEqual(listed, javaSettings(name).keys())
+            self.assertEqual(len(listed), count)
+
+    def test_servers(self) -> None:
+        """
+        Each server takes what its own classes have, and what Java writes back.
+        """
+        broker = ("BrokerConfig", "MessageStoreConfig", "NettyServerConfig", "NettyClientConfig")
+        for keys, names in ((BROKER_KEYS, broker), (NAMESRV_KEYS, ("NamesrvConfig",))):
+            for name in names:
+                for key, each in javaSettings(name).items():
+                    self.assertLessEqual({key, each.field}, keys)
+        self.assertNotIn("kvConfigPath", BROKER_KEYS)
+        self.assertNotIn("brokerName", NAMESRV_KEYS)
+        for keys in (BROKER_KEYS, NAMESRV_KEYS):
+            self.assertLessEqual({"listenPort", "tls.server.mode", "rocketmqHome"}, keys)
+
+    def test_former(self) -> None:
+        """
+        What is listed as unknown to 4.9.7 is.
+        """
+        known = BROKER_KEYS - javakeys.FORMER
+        self.assertEqual(len(known), len(BROKER_KEYS) - len(javakeys.FORMER))
+        for name in ("BrokerConfig", "MessageStoreConfig"):
+            self.assertEqual(javaSettings(name).keys() & javakeys.FORMER, set())
+
+
+@attrs.frozen
+class Section:
+    """
+    A section that was made with little care.
+    """
+
+    deleteWhen: str
+    fileReservedTime: int = 48
+    flushDiskType: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    haMasterAddress: str | None = None
+    maxMessageSize: str = "4194304"
+    storePathRootDir: str = "store"
+    transientStorePoolSize: int | None = None
+    mapedFileSizeCommitLog: int = 1
+
+
+class DifferenceTests(SynchronousTestCase):
+    """
+    Tests for L{differences}.
+    """
+
+    def test_found(self) -> None:
+        """
+        A name, a type or a default that Java has not is found; a default that
+        depends on the machine may be anything.
+        """
+        self.assertEqual(
+            differences(Section, "NettyServerConfig", "MessageStoreConfig"),
+            {
+                "deleteWhen": "no default",
+                "fileReservedTime": "48, not 72",
+                "maxMessageSize": "<class 'str'>, not int",
+                "transientStorePoolSize": ", not 5",
+                "mapedFileSizeCommitLog": "not in RocketMQ",
+            },
+        )
