@@ -137,14 +137,21 @@ class ClientTLS:
 
         @raise ValueError: naming the setting that is missing or unusable.
         """
+        return wrapClientTLS(self.connectionCreator(host), endpoint)
+
+    def connectionCreator(self, host: str) -> Any:
+        """
+        What OpenSSL needs to know.
+
+        @raise ValueError: naming the setting that is missing or unusable.
+        """
         own = (
             _load("tls.client", self.certPath, self.keyPath, self.keyPassword)
             if self.certPath
             else None
         )
-        creator: Any
         if self.authServer:
-            creator = optionsForClientTLS(
+            return optionsForClientTLS(
                 host,
                 trustRoot=_trusted("tls.client.trustCertPath", self.trustCertPath)
                 if self.trustCertPath
@@ -152,11 +159,9 @@ class ClientTLS:
                 clientCertificate=own.asTwisted() if own else None,
                 extraCertificateOptions={"extraCertChain": own.chain} if own else None,
             )
-        elif own is not None:
-            creator = CertificateOptions(own.key, own.certificate, extraCertChain=own.chain)
-        else:
-            creator = CertificateOptions()
-        return wrapClientTLS(creator, endpoint)
+        if own is not None:
+            return CertificateOptions(own.key, own.certificate, extraCertChain=own.chain)
+        return CertificateOptions()
 
 
 class _Identity(NamedTuple):
