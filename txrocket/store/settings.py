@@ -113,7 +113,7 @@ class StoreSettings:
     messageDelayLevel: str = attrs.field(
         default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", validator=_levels
     )
-    openFiles: int = attrs.field(default=512, validator=atLeast(16))
+    openFiles: int = attrs.field(default=512, validator=atLeast(1))
 
     @property
     def commitLogFolder(self) -> str:
