@@ -80,10 +80,16 @@ class ServerOptions(usage.Options):
         for line in self.configuration.warnings:
             self._log.warn("{line}", line=line)
 
-    def _read(self) -> Configuration:
+    def given(self) -> dict[str, str]:
+        """
+        The settings that the command line has.
+        """
         short = {key: self[key] for key in self.shortForms if self[key] is not None}
+        return {**short, **self.get("set", {})}
+
+    def _read(self) -> Configuration:
         configuration = Configuration.read(
-            self.sections, self.javaKeys, self["configFile"], {**short, **self.get("set", {})}
+            self.sections, self.javaKeys, self["configFile"], self.given()
         )
         if TLSSettings in self.sections:
             try:

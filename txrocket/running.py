@@ -42,6 +42,11 @@ class InTurn(MultiService):
 
     _log = Logger()
 
+    def __init__(self, *services: Service) -> None:
+        MultiService.__init__(self)
+        for each in services:
+            MultiService.addService(self, each)
+
     def startService(self) -> None:
         """
         Start all of them.

@@ -39,7 +39,5 @@ def makeService(options: Options) -> InTurn:
     """
     The broker as a service.
     """
-    service = InTurn()
-    made = broker(Surroundings.real(reactor), options.configuration, installedPlugins())
-    made.setServiceParent(service)
-    return service
+    around = Surroundings.real(reactor)
+    return InTurn(broker(around, options.configuration, installedPlugins()))
