@@ -16,6 +16,7 @@ from twisted.internet.task import Clock
 
 from tests.captures import Capture, captures
 from tests.remoting.doubles import Wire, connected, serving
+from txrocket.protocol import javajson
 from txrocket.protocol.command import RemotingCommand
 from txrocket.remoting.interfaces import Process
 from txrocket.remoting.protocol import RemotingProtocol
@@ -100,7 +101,7 @@ def fieldsOfOurs(command: RemotingCommand) -> dict[str, Any]:
 
 def content(body: bytes) -> Any:
     """
-    A body's JSON.  Java's sets come in any order, so lists are sorted.
+    A body's JSON, as fastjson writes it.  Java's sets come in any order, so lists are sorted.
     """
 
     def sort(value: Any) -> Any:
@@ -110,4 +111,4 @@ def content(body: bytes) -> Any:
             return sorted(map(sort, value), key=json.dumps)
         return value
 
-    return sort(json.loads(body)) if body else None
+    return sort(javajson.parse(body, lambda members: json.dumps(members))) if body else None
