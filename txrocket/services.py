@@ -96,7 +96,7 @@ def broker(
 
     remoting = Remoting(around.clock, listen.limits)
     peers = Peers(Remoting(around.clock), around.connect(tls.client()))
-    stats = Stats()
+    stats = Stats(identity.cluster, around.now)
     names = identity.cluster, identity.name
     topics = Topics(
         table("topics.json"), around.inThread, names, configuration[TopicSettings], around.now
