@@ -127,7 +127,7 @@ def broker(
         topics,
         _nameServers(configuration),
     )
-    announcement.permission = own.brokerPermission
+    announcement.permit(own.brokerPermission)
     send = SendProcessor(
         store,
         topics,

@@ -233,8 +233,8 @@ class InheritTests(TopicsCase):
         """
         A send to a topic that is not there.
         """
-        values = {"defaultTopic": "TBW102", "unit": False, "address": "192.0.2.1:5"} | options
-        config, saved = self.topics.inherit(name, queues=queues, **values)
+        values: dict[str, Any] = {"defaultTopic": "TBW102", "unit": False, "address": "192.0.2.1:5"}
+        config, saved = self.topics.inherit(name, queues=queues, **values | options)
         self.successResultOf(saved)
         return config
 
