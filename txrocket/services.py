@@ -148,7 +148,7 @@ def broker(
 
     remoting = Remoting(around.clock, listen.limits)
     peers = Peers(Remoting(around.clock), around.connect(tls.client()))
-    stats = Stats()
+    stats = Stats(identity.cluster, around.now)
     names = identity.cluster, identity.name
     topics = Topics(
         table("topics.json"), around.inThread, names, configuration[TopicSettings], around.now
@@ -179,7 +179,7 @@ def broker(
         topics,
         _nameServers(configuration),
     )
-    announcement.permission = own.brokerPermission
+    announcement.permit(own.brokerPermission)
     send = SendProcessor(
         store,
         topics,

@@ -502,6 +502,17 @@ class MessageStore(StoreReader):
         count = self.flusher.flushed.waiting
         return (count, self._deadlines.waited()) if count else (0, 0.0)
 
+    def space(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """
+        How many bytes the disk of the log has, and how many of them are free; and
+        the same of the disk of all else.
+
+        @raise OSError: if the disk does not tell.
+        """
+        rest = self.settings.storePathRootDir
+        log = self.settings.storePathCommitLog or rest
+        return self._files.space(log), self._files.space(rest)
+
     def _flushForWaiting(self) -> None:
         # One under way goes on for whoever waits: the many need not each ask for it.
         if not self.flusher.running:

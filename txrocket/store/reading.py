@@ -31,6 +31,9 @@ __all__ = ["GetStatus", "Got", "StoreReader"]
 # Entries that are looked at for one pull at most, as in Java (16,000 bytes).
 _MOST_ENTRIES = 800
 
+# How much a query gives at most: an answer has to fit a frame of 16 MiB.
+_MOST_QUERIED = 8 * 1024 * 1024
+
 # Where a read goes on over what is not wanted: about what a call of the system costs.
 _GAP = 16 * 1024
 
@@ -241,8 +244,16 @@ class StoreReader:
         return min(most, self.settings.maxMsgsNumBatch)
 
     def _queried(self, queried: Queried) -> tuple[list[bytes], int, int]:
-        found = [self.messageAt(each) for each in dict.fromkeys(queried.offsets)]
-        return [each for each in found if each], queried.lastTimestamp, queried.lastOffset
+        found: list[bytes] = []
+        room = _MOST_QUERIED
+        for offset in dict.fromkeys(queried.offsets):
+            record = self.messageAt(offset)
+            if record is not None:
+                room -= len(record)
+                if found and room < 0:
+                    break
+                found.append(record)
+        return found, queried.lastTimestamp, queried.lastOffset
 
     # --- offsets and times -----------------------------------------------
 
@@ -260,6 +271,14 @@ class StoreReader:
         queue = self.queues.get(topic, queueId)
         return queue.maxOffset if queue else 0
 
+    def isOld(self, topic: str, queueId: int, queueOffset: int) -> bool:
+        """
+        Whether a message is there and so old that a slave had better serve it.
+        """
+        queue = self.queues.get(topic, queueId)
+        entry = queue.entry(queueOffset) if queue else None
+        return entry is not None and self.log.written - entry[0] > self._near
+
     def storeTimestamp(self, topic: str, queueId: int, queueOffset: int) -> int | None:
         """
         When a message was stored, if it is there.
@@ -272,6 +291,13 @@ class StoreReader:
         When the first message of a queue was stored.
         """
         return self.storeTimestamp(topic, queueId, self.minOffset(topic, queueId))
+
+    def firstTimestamp(self) -> int | None:
+        """
+        When the first message of the log was stored.
+        """
+        found = self.log.recordAt(self.log.first)
+        return None if found is None else found[1].storeTimestamp
 
     def offsetByTime(self, topic: str, queueId: int, timestamp: int) -> int:
         """

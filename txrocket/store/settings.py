@@ -130,6 +130,7 @@ class StoreSettings:
     )
     accessMessageInMemoryMaxRatio: int = attrs.field(default=40, validator=between(0, 100))
     maxMsgsNumBatch: int = attrs.field(default=64, validator=atLeast(1))
+    defaultQueryMaxNum: int = attrs.field(default=32, validator=atLeast(1))
     messageDelayLevel: str = attrs.field(
         default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", validator=_levels
     )

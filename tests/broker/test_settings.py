@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.broker.settings}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.broker.settings import (
+    SECTIONS,
+    AnnounceSettings,
+    BrokerRole,
+    BrokerSettings,
+    PullSettings,
+    SendSettings,
+    TopicSettings,
+)
+
+
+class SettingsTests(SynchronousTestCase):
+    """
+    The sections of a broker's configuration.
+    """
+
+    def test_defaults(self) -> None:
+        """
+        Without a file a broker is what RocketMQ's is, value by value.
+        """
+        values = {
+            name: value for section in SECTIONS for name, value in attrs.asdict(section()).items()
+        }
+        for name, value in {
+            "brokerClusterName": "DefaultCluster",
+            "brokerId": 0,
+            "brokerPermission": 6,
+            "haListenPort": 10912,
+            "registerNameServerPeriod": 30_000,
+            "registerBrokerTimeoutMills": 6000,
+            "compressedRegister": False,
+            "forceRegister": True,
+            "autoCreateTopicEnable": True,
+            "defaultTopicQueueNums": 8,
+            "clusterTopicEnable": True,
+            "brokerTopicEnable": True,
+            "traceTopicEnable": False,
+            "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+            "autoCreateSubscriptionGroup": True,
+            "notifyConsumerIdsChangedEnable": True,
+            "flushConsumerOffsetInterval": 5000,
+            "rejectTransactionMessage": False,
+            "startAcceptSendRequestTimeStamp": 0,
+            "sendThreadPoolQueueCapacity": 10_000,
+            "osPageCacheBusyTimeOutMills": 1000,
+            "brokerFastFailureEnable": True,
+            "longPollingEnable": True,
+            "shortPollingTimeMills": 1000,
+            "pullThreadPoolQueueCapacity": 100_000,
+            "slaveReadEnable": False,
+            "enablePropertyFilter": False,
+            "adminBrokerThreadPoolNums": 16,
+            "queryThreadPoolQueueCapacity": 20_000,
+            "regionId": "DefaultRegion",
+            "traceOn": True,
+        }.items():
+            self.assertEqual(value, values[name], name)
+
+    def test_once(self) -> None:
+        """
+        No setting is in two sections.
+        """
+        names = [field.name for section in SECTIONS for field in attrs.fields(section)]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_live(self) -> None:
+        """
+        No name, address or port may be changed while the broker runs.
+        """
+        live = {
+            field.name
+            for section in SECTIONS
+            for field in attrs.fields(section)
+            if field.metadata.get("live")
+        }
+        self.assertIn("brokerPermission", live)
+        for word in ("Name", "IP", "Port", "Addr", "Path"):
+            self.assertEqual([], [each for each in live if word in each])
+
+    def test_refused(self) -> None:
+        """
+        Values that cannot be meant, or that promise what is not kept, are
+        refused.
+        """
+        bad: list[tuple[Any, dict[str, Any]]] = [
+            (BrokerSettings, {"brokerClusterName": " "}),
+            (BrokerSettings, {"brokerName": "x" * 128}),
+            (BrokerSettings, {"brokerRole": BrokerRole.SLAVE}),
+            (BrokerSettings, {"brokerId": 1}),
+            (BrokerSettings, {"brokerPermission": 8}),
+            (BrokerSettings, {"brokerPermission": -1}),
+            (AnnounceSettings, {"registerNameServerPeriod": 0}),
+            (TopicSettings, {"defaultTopicQueueNums": -1}),
+            (TopicSettings, {"msgTraceTopicName": ""}),
+            (SendSettings, {"sendThreadPoolQueueCapacity": 0}),
+            (PullSettings, {"shortPollingTimeMills": 0}),
+        ]
+        for section, values in bad:
+            with self.assertRaises(ValueError, msg=str(values)):
+                section(**values)
+
+    def test_accepted(self) -> None:
+        """
+        Values at the bounds are not refused.
+        """
+        self.assertEqual("x" * 127, BrokerSettings(brokerName="x" * 127).brokerName)
+        self.assertEqual(0, BrokerSettings(brokerPermission=0).brokerPermission)
+        self.assertEqual(1, TopicSettings(defaultTopicQueueNums=1).defaultTopicQueueNums)
