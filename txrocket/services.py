@@ -35,7 +35,7 @@ from txrocket.broker.settings import (
     SendSettings,
     TopicSettings,
 )
-from txrocket.broker.stats import Stats
+from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
 from txrocket.config import Configuration
@@ -226,6 +226,7 @@ def broker(
         locks.expire(now)
 
     chores = [
+        Chore("Sampling the statistics", SAMPLE_PERIOD, stats.sample),
         Chore("Forgetting silent clients", _SCAN_INTERVAL, expire),
         Chore(
             "Writing the consumers' offsets",
@@ -354,8 +355,7 @@ def _follow(
 
     def brokerChanged(settings: BrokerSettings) -> None:
         send.broker = pull.broker = settings
-        announcement.permission = settings.brokerPermission
-        announcement.announceSoon()
+        announcement.permit(settings.brokerPermission)
 
     def pullChanged(settings: PullSettings) -> None:
         pull.settings = subscriptions.settings = settings
