@@ -4,7 +4,8 @@ C{python -m tests [modules...]}: runs the tests with trial, in this process,
 measures what they reach, and says on its last line how many passed.
 
 Without arguments all tests are run, and txrocket must be covered to L{THRESHOLD} per
-cent of its lines; a part of the tests is not held to that.  Nothing of txrocket may be imported here before the measuring starts.
+cent of its lines; a part of the tests is not held to that.  Nothing of txrocket may
+be imported here before the measuring starts.
 """
 
 from __future__ import annotations
