@@ -112,6 +112,7 @@ class SendProcessor:
         self._idPrefix = storeHost.hex().upper()
         self._cluster = f"CLUSTER\x01{broker.brokerClusterName}"
         self._credit: list[RemotingCommand] = []
+        self._losses = 0  # the store's when the first of them was put
         self.broker = broker
 
     @property
@@ -158,7 +159,7 @@ class SendProcessor:
         """
         if self._credit:
             credit, self._credit = self._credit, []
-            lost = self._store.settle()
+            lost = self._store.settle(self._losses)
             if lost is not None:
                 for response in credit:
                     self._refuse(response, _unavailable(lost))
@@ -275,6 +276,8 @@ class SendProcessor:
     ) -> Answer:
         sync = waits and self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
         if saved is None and (not sync or request.flag & ONEWAY_FLAG):
+            if not self._credit:
+                self._losses = self._store.losses
             self._credit.append(response)
             return response
         stored = self._store.stored(appended.end)
