@@ -37,6 +37,7 @@ from txrocket.errors import (
     StoreError,
     SystemBusy,
 )
+from txrocket.message import PROPERTY_WAIT, splitProperties
 from txrocket.model import PERM_WRITE, TopicConfig, TopicFilterType
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, responseCommand
@@ -68,8 +69,9 @@ def storedProperties(properties: str | None, cluster: str) -> tuple[str, bool]:
     if "WAIT\x01" in text:
         # Java's producers send it so, always; a search is a tenth of the pattern's.
         text = text.replace(_TRUE, "\x02")
-        if "WAIT\x01" in text and (found := _WAIT.search(text)) is not None:
-            waits = found[0][5:-1].lower() == "true"
+        if "WAIT\x01" in text:
+            # Of several the last counts, which may be one that is gone now.
+            waits = splitProperties(properties).get(PROPERTY_WAIT, "true").lower() == "true"
             text = _WAIT.sub("", text)
     if "CLUSTER\x01" in text:
         text = _CLUSTER.sub("", text)
