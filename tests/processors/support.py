@@ -304,7 +304,15 @@ class BrokerTests(RemotingTests):
         """
         Have a topic.
         """
-        self.successResultOf(self.topics.put(TopicConfig(name, queues, queues, **options)))
+        saved = self.topics.put(TopicConfig(name, queues, queues, **options))
+        self.work()
+        self.clock.advance(0)
+        self.successResultOf(saved)
+
+    def work(self) -> None:
+        """
+        Let threads do all that they were asked for, where a test holds them.
+        """
 
     def answerTo(self, request: RemotingCommand, client: Client | None = None) -> RemotingCommand:
         """

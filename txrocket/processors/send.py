@@ -277,7 +277,10 @@ class SendProcessor:
         saved: Deferred[None] | None,
     ) -> Answer:
         sync = waits and self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
-        if saved is None and (not sync or request.flag & ONEWAY_FLAG):
+        if saved is None and request.flag & ONEWAY_FLAG:
+            # Not on credit: what is never written would never be settled.
+            return response
+        if saved is None and not sync:
             if not self._credit:
                 self._losses = self._store.losses
             self._credit.append(response)
