@@ -192,19 +192,7 @@ class SendProcessor:
     ) -> Answer:
         self._admit()
         topic = header.topic
-        saved: Deferred[None] | None = None
-        config = self._topics.get(topic)
-        if config is None:
-            checkTopic(topic)
-            config, saved = self._topics.inherit(
-                topic,
-                header.defaultTopic,
-                header.defaultTopicQueueNums,
-                header.unitMode,
-                peer.address,
-            )
-        elif topic in self._topics.unsaved:
-            saved = self._topics.saved()
+        config = self._topics.get(topic) or self._make(header, peer)
         self._check(config, header.queueId)
         queueId = header.queueId
         if queueId < 0:
@@ -266,32 +254,39 @@ class SendProcessor:
         if sending is not None:
             for hook in self._hooks:
                 hook.afterSend(sending, response)
-        return self._answer(request, response, appended, waits, saved)
+        return self._answer(request, response, appended, topic, waits)
 
     def _answer(
         self,
         request: RemotingCommand,
         response: RemotingCommand,
         appended: Appended,
+        topic: str,
         waits: bool,
-        saved: Deferred[None] | None,
     ) -> Answer:
-        sync = waits and self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
-        if saved is None and request.flag & ONEWAY_FLAG:
+        if request.flag & ONEWAY_FLAG:
             # Not on credit: what is never written would never be settled.
             return response
-        if saved is None and not sync:
+        sync = waits and self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
+        unsaved = topic in self._topics.unsaved
+        if not sync and not unsaved:
             if not self._credit:
                 self._losses = self._store.losses
             self._credit.append(response)
             return response
         stored = self._store.stored(appended.end)
-        if saved is not None:
-            # A topic that is not on the disk would make its messages unreachable.
-            stored.addCallback(lambda none: saved)
+        if unsaved:
+            stored.addCallback(lambda none: self._saved(topic))
         stored.addCallbacks(lambda none: response, self._notStored, errbackArgs=(response,))
         answer: Deferred[RemotingCommand] = stored  # type: ignore[assignment]
         return answer
+
+    def _saved(self, topic: str) -> Deferred[None] | None:
+        """
+        Wait until a topic is on the disk: if it is not, its messages are out of
+        reach.
+        """
+        return self._topics.saved() if topic in self._topics.unsaved else None
 
     def _notStored(self, failure: Failure, response: RemotingCommand) -> RemotingCommand:
         failure.trap(FlushDiskTimeout, StoreError)
@@ -306,6 +301,26 @@ class SendProcessor:
         return response
 
     # --- what may be sent ------------------------------------------------
+
+    def _make(
+        self,
+        header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
+        peer: RemotingProtocol,
+    ) -> TopicConfig:
+        """
+        A topic that is not there yet.
+        """
+        checkSendable(checkTopic(header.topic))
+        config, saved = self._topics.inherit(
+            header.topic,
+            header.defaultTopic,
+            header.defaultTopicQueueNums,
+            header.unitMode,
+            peer.address,
+        )
+        # The sender is told by the one that it waits for.
+        saved.addErrback(lambda failure: failure.trap(StoreError) and None)
+        return config
 
     def _admit(self) -> None:
         """
