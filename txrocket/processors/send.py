@@ -37,12 +37,16 @@ from txrocket.errors import (
     StoreError,
     SystemBusy,
 )
-from txrocket.message import PROPERTY_WAIT, splitProperties
+from txrocket.message import PROPERTY_TRAN_MSG, PROPERTY_WAIT, Message, splitProperties
 from txrocket.model import PERM_WRITE, TopicConfig, TopicFilterType
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, responseCommand
 from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from txrocket.protocol.record import MULTI_TAGS_FLAG
+from txrocket.protocol.record import (
+    MULTI_TAGS_FLAG,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.messages import Appended, MessageStore
@@ -53,6 +57,9 @@ __all__ = ["SendProcessor", "storedProperties"]
 _WAIT = re.compile("(?:\\A|(?<=\x02))WAIT\x01[^\x02]*\x02")
 _CLUSTER = re.compile("(?:\\A|(?<=\x02))CLUSTER\x01[^\x02]*\x02")
 _TRUE = "\x02WAIT\x01true\x02"
+
+# All bits of sysFlag that speak of transactions.
+_TRANSACTION = TRANSACTION_ROLLBACK_TYPE
 
 
 def storedProperties(properties: str | None, cluster: str) -> tuple[str, bool]:
@@ -217,8 +224,8 @@ class SendProcessor:
             topic, queueId, flag = sending.topic, sending.queueId, sending.flag
             properties, body = sending.properties, sending.body
         text, waits = storedProperties(properties, self._cluster)
-        self._checkKind(text)
         sysFlag = header.sysFlag
+        self._checkKind(text, sysFlag, batch)
         if config.topicFilterType is TopicFilterType.MULTI_TAG:
             sysFlag |= MULTI_TAGS_FLAG
         try:
@@ -357,17 +364,23 @@ class SendProcessor:
                 f"queue {queueId} is not one of topic {topic}, which has {config.writeQueueNums}"
                 f" to write to and {config.readQueueNums} to read from"
             )
-        if not config.writeQueueNums:
+        if queueId < 0 and not config.writeQueueNums:
             raise NoPermission(f"topic {topic} has no queue to write to")
 
-    def _checkKind(self, properties: str) -> None:
+    def _checkKind(self, properties: str, sysFlag: int, batch: bool) -> None:
         """
         Refuse what would be stored and not be handled as its sender expects.
         """
-        if "TRAN_MSG\x01true" in properties:
+        if batch and sysFlag & _TRANSACTION:
+            raise MessageIllegal("messages in transactions cannot be sent as a batch")
+        if sysFlag & TRANSACTION_PREPARED_TYPE:
             raise NoPermission("this broker takes no messages in transactions")
-        if "DELAY\x01" in properties and re.search("(\\A|\x02)DELAY\x01[^\x020]", properties):
-            raise NoPermission("this broker takes no delayed messages")
+        if "TRAN_MSG\x01" in properties or "DELAY\x01" in properties:
+            message = Message("", b"", properties=splitProperties(properties))
+            if message.properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
+                raise NoPermission("this broker takes no messages in transactions")
+            if message.delayTimeLevel > 0:
+                raise NoPermission("this broker takes no delayed messages")
 
     # --- answers ---------------------------------------------------------
 
