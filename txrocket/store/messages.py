@@ -106,6 +106,7 @@ class MessageStore(StoreReader):
     The store in one folder.
 
     @ivar written: how far the log is in the files.
+    @ivar losses: how often something that was put could not be written.
     @ivar failure: why no write is accepted any more, or L{None}.
     """
 
@@ -193,6 +194,7 @@ class MessageStore(StoreReader):
         self.failure: StoreFailed | None = None
         self._next: dict[tuple[str, int], int] = {}
         self._unwritten: dict[tuple[str, int], int] = {}
+        self.losses = 0
         self._lost: StoreError | None = None
         self._writing: IDelayedCall | None = None
         self._lastTimestamp = 0
@@ -432,19 +434,22 @@ class MessageStore(StoreReader):
         if self.flusher.flushed.waiting:
             self._flushForWaiting()
 
-    def settle(self) -> StoreError | None:
+    def settle(self, losses: int) -> StoreError | None:
         """
         Bring what was put in this turn of the reactor into the files, for who
         needs no Deferred for each message.
 
+        @param losses: what L{losses} was when the first of it was put.
         @return: why some of it was lost, and all of it may be; L{None} if all of
             it is in the files.
         """
-        # Who waits was told already; what is told here may have happened before.
-        with suppress(StoreError):
-            self.write()
-        lost, self._lost = self._lost, None
-        return lost
+        # If something is lost already, the rest waits until the reactor turns: who
+        # is told of it during a write may tell others, and must know of the loss.
+        if self.losses == losses:
+            # Who waits is told; what is told here may have happened before.
+            with suppress(StoreError):
+                self.write()
+        return None if self.losses == losses else self._lost
 
     def stored(self, end: int) -> Deferred[None]:
         """
@@ -540,7 +545,6 @@ class MessageStore(StoreReader):
         """
         # A clock that is set back must not upset searches by time.
         self._lastTimestamp = max(self._lastTimestamp, self._now())
-        self._lost = None
         self._writing = self._clock.callLater(0, self._writeLater)
 
     def _refuse(self) -> None:
@@ -583,6 +587,7 @@ class MessageStore(StoreReader):
         """
         self._next |= self._unwritten
         self._unwritten.clear()
+        self.losses += 1
         self._lost = error
         if isinstance(error, StoreFailed):
             self._fail(error)
