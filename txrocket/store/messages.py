@@ -531,7 +531,8 @@ class MessageStore(StoreReader):
         should the log be read again after a crash, older records come before
         newer ones, and none takes another's place.
         """
-        self.queues.remove(topic)
+        # The records are there still, so queues that a crash brings back tell no lie.
+        self.queues.abandon(topic)
 
     # --- inside ----------------------------------------------------------
 
