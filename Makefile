@@ -9,7 +9,7 @@ EDITABLE := --config-settings editable_mode=compat --editable
 .PHONY: run test test-long interop lint docs news bench clean
 
 run: $(VENV)/installed
-	$(BIN)/twistd --nodaemon --pidfile= rocket-echo
+	$(BIN)/twistd --nodaemon --pidfile= rocket --data data
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m tests

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Ask the echo server that C{make run} starts, and print what it answers::
+Ask the echo server, C{twistd rocket-echo}, and print what it answers::
 
     .venv/bin/python examples/echo_client.py 127.0.0.1:9876
 """

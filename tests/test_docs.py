@@ -13,7 +13,9 @@ from typing import Any
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
+from txrocket.config import Configuration
 from txrocket.remoting.node import Limits
+from txrocket.remoting.settings import BrokerServerSettings
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -55,6 +57,15 @@ class PagesTests(SynchronousTestCase):
         page = (DOCS / "guide" / "limits.rst").read_text()
         for each in attrs.fields(Limits):
             self.assertIn(f"* - ``{each.name}``", page)
+
+    def test_listening(self) -> None:
+        """
+        Every setting of how a server listens is in the guide, with its default.
+        """
+        page = (DOCS / "guide" / "configuration.rst").read_text()
+        rows = dict(re.findall(r"\* - ``([\w.]+)``\n +- `*([^\n`]+)", page))
+        ours = Configuration.read([BrokerServerSettings], (), None, {}).properties()
+        self.assertEqual(rows, {**ours, "listenPort": "10911, 9876"})
 
     def test_tree(self) -> None:
         """

@@ -20,10 +20,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 
-from examples import calling, echo_client, key_values, tls
+from examples import calling, echo_client, key_values, settings, tls
 from tests import certificates
 from txrocket.echo import echo
 from txrocket.errors import (
+    ConfigError,
     ConnectFailed,
     NoPermission,
     RemotingError,
@@ -292,3 +293,25 @@ class ExampleTests(TestCase):
         The error for a code is of the class that stands for it.
         """
         self.assertIsInstance(responseError(NoPermission.code, "no", "a:1"), NoPermission)
+
+
+class SettingsTests(TestCase):
+    """
+    Tests for L{examples.settings}.
+    """
+
+    def test_settings(self) -> None:
+        """
+        The section is read from a file and from options, a change is told to who
+        follows it and is in the file, and what is wrong is named.
+        """
+        path = Path(self.mktemp())
+        path.write_text("# The lamp\nlampName = door\nlampColour = RED\n")
+        configuration = settings.readLamp(str(path), {"lamp.blink.millis": "250"})
+        expected = settings.LampSettings("door", settings.Colour.RED, 250)
+        self.assertEqual(configuration[settings.LampSettings], expected)
+        (told,) = settings.paint(configuration, "green", 1)
+        self.assertEqual(told, settings.LampSettings("door", settings.Colour.GREEN, 250))
+        self.assertEqual(path.read_text(), "# The lamp\nlampName = door\nlampColour = GREEN\n")
+        error = self.assertRaises(ConfigError, settings.paint, configuration, "blue", 2)
+        self.assertEqual(str(error), "lampColour=blue: RED or GREEN was expected")

@@ -10,8 +10,21 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.javasettings import differences, javaSettings
 from txrocket import javakeys
+from txrocket.config import Configuration
 from txrocket.javakeys import BROKER_KEYS, NAMESRV_KEYS
 from txrocket.store.settings import FlushDiskType
+
+# The settings of a broker.conf as many have it.
+COPIED = """
+brokerClusterName brokerName brokerId namesrvAddr brokerIP1 defaultTopicQueueNums
+autoCreateTopicEnable autoCreateSubscriptionGroup listenPort haListenPort deleteWhen
+fileReservedTime mapedFileSizeCommitLog mapedFileSizeConsumeQueue
+destroyMapedFileIntervalForcibly redeleteHangedFileInterval diskMaxUsedSpaceRatio
+storePathRootDir storePathCommitLog storePathConsumeQueue storePathIndex storeCheckpoint
+abortFile maxMessageSize flushCommitLogLeastPages flushConsumeQueueLeastPages
+flushCommitLogThoroughInterval flushConsumeQueueThoroughInterval brokerRole flushDiskType
+checkTransactionMessageEnable sendMessageThreadPoolNums pullMessageThreadPoolNums
+"""
 
 
 class ListTests(SynchronousTestCase):
@@ -55,6 +68,16 @@ class ListTests(SynchronousTestCase):
         self.assertEqual(len(known), len(BROKER_KEYS) - len(javakeys.FORMER))
         for name in ("BrokerConfig", "MessageStoreConfig"):
             self.assertEqual(javaSettings(name).keys() & javakeys.FORMER, set())
+
+    def test_copied(self) -> None:
+        """
+        A file as it is handed from one description of RocketMQ to the next is no
+        error, though 4.9.7 itself knows half of these paths no more.
+        """
+        read = Configuration.read([], BROKER_KEYS, None, dict.fromkeys(COPIED.split(), "1"))
+        (warning,) = read.warnings
+        for key in COPIED.split():
+            self.assertIn(key, warning)
 
 
 @attrs.frozen

@@ -20,9 +20,11 @@ import txrocket
 
 # From the top down.  A part may import those of lower rows, and itself.
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("", "plugins", "testing", "echo", "nameserver.tap", "broker.tap", "admin.cli", "console"),
-    ("services", "options", "admin", "blocking"),
-    ("processors", "client"),
+    ("", "testing", "embedded"),
+    ("echo", "nameserver.tap", "broker.tap", "admin.cli", "console"),
+    ("running",),
+    ("services", "options", "plugins", "admin", "blocking"),
+    ("processors", "client", "surroundings"),
     ("broker", "nameserver"),
     ("store", "remoting"),
     ("filters", "acl", "metrics", "config", "javakeys"),

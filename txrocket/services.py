@@ -21,26 +21,39 @@ from txrocket.broker.announce import Announcement, Identity
 from txrocket.broker.clients import Consumers, Producers
 from txrocket.broker.groups import Groups
 from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook
+from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
-from txrocket.broker.service import Broker
+from txrocket.broker.service import Broker, Chore
 from txrocket.broker.settings import (
     AnnounceSettings,
     BrokerSettings,
     ClientSettings,
     GroupSettings,
+    OffsetSettings,
     PullSettings,
     SendSettings,
     TopicSettings,
 )
-from txrocket.broker.stats import Stats
+from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError, InvalidMessage, SubscriptionParseFailed
 from txrocket.filters.expressions import ExpressionTypes, MessageFilter
 from txrocket.model import SubscriptionData
+from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
+from txrocket.nameserver.routes import RouteTable
+from txrocket.nameserver.service import NameServer
+from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.processors.clients import ClientProcessor
+from txrocket.processors.heartbeat import HeartbeatProcessor
+from txrocket.processors.kvconfig import KVConfigRequests
+from txrocket.processors.locks import LockProcessor
+from txrocket.processors.namesrvconfig import NamesrvConfigRequests
 from txrocket.processors.pull import PullProcessor
+from txrocket.processors.registration import RegistrationRequests
+from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
@@ -49,19 +62,31 @@ from txrocket.remoting.interfaces import IExecutor, Process
 from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.peers import Peers
 from txrocket.remoting.server import RemotingServerFactory
-from txrocket.remoting.settings import BrokerServerSettings, TLSSettings
+from txrocket.remoting.settings import (
+    BrokerServerSettings,
+    NamesrvServerSettings,
+    ServerSettings,
+    TLSSettings,
+)
 from txrocket.store.messages import MessageStore
 from txrocket.store.settings import StoreSettings
 from txrocket.store.tables import Table
 from txrocket.surroundings import Surroundings, freePort, localAddress
 
-__all__ = ["Plugins", "broker"]
+__all__ = ["Plugins", "broker", "nameServer"]
 
 _Section = TypeVar("_Section")
 
 # The second port of a broker, for traffic that must not wait behind consumers',
 # lies so far below the first.
 _VIP = 2
+
+# How often clients are looked for that are silent, in seconds.
+_SCAN_INTERVAL = 10.0
+
+# Requests of plugins that block: at a time, and waiting.
+_PLUGIN_THREADS = 4
+_PLUGIN_QUEUE = 10_000
 
 
 @attrs.frozen
@@ -73,6 +98,33 @@ class Plugins:
     processors: Sequence[IBrokerProcessor] = ()
     filters: Sequence[IMessageFilter] = ()
     sendHooks: Sequence[ISendHook] = ()
+
+
+def nameServer(around: Surroundings, configuration: Configuration) -> NameServer:
+    """
+    A name server.
+
+    @raise StoreCorrupt: if the file at C{kvConfigPath} is damaged.
+    """
+    settings = partial(configuration.__getitem__, NamesrvSettings)
+    listen = configuration[NamesrvServerSettings]
+    table = Table(around.files, os.path.abspath(settings().kvConfigPath))
+    kvConfig = KVConfig(
+        lambda data: around.inThread(lambda: table.save(data)), table.load(decodeKVConfig)
+    )
+    routes = RouteTable()
+    remoting = Remoting(around.clock, listen.limits)
+    inline = InlineExecutor()
+    for codes in (
+        RegistrationRequests(routes, kvConfig, around.now).codes(),
+        RouteRequests(routes, kvConfig, settings).codes(),
+        KVConfigRequests(kvConfig).codes(),
+        NamesrvConfigRequests(configuration, around.now).codes(),
+    ):
+        _register(remoting, codes, inline)
+    factory = _factory(remoting, listen, configuration)
+    endpoints = [around.listen(listen, listen.listenPort)]
+    return NameServer(remoting, factory, endpoints, routes, kvConfig, around.start, around.stop)
 
 
 def broker(
@@ -96,7 +148,7 @@ def broker(
 
     remoting = Remoting(around.clock, listen.limits)
     peers = Peers(Remoting(around.clock), around.connect(tls.client()))
-    stats = Stats()
+    stats = Stats(identity.cluster, around.now)
     names = identity.cluster, identity.name
     topics = Topics(
         table("topics.json"), around.inThread, names, configuration[TopicSettings], around.now
@@ -116,9 +168,9 @@ def broker(
     )
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
-    subscriptions = Subscriptions(
-        groups, consumers, _expressionTypes(plugins.filters), configuration[PullSettings]
-    )
+    locks = QueueLocks()
+    expressions = _expressionTypes(plugins.filters)
+    subscriptions = Subscriptions(groups, consumers, expressions, configuration[PullSettings])
     announcement = Announcement(
         around.clock,
         peers,
@@ -127,7 +179,7 @@ def broker(
         topics,
         _nameServers(configuration),
     )
-    announcement.permission = own.brokerPermission
+    announcement.permit(own.brokerPermission)
     send = SendProcessor(
         store,
         topics,
@@ -154,10 +206,36 @@ def broker(
     )
     remoting.settle = send.settle
     inline = InlineExecutor()
-    for processor in (send, pull):
-        _register(remoting, processor.codes(), inline)
+    for traffic in (
+        send,
+        pull,
+        HeartbeatProcessor(consumers, producers, groups, topics, around.now),
+        ClientProcessor(consumers, producers, expressions),
+        LockProcessor(locks, around.now),
+    ):
+        _register(remoting, traffic.codes(), inline)
+    for plugin in plugins.processors:
+        executor = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
+        _register(remoting, plugin.codes(), executor if plugin.blocking else inline)
+    _follow(configuration, send, pull, subscriptions, topics, groups, announcement, longPoll, store)
 
-    factory = RemotingServerFactory(remoting, tls.server(), listen.serverChannelMaxIdleTimeSeconds)
+    def expire() -> None:
+        now = around.now()
+        producers.expire(now)
+        consumers.expire(now)
+        locks.expire(now)
+
+    chores = [
+        Chore("Sampling the statistics", SAMPLE_PERIOD, stats.sample),
+        Chore("Forgetting silent clients", _SCAN_INTERVAL, expire),
+        Chore(
+            "Writing the consumers' offsets",
+            configuration[OffsetSettings].flushConsumerOffsetInterval / 1000,
+            offsets.save,
+        ),
+    ]
+
+    factory = _factory(remoting, listen, configuration)
     ports = [port, port - _VIP] if port > _VIP else [port]
     return Broker(
         remoting,
@@ -170,7 +248,7 @@ def broker(
         longPoll,
         announcement,
         peers,
-        [],
+        chores,
         around.start,
         around.stop,
     )
@@ -193,6 +271,16 @@ def _gathering(
     return inThread(function).addBoth(gather)
 
 
+def _factory(
+    remoting: Remoting, listen: ServerSettings, configuration: Configuration
+) -> RemotingServerFactory:
+    return RemotingServerFactory(
+        remoting,
+        configuration[TLSSettings].server(),
+        listen.serverChannelMaxIdleTimeSeconds,
+    )
+
+
 def _register(remoting: Remoting, codes: Mapping[int, Process], executor: IExecutor) -> None:
     for code, function in codes.items():
         remoting.registerProcessor(code, FunctionProcessor(function), executor)
@@ -210,7 +298,8 @@ def _identity(settings: BrokerSettings, port: int) -> tuple[Identity, bytes]:
         settings.brokerClusterName,
         settings.brokerName or socket.gethostname(),
         f"{shown}:{port}",
-        f"{settings.brokerIP2 or shown}:{settings.haListenPort}",
+        # Java's, whatever haListenPort says.
+        f"{settings.brokerIP2 or shown}:{port + 1}",
         settings.brokerId,
     )
     return identity, storeHost
@@ -247,3 +336,34 @@ def _filter(plugin: IMessageFilter, subscription: SubscriptionData) -> MessageFi
         raise SubscriptionParseFailed(
             f"{plugin.expressionType} expression for {subscription.topic}: {error}"
         ) from None
+
+
+def _follow(
+    configuration: Configuration,
+    send: SendProcessor,
+    pull: PullProcessor,
+    subscriptions: Subscriptions,
+    topics: Topics,
+    groups: Groups,
+    announcement: Announcement,
+    longPoll: LongPoll,
+    store: MessageStore,
+) -> None:
+    """
+    Hand each new section to its owners.
+    """
+
+    def brokerChanged(settings: BrokerSettings) -> None:
+        send.broker = pull.broker = settings
+        announcement.permit(settings.brokerPermission)
+
+    def pullChanged(settings: PullSettings) -> None:
+        pull.settings = subscriptions.settings = settings
+        longPoll.limit = settings.pullThreadPoolQueueCapacity
+
+    configuration.follow(BrokerSettings, brokerChanged)
+    configuration.follow(PullSettings, pullChanged)
+    configuration.follow(SendSettings, lambda settings: setattr(send, "settings", settings))
+    configuration.follow(TopicSettings, lambda settings: setattr(topics, "settings", settings))
+    configuration.follow(GroupSettings, lambda settings: setattr(groups, "settings", settings))
+    configuration.follow(StoreSettings, store.apply)

@@ -87,6 +87,41 @@ class RegisterBrokerTests(SynchronousTestCase):
         self.assertTrue(encoded.startswith(b'{"filterServerList":[]'))
         self.assertEqual(decodeRegisterBroker(encoded, False), body)
 
+    @given(
+        st.booleans(),
+        st.builds(
+            RegisterBrokerBody,
+            st.builds(
+                TopicConfigSerializeWrapper,
+                st.dictionaries(
+                    st.text("ab%_", min_size=1), st.builds(TopicConfig, st.just("t")), max_size=3
+                ),
+                st.builds(DataVersion, st.integers(0, 9), st.integers(0, 9)),
+            ),
+            st.lists(st.text("ab:1")).map(tuple),
+        ),
+    )
+    def test_unwanted(self, compressed: bool, body: RegisterBrokerBody) -> None:
+        """
+        Whoever does not want the topics of a version gets all but the topics,
+        and whoever wants them gets what one gets who is not asked.
+        """
+        data = encodeRegisterBroker(body, compressed)
+        asked: list[DataVersion] = []
+
+        def wanted(version: DataVersion) -> bool:
+            asked.append(version)
+            return len(asked) == 2
+
+        plain = decodeRegisterBroker(data, compressed)
+        version = body.topicConfigSerializeWrapper.dataVersion
+        self.assertEqual(
+            decodeRegisterBroker(data, compressed, wanted),
+            RegisterBrokerBody(TopicConfigSerializeWrapper({}, version), plain.filterServerList),
+        )
+        self.assertEqual(decodeRegisterBroker(data, compressed, wanted), plain)
+        self.assertEqual(asked, [version, version])
+
     def test_refusals(self) -> None:
         """
         Anything else is MalformedBody.

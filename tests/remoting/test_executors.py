@@ -20,7 +20,7 @@ from tests.remoting.doubles import RemotingTests, connected, frame
 from txrocket.errors import SystemBusy
 from txrocket.protocol.codes import ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
-from txrocket.remoting.executors import InlineExecutor, PoolExecutor
+from txrocket.remoting.executors import InlineExecutor, PoolExecutor, TurnExecutor
 from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
 
@@ -156,7 +156,7 @@ class PoolTests(SynchronousTestCase):
         error = self.failureResultOf(first, SystemBusy).value
         self.assertEqual(
             error.remark,
-            "[TIMEOUT_CLEAN_QUEUE] send: waited 0.200 s for a thread, 1 more wait, "
+            "[TIMEOUT_CLEAN_QUEUE] send: waited 0.200 s for its turn, 1 more wait, "
             "try again in a while",
         )
         self.clock.advance(0.125)
@@ -332,3 +332,67 @@ class ThreadTests(TestCase):
         self.assertNotIn(threading.current_thread().name, ran)
         # It would find nothing to do, but trial wants the reactor clean.
         pool._expiry.cancel()  # type: ignore[union-attr]
+
+
+class TurnTests(SynchronousTestCase):
+    """
+    L{TurnExecutor}.
+    """
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.begun: list[Deferred[RemotingCommand]] = []
+        executor = TurnExecutor(self.clock, name="query", size=2, queueLimit=1, maxWait=5)
+        self.serve = executor.bind(self._process)
+        self.executor = executor
+        self.request = requestCommand(12)
+        self.peer = RemotingProtocol(Remoting(self.clock), accepted=True)
+
+    def _process(self, request: RemotingCommand, peer: RemotingProtocol) -> Any:
+        self.begun.append(Deferred())
+        return self.begun[-1]
+
+    def _ask(self) -> Any:
+        return self.serve(self.request, self.peer)
+
+    def test_turns(self) -> None:
+        """
+        As many run as may; the next begins when one of them is done.
+        """
+        first, second, third = self._ask(), self._ask(), self._ask()
+        self.assertEqual((len(self.begun), self.executor.waiting), (2, 1))
+        answer = responseCommand()
+        self.begun[1].callback(answer)
+        self.assertIs(self.successResultOf(second), answer)
+        self.assertEqual((len(self.begun), self.executor.waiting), (3, 0))
+        self.assertNoResult(first)
+        self.begun[2].errback(ValueError("no"))
+        self.failureResultOf(third, ValueError)
+        self.assertEqual(self.executor.running, 1)
+
+    def test_overload(self) -> None:
+        """
+        Who finds no room to wait is told so at once, and who waits too long after
+        its time.
+        """
+        self._ask(), self._ask()
+        waits = self._ask()
+        with self.assertRaises(SystemBusy):
+            self._ask()
+        self.clock.advance(5)
+        self.failureResultOf(waits, SystemBusy)
+
+    def test_atOnce(self) -> None:
+        """
+        An answer that is there at once, and an error, make room at once.
+        """
+        answer = responseCommand()
+        serve = self.executor.bind(lambda request, peer: answer)
+        for _ in range(5):
+            self.assertIs(self.successResultOf(serve(self.request, self.peer)), answer)
+
+        def fail(request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+            raise SystemBusy("not now")
+
+        self.failureResultOf(self.executor.bind(fail)(self.request, self.peer), SystemBusy)
+        self.assertEqual(self.executor.running, 0)

@@ -13,6 +13,7 @@ from txrocket.message import Message, MessageExt
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.javahash import tagsCode
 from txrocket.protocol.record import (
+    MESSAGE_MAGIC_CODE,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
@@ -548,6 +549,24 @@ class QueryTests(StoreCase):
             self.put(self.store, KEYS="k")
         self.assertEqual(64, len(self.find("k", most=100)))
 
+    def test_room(self) -> None:
+        """
+        Nor is there more than a frame can carry, but always one message.
+        """
+        self.store.stop()
+        self.disk.removeFolder(self.root)
+        size = 16 * 1024 * 1024
+        self.store = self.start(mappedFileSizeCommitLog=2 * size, maxMessageSize=size)
+        for count in (3, 3, 3, 12):
+            self.put(self.store, bytes(count * 1024 * 1024), KEYS="k")
+        self.assertEqual([12 * 1024 * 1024], [len(each) for each in self.find("k")])
+        self.put(self.store, b"small", KEYS="k")
+        self.assertEqual([b"small"], self.find("k"))
+        self.put(self.store, b"", KEYS="l")
+        for _ in range(3):
+            self.put(self.store, bytes(3 * 1024 * 1024), KEYS="l")
+        self.assertEqual(2, len(self.find("l")))
+
     def test_repeatedKey(self) -> None:
         """
         A message that has a key twice, or as its unique id too, is found once,
@@ -600,6 +619,54 @@ class QueryTests(StoreCase):
         self.assertEqual(b"b", decodeRecord(found).body)
         for offset in (-1, 1, 50, second.offset - 1, second.end, 1 << 40):
             self.assertIsNone(self.store.messageAt(offset))
+
+    def test_messageAtNothing(self) -> None:
+        """
+        An offset that somebody made up costs no more than a look: what is there
+        may claim any size.
+        """
+        claim = (2**30).to_bytes(4, "big")
+        for body in (claim, claim + MESSAGE_MAGIC_CODE.to_bytes(4, "big", signed=True)):
+            appended = self.put(self.store, body)
+            at = appended.offset + self.bytesOf("commitlog", self.logFiles()[0])[
+                appended.offset :
+            ].index(body)
+            self.disk.preads.clear()
+            self.assertIsNone(self.store.messageAt(at))
+            self.assertEqual([8], [size for _, _, size in self.disk.preads])
+        self.assertIsNone(self.store.messageAt(self.store.log.written - 3))
+
+    def test_first(self) -> None:
+        """
+        The first message's time is known while there is one.
+        """
+        self.assertIsNone(self.store.firstTimestamp())
+        self.put(self.store)
+        self.clock.advance(1)
+        self.put(self.store)
+        self.assertEqual(NOW, self.store.firstTimestamp())
+
+    def test_old(self) -> None:
+        """
+        A message is old once as much was stored since as the machine keeps in
+        memory; one that is not there is not.
+        """
+        self.store.stop()
+        self.store = self.start(memory=5000)
+        self.put(self.store, b"a" * 1000)
+        self.assertFalse(self.store.isOld("T", 0, 0))
+        self.put(self.store, b"b" * 1000)
+        self.assertTrue(self.store.isOld("T", 0, 0))
+        self.assertFalse(self.store.isOld("T", 0, 1))
+        for queueId, offset in ((0, 2), (0, -1), (1, 0)):
+            self.assertFalse(self.store.isOld("T", queueId, offset))
+
+    def test_space(self) -> None:
+        """
+        The store knows how much room its disks have.
+        """
+        self.disk.used = 0.4
+        self.assertEqual(((1000, 600), (1000, 600)), self.store.space())
 
 
 class TimeTests(StoreCase):
@@ -705,7 +772,10 @@ class TopicTests(StoreCase):
         store = self.start()
         appended = self.put(store, b"a")
         self.put(store, b"b", topic="U")
+        self.disk.synced.clear()
         store.removeTopic("T")
+        # A topic may have a thousand queues.
+        self.assertEqual([], self.disk.synced)
         self.assertEqual(GetStatus.NO_MATCHED_LOGIC_QUEUE, store.get("T", 0, 0, 1).status)
         self.assertEqual(["U"], os.listdir(self.path("consumequeue")))
         self.assertIsNotNone(store.messageAt(appended.offset))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.javasettings import differences
 from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
 
 
@@ -52,6 +53,22 @@ class SettingsTests(SynchronousTestCase):
             "maxMsgsNumBatch": 64,
         }.items():
             self.assertEqual(expected, getattr(settings, name), name)
+
+    def test_java(self) -> None:
+        """
+        Names, types and defaults are those that Java says C{MessageStoreConfig}
+        has, but for the folder, for two ratios that are system properties in
+        Java, and for txrocket's own.
+        """
+        self.assertEqual(
+            differences(StoreSettings, "MessageStoreConfig"),
+            {
+                "storePathRootDir": "no default",
+                "diskSpaceCleanForciblyRatio": "not in RocketMQ",
+                "diskSpaceWarningLevelRatio": "not in RocketMQ",
+                "openFiles": "not in RocketMQ",
+            },
+        )
 
     def test_frozen(self) -> None:
         """

@@ -3,18 +3,19 @@
 Telling the name servers of the broker and its topics.
 
 Each name server is told by itself: they do not know each other, and one that is
-down delays no other.  It is told at start, every half minute, and at once when a
-topic changes, and told goodbye at the stop.
+down delays no other.  It is told at start, after ten seconds, every half minute,
+and at once when a topic changes, and told goodbye at the stop.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Sequence
+from typing import Any
 
 import attrs
 from msgspec.structs import replace
-from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -39,6 +40,10 @@ from txrocket.remoting.peers import Peers
 __all__ = ["Announcement", "Identity"]
 
 _BOTH = PERM_READ | PERM_WRITE
+
+# When all are told for the second time, in seconds: a name server that was started
+# together with the broker may have missed the first.
+_AGAIN = 10.0
 
 # How long a name server has to take the goodbye, in seconds.
 _GOODBYE = 3.0
@@ -65,7 +70,6 @@ class Announcement:
     What is told to the name servers.
 
     @ivar identity: who is announced.
-    @ivar permission: C{brokerPermission}; may be changed while the broker runs.
     """
 
     _log = Logger()
@@ -88,8 +92,11 @@ class Announcement:
         self._settings = settings
         self._topics = topics
         self._addresses = addresses
-        self.permission = _BOTH
+        self._permission = _BOTH
+        self._running = False
+        self._again: IDelayedCall | None = None
         self._soon: IDelayedCall | None = None
+        self._waiting: list[Deferred[None]] = []
         self._failing: set[str] = set()
         self._loop = LoopingCall(self.announce, force=settings.forceRegister)
         self._loop.clock = clock
@@ -101,23 +108,51 @@ class Announcement:
         @return: a Deferred that fires once each has heard of it or failed to.
         """
         self._topics.follow(self.announceSoon)
+        self._running = True
+        self._again = self._clock.callLater(_AGAIN, self._repeat)
+        return self.announce(force=True)
+
+    def _repeat(self) -> None:
         # Java's bounds: less is a burden, more and the name servers forget us.
         period = max(10_000, min(self._settings.registerNameServerPeriod, 60_000)) / 1000
-        self._loop.start(period, now=False).addErrback(
+        self._loop.start(period).addErrback(
             lambda failure: self._log.failure("The name servers are no longer told", failure)
         )
-        return self.announce(force=True)
 
     def announceSoon(self) -> None:
         """
         Something has changed.  Many changes of one turn are told once.
         """
-        if self._soon is None and self._loop.running:
+        if self._soon is None and self._running:
             self._soon = self._clock.callLater(0, self._announceNow)
 
     def _announceNow(self) -> None:
         self._soon = None
-        self.announce(force=True)
+        waiting, self._waiting = self._waiting, []
+        self.announce(force=True).addCallback(lambda none: _tellAll(waiting))
+
+    def whenTold(self) -> Deferred[None]:
+        """
+        A Deferred that fires once all name servers have heard of what changed in
+        this turn, or failed to.
+        """
+        if self._soon is None:
+            return succeed(None)
+        told: Deferred[None] = Deferred()
+        self._waiting.append(told)
+        return told
+
+    def permit(self, permission: int) -> None:
+        """
+        Say of all topics what may be done with them.
+
+        @param permission: C{brokerPermission}: 4 to read, 2 to write, 6 for both.
+        """
+        changed = permission != self._permission
+        self._permission = permission
+        # Before the start the topics may not have been loaded.
+        if changed and self._running:
+            self._topics.renew()
 
     def announce(self, force: bool) -> Deferred[None]:
         """
@@ -128,18 +163,27 @@ class Announcement:
         """
         wrapper = self._wrapper()
         body = encodeRegisterBroker(RegisterBrokerBody(wrapper), self._settings.compressedRegister)
-        telling = [self._tell(each, wrapper, body, force) for each in self._addresses]
+        telling = [
+            self._tell(each, wrapper, body, force).addErrback(
+                lambda failure: self._log.failure("Telling a name server failed", failure)
+            )
+            for each in self._addresses
+        ]
         return DeferredList(telling).addCallback(lambda results: None)
 
     def stop(self) -> Deferred[None]:
         """
         Say goodbye to all name servers.
         """
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
+        self._running = False
+        for call in (self._soon, self._again):
+            if call is not None and call.active():
+                call.cancel()
+        self._soon = None
         if self._loop.running:
             self._loop.stop()
+        waiting, self._waiting = self._waiting, []
+        _tellAll(waiting)
         who = self.identity
         header = UnRegisterBrokerRequestHeader(who.name, who.address, who.cluster, who.brokerId)
         leaving = [
@@ -151,11 +195,11 @@ class Announcement:
 
     def _wrapper(self) -> TopicConfigSerializeWrapper:
         wrapper = self._topics.wrapper()
-        if self.permission & _BOTH == _BOTH:
+        if self._permission & _BOTH == _BOTH:
             return wrapper
         return TopicConfigSerializeWrapper(
             {
-                name: replace(config, perm=self.permission)
+                name: replace(config, perm=self._permission)
                 for name, config in wrapper.topicConfigTable.items()
             },
             wrapper.dataVersion,
@@ -164,42 +208,44 @@ class Announcement:
     @inlineCallbacks
     def _tell(
         self, address: str, wrapper: TopicConfigSerializeWrapper, body: bytes, force: bool
-    ) -> Generator[Deferred[RemotingCommand], RemotingCommand, None]:
-        settings, who = self._settings, self.identity
-        timeout = settings.registerBrokerTimeoutMills / 1000
+    ) -> Generator[Deferred[Any], Any, None]:
         try:
-            if not force:
-                query = QueryDataVersionRequestHeader(
-                    who.name, who.address, who.cluster, who.brokerId
-                )
-                answer = yield self._ask(
-                    address,
-                    requestCommand(
-                        RequestCode.QUERY_DATA_VERSION, query, encodeBody(wrapper.dataVersion)
-                    ),
-                    timeout,
-                )
-                if not answer.decodeHeader(QueryDataVersionResponseHeader).changed:
-                    return
-            header = RegisterBrokerRequestHeader(
-                who.name,
-                who.address,
-                who.cluster,
-                who.haAddress,
-                who.brokerId,
-                settings.compressedRegister,
-                zlib.crc32(body) & 0x7FFFFFFF,
-            )
-            request = requestCommand(RequestCode.REGISTER_BROKER, header, body)
-            answer = yield self._ask(address, request, timeout)
-            if answer.body:
-                self._topics.order(frozenset(decodeBody(KVTable, answer.body).table))
+            if force or (yield self._isNews(address, wrapper)):
+                answer = yield self._register(address, body)
+                if answer.body:
+                    self._topics.order(frozenset(decodeBody(KVTable, answer.body).table))
         except RocketError as error:
             self._failed(address, error)
         else:
             if address in self._failing:
                 self._failing.remove(address)
                 self._log.info("Name server {address} is there again", address=address)
+
+    def _isNews(self, address: str, wrapper: TopicConfigSerializeWrapper) -> Deferred[bool]:
+        who = self.identity
+        header = QueryDataVersionRequestHeader(who.name, who.address, who.cluster, who.brokerId)
+        body = encodeBody(wrapper.dataVersion)
+        return self._ask(
+            address, requestCommand(RequestCode.QUERY_DATA_VERSION, header, body), self._timeout
+        ).addCallback(lambda answer: answer.decodeHeader(QueryDataVersionResponseHeader).changed)
+
+    def _register(self, address: str, body: bytes) -> Deferred[RemotingCommand]:
+        who = self.identity
+        header = RegisterBrokerRequestHeader(
+            who.name,
+            who.address,
+            who.cluster,
+            who.haAddress,
+            who.brokerId,
+            self._settings.compressedRegister,
+            zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        request = requestCommand(RequestCode.REGISTER_BROKER, header, body)
+        return self._ask(address, request, self._timeout)
+
+    @property
+    def _timeout(self) -> float:
+        return self._settings.registerBrokerTimeoutMills / 1000
 
     def _ask(
         self, address: str, request: RemotingCommand, timeout: float
@@ -221,3 +267,8 @@ class Announcement:
                 address=address,
                 error=error,
             )
+
+
+def _tellAll(waiting: list[Deferred[None]]) -> None:
+    for each in waiting:
+        each.callback(None)

@@ -44,6 +44,7 @@ class Kept:
         self._encode = encode
         self._inThread = inThread
         self._writing = False
+        self._unsaved = False
         self._waiting: list[Deferred[None]] = []
 
     def load(self, decode: Callable[[bytes], _Value]) -> _Value | None:
@@ -81,9 +82,12 @@ class Kept:
 
     def idle(self) -> Deferred[None]:
         """
-        A Deferred that fires once nothing is being written.
+        A Deferred that fires once nothing is being written.  What could not be
+        written is tried once more.
         """
-        return self.save().addErrback(self.failed) if self._writing else succeed(None)
+        if self._writing or self._unsaved:
+            return self.save().addErrback(self.failed)
+        return succeed(None)
 
     def _write(self) -> None:
         self._writing = True
@@ -93,6 +97,7 @@ class Kept:
 
     def _written(self, result: object, waiting: list[Deferred[None]]) -> None:
         self._writing = False
+        self._unsaved = isinstance(result, Failure)
         if self._waiting:
             self._write()
         for each in waiting:

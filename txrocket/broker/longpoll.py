@@ -143,9 +143,7 @@ class LongPoll:
         # It stays in the heap until its time, with little to hold on to.
         held.matches = held.accepts = None
         if len(self._heap) > 64 and len(self._heap) > 4 * self._count:
-            self._heap = [
-                each for each in self._heap if each.matches is not None or not each.called
-            ]
+            self._heap = [each for each in self._heap if not each.called]
             heapify(self._heap)
 
     def _watch(self) -> None:

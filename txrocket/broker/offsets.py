@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from txrocket.broker.kept import Kept
@@ -148,11 +148,11 @@ class Offsets:
     def save(self) -> Deferred[None]:
         """
         Write the offsets if they have changed.  A failure is logged: they are
-        written with the next ones.
+        written the next time.
 
-        @return: a Deferred that fires once that is done.
+        @return: a Deferred that fires once nothing is being written.
         """
         if not self._changed:
-            return succeed(None)
+            return self._kept.idle()
         self._changed = False
         return self._kept.save().addErrback(self._kept.failed)

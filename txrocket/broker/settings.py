@@ -9,6 +9,7 @@ runs; a path, an address or a name never is.
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from typing import Any
 
@@ -29,6 +30,7 @@ __all__ = [
     "PullSettings",
     "SendSettings",
     "TopicSettings",
+    "UnsupportedSettings",
 ]
 
 _LIVE = {"live": True}
@@ -87,7 +89,6 @@ class BrokerSettings:
     brokerRole: BrokerRole = attrs.field(default=BrokerRole.ASYNC_MASTER, validator=_masterRole)
     brokerIP1: str | None = None
     brokerIP2: str | None = None
-    haListenPort: int = 10912
     brokerPermission: int = attrs.field(
         default=PERM_READ | PERM_WRITE, validator=_permission, metadata=_LIVE
     )
@@ -95,18 +96,48 @@ class BrokerSettings:
     traceOn: bool = attrs.field(default=True, metadata=_LIVE)
 
 
+def _refuse(what: str) -> Any:
+    def validate(section: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value:
+            raise ValueError(what)
+
+    return validate
+
+
+@attrs.frozen
+class UnsupportedSettings:
+    """
+    What this broker does not do, and must not seem to do: to pass over one of
+    these would leave the broker open to all, or its messages unfound.
+    """
+
+    aclEnable: bool = attrs.field(
+        default=False, validator=_refuse("access control is not supported: remove it")
+    )
+    enableDLegerCommitLog: bool = attrs.field(
+        default=False, validator=_refuse("DLedger is not supported")
+    )
+    readOnlyCommitLogStorePaths: str | None = attrs.field(
+        default=None, validator=_refuse("a log in several folders is not supported")
+    )
+    fetchNamesrvAddrByAddressServer: bool = attrs.field(
+        default=False, validator=_refuse("set namesrvAddr instead")
+    )
+
+
 @attrs.frozen
 class AnnounceSettings:
     """
     Telling the name servers.
 
-    @ivar namesrvAddr: C{host:port;host:port}.
+    @ivar namesrvAddr: C{host:port;host:port}; NAMESRV_ADDR of the environment if not
+        set.
     @ivar compressedRegister: whether to deflate what is told.
     @ivar forceRegister: whether to tell all every time, and not to ask first
         whether something has changed.
     """
 
-    namesrvAddr: str | None = None
+    namesrvAddr: str | None = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR"))
     registerNameServerPeriod: int = attrs.field(default=30_000, validator=atLeast(1))
     registerBrokerTimeoutMills: int = attrs.field(default=6000, validator=atLeast(1))
     compressedRegister: bool = False
@@ -221,4 +252,5 @@ SECTIONS: tuple[type, ...] = (
     SendSettings,
     PullSettings,
     PoolSettings,
+    UnsupportedSettings,
 )

@@ -185,6 +185,9 @@ class Topics:
     def order(self, ordered: frozenset[str]) -> None:
         """
         Note which topics the name server has an order configured for.
+
+        Nobody is told: two name servers that do not agree would each answer with
+        a change, and so for ever.
         """
         changed = [
             replace(config, order=config.topicName in ordered)
@@ -194,7 +197,14 @@ class Topics:
         for config in changed:
             self._table[config.topicName] = config
         if changed:
-            self._save().addErrback(self._kept.failed)
+            self._save(tell=False).addErrback(self._kept.failed)
+
+    def renew(self) -> None:
+        """
+        Have all topics told anew: what is told of them has changed, though they
+        have not.
+        """
+        self._save().addErrback(self._kept.failed)
 
     def wrapper(self) -> TopicConfigSerializeWrapper:
         """
@@ -212,17 +222,20 @@ class Topics:
         """
         A Deferred that fires once the topics as they are now are on the disk.
         """
-        return self._kept.save()
+        names = frozenset(self.unsaved)
 
-    def _save(self, name: str | None = None) -> Deferred[None]:
+        def written(none: None) -> None:
+            self.unsaved -= names
+
+        return self._kept.save().addCallback(written)
+
+    def _save(self, name: str | None = None, tell: bool = True) -> Deferred[None]:
         self.version = DataVersion(self._now(), self.version.counter + 1)
-        self._changed()
-        saved = self._kept.save()
+        if tell:
+            self._changed()
         if name is not None:
             self.unsaved.add(name)
-            # One that could not be written stays, and is with the next that is.
-            saved.addCallback(lambda none: self.unsaved.discard(name))
-        return saved
+        return self.saved()
 
 
 def _ownTopics(cluster: str, broker: str, settings: TopicSettings) -> dict[str, TopicConfig]:

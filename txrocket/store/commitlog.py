@@ -34,6 +34,9 @@ __all__ = ["LOST", "CommitLog", "Scanned"]
 
 # A record is at most a body of the largest size with this much around it, as in Java.
 _AROUND_BODY = 64 * 1024
+# What is asked for by its offset may be no record at all, and its size anything.  Of
+# those that were put before the limit was lowered, no frame could carry a larger one.
+_FRAME = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _SIZE_AND_MAGIC = struct.Struct(">2i")
 
@@ -156,8 +159,11 @@ class CommitLog:
         The record at an offset, if there is one: its bytes, and what they mean
         but for the body.
         """
-        size = int.from_bytes(self.segments.read(offset, 4), "big", signed=True)
-        if not 0 < size <= self.segments.size:
+        head = self.segments.read(offset, BLANK_SIZE)
+        if len(head) < BLANK_SIZE:
+            return None
+        size, magic = _SIZE_AND_MAGIC.unpack(head)
+        if magic != MESSAGE_MAGIC_CODE or not 0 < size <= max(self._limit, _FRAME):
             return None
         data = self.segments.read(offset, size)
         try:

@@ -36,7 +36,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 
 from txrocket.protocol.javahash import javaHash
-from txrocket.store.files import Handles
+from txrocket.store.files import Files, Handles
 from txrocket.store.segments import SyncJob
 
 __all__ = ["Index", "IndexMark", "Queried"]
@@ -77,6 +77,72 @@ class Queried(NamedTuple):
     offsets: list[int]
     lastTimestamp: int
     lastOffset: int
+
+
+@attrs.frozen
+class _Chain:
+    """
+    The entries of one hash in one file, from the newest on, as they were at some
+    moment.  To follow them takes a read for each, and a key that many messages
+    have has many: a thread does that.
+
+    @ivar handle: the file's, pinned.
+    @ivar first: the newest entry, 0 if there is none.
+    @ivar base: where entry 0 is in the file.
+    @ivar written: entries from here on are in C{gathered}.
+    """
+
+    files: Files
+    handle: int
+    path: str
+    hashed: int
+    first: int
+    beginTimestamp: int
+    base: int
+    written: int
+    gathered: list[bytes]
+
+    def follow(self, begin: int, end: int, most: int, found: list[int]) -> None:
+        at = self.first
+        while at and len(found) < most:
+            entryHash, offset, seconds, before = self._entry(at)
+            timestamp = self.beginTimestamp + seconds * 1000
+            # A key may stand twice in a record, whose entries then follow each other.
+            if entryHash == self.hashed and begin <= timestamp <= end and offset not in found[-1:]:
+                found.append(offset)
+            # An entry points to an older one, or the file is damaged.
+            if timestamp < begin or not 0 < before < at:
+                break
+            at = before
+
+    def _entry(self, at: int) -> tuple[int, int, int, int]:
+        if at >= self.written:
+            return _ENTRY.unpack(self.gathered[at - self.written])
+        data = self.files.pread(self.handle, _ENTRY.size, self.base + at * _ENTRY.size)
+        return _ENTRY.unpack(data) if len(data) == _ENTRY.size else (0, 0, 0, 0)
+
+
+class Search:
+    """
+    A search for a key: made in the reactor thread, run in any, ended in the
+    reactor thread.
+    """
+
+    def __init__(self, chains: list[_Chain], begin: int, end: int, most: int) -> None:
+        self.chains = chains
+        self._begin = begin
+        self._end = end
+        self._most = most
+        self.offsets: list[int] = []
+
+    def run(self) -> None:
+        """
+        Find where the records may be, the newest first.
+
+        @raise OSError: if the disk does not tell.
+        """
+        for chain in self.chains:
+            chain.follow(self._begin, self._end, self._most, self.offsets)
 
 
 class _IndexFile:
@@ -142,18 +208,21 @@ class _IndexFile:
         self.count += 1
         self.endOffset, self.endTimestamp = offset, timestamp
 
-    def find(self, hashed: int, begin: int, end: int, most: int, found: list[int]) -> None:
-        at = self._slot(hashed % self._slots)
-        while at and len(found) < most:
-            entryHash, offset, seconds, before = self._entry(at)
-            timestamp = self.beginTimestamp + seconds * 1000
-            # A key may stand twice in a record, whose entries then follow each other.
-            if entryHash == hashed and begin <= timestamp <= end and offset not in found[-1:]:
-                found.append(offset)
-            # An entry points to an older one, or the file is damaged.
-            if timestamp < begin or not 0 < before < at:
-                break
-            at = before
+    def search(self, hashed: int) -> _Chain:
+        """
+        The entries of a hash, as they are now.
+        """
+        return _Chain(
+            self._files,
+            self._handles.pin(self.path),
+            self.path,
+            hashed,
+            self._slot(hashed % self._slots),
+            self.beginTimestamp,
+            self._entryAt(0),
+            self._written,
+            self._gathered[:],
+        )
 
     def covers(self, begin: int, end: int) -> bool:
         return begin <= self.endTimestamp and end >= self.beginTimestamp
@@ -348,21 +417,43 @@ class Index:
             if key:
                 self._room().put(keyHash(topic, key), offset, timestamp)
 
-    def query(self, topic: str, key: str, begin: int, end: int, most: int) -> Queried:
+    def search(self, topic: str, key: str, begin: int, end: int, most: int) -> Search:
         """
-        Where the records of a key may be, within store times.
+        A search for the records that may have a key, within store times.  It must
+        be given to L{ended}.
         """
-        found: list[int] = []
         hashed = keyHash(topic, key)
+        chains = []
         for indexFile in reversed(self._indexFiles):
             if indexFile.covers(begin, end):
-                indexFile.find(hashed, begin, end, most, found)
-            if indexFile.beginTimestamp < begin or len(found) >= most:
+                chains.append(indexFile.search(hashed))
+            if indexFile.beginTimestamp < begin:
                 break
+        return Search(chains, begin, end, most)
+
+    def ended(self, search: Search) -> Queried:
+        """
+        A search has been run, or failed.
+        """
+        for chain in search.chains:
+            self._handles.unpin(chain.path)
         if not self._indexFiles:
-            return Queried(found, 0, 0)
+            return Queried(search.offsets, 0, 0)
         last = self._indexFiles[-1]
-        return Queried(found, last.endTimestamp, last.endOffset)
+        return Queried(search.offsets, last.endTimestamp, last.endOffset)
+
+    def query(self, topic: str, key: str, begin: int, end: int, most: int) -> Queried:
+        """
+        Search at once.
+
+        @raise OSError: if the disk does not tell.
+        """
+        search = self.search(topic, key, begin, end, most)
+        try:
+            search.run()
+        finally:
+            queried = self.ended(search)
+        return queried
 
     def seal(self, job: SyncJob) -> IndexMark | None:
         """

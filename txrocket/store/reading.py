@@ -23,13 +23,16 @@ from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord, storeTimestampAt
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue, ConsumeQueues, entries
-from txrocket.store.index import Index
+from txrocket.store.index import Index, Queried
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["GetStatus", "Got", "StoreReader"]
 
 # Entries that are looked at for one pull at most, as in Java (16,000 bytes).
 _MOST_ENTRIES = 800
+
+# How much a query gives at most: an answer has to fit a frame of 16 MiB.
+_MOST_QUERIED = 8 * 1024 * 1024
 
 # Where a read goes on over what is not wanted: about what a call of the system costs.
 _GAP = 16 * 1024
@@ -231,13 +234,26 @@ class StoreReader:
         """
         if self.index is None:
             return [], 0, 0
-        most = min(most, self.settings.maxMsgsNumBatch)
         try:
-            queried = self.index.query(topic, key, begin, end, most)
+            queried = self.index.query(topic, key, begin, end, self._most(most))
         except OSError as error:
             raise StoreError(f"reading the index failed: {error}") from error
-        found = [self.messageAt(each) for each in dict.fromkeys(queried.offsets)]
-        return [each for each in found if each], queried.lastTimestamp, queried.lastOffset
+        return self._queried(queried)
+
+    def _most(self, most: int) -> int:
+        return min(most, self.settings.maxMsgsNumBatch)
+
+    def _queried(self, queried: Queried) -> tuple[list[bytes], int, int]:
+        found: list[bytes] = []
+        room = _MOST_QUERIED
+        for offset in dict.fromkeys(queried.offsets):
+            record = self.messageAt(offset)
+            if record is not None:
+                room -= len(record)
+                if found and room < 0:
+                    break
+                found.append(record)
+        return found, queried.lastTimestamp, queried.lastOffset
 
     # --- offsets and times -----------------------------------------------
 
@@ -255,6 +271,14 @@ class StoreReader:
         queue = self.queues.get(topic, queueId)
         return queue.maxOffset if queue else 0
 
+    def isOld(self, topic: str, queueId: int, queueOffset: int) -> bool:
+        """
+        Whether a message is there and so old that a slave had better serve it.
+        """
+        queue = self.queues.get(topic, queueId)
+        entry = queue.entry(queueOffset) if queue else None
+        return entry is not None and self.log.written - entry[0] > self._near
+
     def storeTimestamp(self, topic: str, queueId: int, queueOffset: int) -> int | None:
         """
         When a message was stored, if it is there.
@@ -267,6 +291,13 @@ class StoreReader:
         When the first message of a queue was stored.
         """
         return self.storeTimestamp(topic, queueId, self.minOffset(topic, queueId))
+
+    def firstTimestamp(self) -> int | None:
+        """
+        When the first message of the log was stored.
+        """
+        found = self.log.recordAt(self.log.first)
+        return None if found is None else found[1].storeTimestamp
 
     def offsetByTime(self, topic: str, queueId: int, timestamp: int) -> int:
         """

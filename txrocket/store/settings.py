@@ -48,6 +48,20 @@ def delayLevels(text: str) -> list[int]:
     return levels
 
 
+# A file of Java's is one mapping, which an int counts.
+_fileSize = between(256, 2**31 - 1)
+
+
+def _wholeEntries(size: int) -> int:
+    # As Java does: entries have 20 bytes, and none lies in two files.
+    return -(-size // 20) * 20
+
+
+def _oneFolder(section: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    if value is not None and "," in value:
+        raise ValueError("a log in several folders is not supported")
+
+
 def _hours(section: object, attribute: attrs.Attribute[Any], value: str) -> None:
     if not all(each.strip().isdecimal() and int(each) < 24 for each in value.split(";")):
         raise ValueError("hours of the day such as 04 or 04;16 were expected")
@@ -55,12 +69,6 @@ def _hours(section: object, attribute: attrs.Attribute[Any], value: str) -> None
 
 def _levels(section: object, attribute: attrs.Attribute[Any], value: str) -> None:
     delayLevels(value)
-
-
-def _fileSize(section: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    # What a record may take at least, and what Java's mappings can.
-    if not 4096 <= value < 2**31:
-        raise ValueError(f"4096 to {2**31 - 1} was expected")
 
 
 @attrs.frozen
@@ -75,9 +83,11 @@ class StoreSettings:
     """
 
     storePathRootDir: str = attrs.field(factory=lambda: os.path.expanduser("~/store"))
-    storePathCommitLog: str | None = None
+    storePathCommitLog: str | None = attrs.field(default=None, validator=_oneFolder)
     mappedFileSizeCommitLog: int = attrs.field(default=1024 * 1024 * 1024, validator=_fileSize)
-    mappedFileSizeConsumeQueue: int = attrs.field(default=300_000 * 20, validator=atLeast(20))
+    mappedFileSizeConsumeQueue: int = attrs.field(
+        default=300_000 * 20, converter=_wholeEntries, validator=atLeast(20)
+    )
     maxHashSlotNum: int = attrs.field(default=5_000_000, validator=atLeast(1))
     maxIndexNum: int = attrs.field(default=20_000_000, validator=atLeast(1))
     messageIndexEnable: bool = True
@@ -95,8 +105,16 @@ class StoreSettings:
     fileReservedTime: int = attrs.field(default=72, validator=atLeast(0), metadata=_LIVE)
     deleteWhen: str = attrs.field(default="04", validator=_hours, metadata=_LIVE)
     diskMaxUsedSpaceRatio: int = attrs.field(default=75, validator=between(0, 100), metadata=_LIVE)
-    diskSpaceCleanForciblyRatio: float = attrs.field(default=0.85, validator=between(0, 1))
-    diskSpaceWarningLevelRatio: float = attrs.field(default=0.90, validator=between(0, 1))
+    diskSpaceCleanForciblyRatio: float = attrs.field(
+        default=0.85,
+        validator=between(0, 1),
+        metadata={"key": "rocketmq.broker.diskSpaceCleanForciblyRatio"},
+    )
+    diskSpaceWarningLevelRatio: float = attrs.field(
+        default=0.90,
+        validator=between(0, 1),
+        metadata={"key": "rocketmq.broker.diskSpaceWarningLevelRatio"},
+    )
     cleanFileForciblyEnable: bool = attrs.field(default=True, metadata=_LIVE)
     maxTransferBytesOnMessageInMemory: int = attrs.field(
         default=256 * 1024, validator=atLeast(1), metadata=_LIVE
@@ -112,10 +130,11 @@ class StoreSettings:
     )
     accessMessageInMemoryMaxRatio: int = attrs.field(default=40, validator=between(0, 100))
     maxMsgsNumBatch: int = attrs.field(default=64, validator=atLeast(1))
+    defaultQueryMaxNum: int = attrs.field(default=32, validator=atLeast(1))
     messageDelayLevel: str = attrs.field(
         default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", validator=_levels
     )
-    openFiles: int = attrs.field(default=512, validator=atLeast(16))
+    openFiles: int = attrs.field(default=512, validator=atLeast(1))
 
     @property
     def commitLogFolder(self) -> str:

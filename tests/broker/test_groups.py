@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.broker.groups}; the rules are those of Java's
+C{SubscriptionGroupManager}.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.store.support import Disk, atOnce
+from txrocket.broker.groups import Groups
+from txrocket.broker.settings import GroupSettings
+from txrocket.errors import RemoteSystemError, StoreCorrupt, StoreFailed
+from txrocket.model import DataVersion, SubscriptionGroupConfig
+from txrocket.store.tables import Table
+
+
+class GroupsTests(SynchronousTestCase):
+    """
+    The groups of a broker.
+    """
+
+    def setUp(self) -> None:
+        self.disk = Disk()
+        self.path = os.path.join(self.mktemp(), "config", "subscriptionGroup.json")
+        self.now = 1000
+        self.groups = self.make()
+
+    def make(self, inThread: Any = atOnce, **settings: Any) -> Groups:
+        """
+        The groups as they are after a start.
+        """
+        groups = Groups(
+            Table(self.disk, self.path), inThread, GroupSettings(**settings), lambda: self.now
+        )
+        groups.load()
+        return groups
+
+    def test_own(self) -> None:
+        """
+        A new broker has Java's groups for tools and proxies.
+        """
+        self.assertEqual(
+            {
+                "TOOLS_CONSUMER",
+                "FILTERSRV_CONSUMER",
+                "SELF_TEST_C_GROUP",
+                "CID_ONS-HTTP-PROXY",
+                "CID_ONSAPI_PULL",
+                "CID_ONSAPI_PERMISSION",
+                "CID_ONSAPI_OWNER",
+            },
+            set(self.groups.table),
+        )
+
+    def test_find(self) -> None:
+        """
+        A group that is asked for and not there is made, with Java's defaults, and
+        is there after a restart.
+        """
+        self.now = 2000
+        config = self.groups.find("G")
+        self.assertEqual(SubscriptionGroupConfig("G"), config)
+        self.assertIs(config, self.groups.find("G"))
+        self.assertEqual(DataVersion(2000, 1), self.groups.version)
+        again = self.make(autoCreateSubscriptionGroup=False)
+        self.assertEqual(config, again.find("G"))
+        self.assertEqual(DataVersion(2000, 1), again.version)
+
+    def test_notMade(self) -> None:
+        """
+        It is not made where that is switched off, unless it is the broker's own.
+        """
+        self.groups.settings = GroupSettings(autoCreateSubscriptionGroup=False)
+        self.assertIsNone(self.groups.find("G"))
+        self.assertIsNotNone(self.groups.find("CID_RMQ_SYS_TRANS"))
+        self.assertNotIn("G", self.groups.table)
+
+    def test_badName(self) -> None:
+        """
+        Nor is one with a name that no group can have.
+        """
+        for name in ("", "a b", "../G", "x" * 256):
+            with self.assertRaises(RemoteSystemError):
+                self.groups.find(name)
+        self.assertEqual(0, self.groups.version.counter)
+
+    def test_put(self) -> None:
+        """
+        A group can be made and changed; it is on the disk when that is said.
+        """
+        config = SubscriptionGroupConfig("G", consumeEnable=False, retryMaxTimes=3)
+        self.successResultOf(self.groups.put(config))
+        self.assertEqual(config, self.groups.find("G"))
+        self.assertEqual(config, self.make().find("G"))
+
+    def test_remove(self) -> None:
+        """
+        A group can be forgotten; so can one that never was.
+        """
+        self.groups.find("G")
+        self.successResultOf(self.groups.remove("G"))
+        self.successResultOf(self.groups.remove("never"))
+        self.assertNotIn("G", self.groups.table)
+        self.assertNotIn("G", self.make().table)
+
+    def test_notWritten(self) -> None:
+        """
+        Who puts a group is told if it cannot be written; where a group was only
+        asked for, that is logged.
+        """
+        self.disk.failing["pwrite"] = OSError("broken")
+        self.failureResultOf(self.groups.put(SubscriptionGroupConfig("G")), StoreFailed)
+        with capturedLogs() as events:
+            self.assertIsNotNone(self.groups.find("H"))
+        self.assertEqual([self.path], [each["path"] for each in events if "path" in each])
+
+    def test_damaged(self) -> None:
+        """
+        A table that cannot be read is not taken for an empty one.
+        """
+        os.makedirs(os.path.dirname(self.path))
+        with open(self.path, "wb") as file:
+            file.write(b"[]")
+        with self.assertRaises(StoreCorrupt):
+            self.make()
+
+    def test_wrapper(self) -> None:
+        """
+        What is told has all groups and the version.
+        """
+        self.groups.find("G")
+        wrapper = self.groups.wrapper()
+        self.assertEqual(self.groups.table, wrapper.subscriptionGroupTable)
+        self.assertEqual(self.groups.version, wrapper.dataVersion)
+
+    def test_stop(self) -> None:
+        """
+        A stop waits for what is being written.
+        """
+        done: Deferred[None] = Deferred()
+        self.groups = self.make(lambda job: done)
+        self.successResultOf(self.groups.stop())
+        self.groups.find("G")
+        self.assertNoResult(self.groups.stop())
+        done.callback(None)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.broker.longpoll}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.broker.longpoll import LongPoll
+from txrocket.errors import SystemBusy
+from txrocket.message import MessageExt
+
+MESSAGE = MessageExt("T", b"", 0, b"", 0, 0, 0, 0, 0, b"", 0, b"", 0, 0, 0, 0)
+
+
+class LongPollTests(SynchronousTestCase):
+    """
+    Pulls that are held.
+    """
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.longPoll = LongPoll(self.clock, 1000)
+
+    def hold(
+        self,
+        seconds: float = 15.0,
+        topic: str = "T",
+        queueId: int = 0,
+        offset: int = 0,
+        matches: Callable[[int], bool] | None = None,
+        accepts: Callable[[MessageExt], bool] | None = None,
+    ) -> Deferred[None]:
+        """
+        Hold a pull.
+        """
+        return self.longPoll.hold(topic, queueId, offset, seconds, matches, accepts)
+
+    def arrive(self, topic: str = "T", queueId: int = 0, offset: int = 0, hashed: int = 0) -> None:
+        """
+        Let a message come.
+        """
+        self.longPoll.arrived(topic, queueId, offset, hashed, MESSAGE)
+
+    def test_arrived(self) -> None:
+        """
+        A message wakes all that wait at its queue, and no others.
+        """
+        here = [self.hold(), self.hold()]
+        elsewhere = [self.hold(queueId=1), self.hold(topic="U")]
+        self.assertEqual(4, len(self.longPoll))
+        self.arrive()
+        for each in here:
+            self.successResultOf(each)
+        for each in elsewhere:
+            self.assertNoResult(each)
+        self.assertEqual(2, len(self.longPoll))
+        self.arrive()
+        self.arrive("V")
+
+    def test_offset(self) -> None:
+        """
+        A message before the offset that is waited for wakes nobody.
+        """
+        held = self.hold(offset=5)
+        self.arrive(offset=4)
+        self.assertNoResult(held)
+        self.arrive(offset=5)
+        self.successResultOf(held)
+
+    def test_matches(self) -> None:
+        """
+        A message whose tag's hash is not wanted wakes nobody; it is looked at
+        more closely only where the hash is.
+        """
+        looked: list[MessageExt] = []
+
+        def accepts(message: MessageExt) -> bool:
+            looked.append(message)
+            return len(looked) > 1
+
+        tagged = self.hold(matches=lambda hashed: hashed == 3)
+        filtered = self.hold(matches=lambda hashed: hashed == 4, accepts=accepts)
+        self.arrive(hashed=3)
+        self.successResultOf(tagged)
+        self.assertNoResult(filtered)
+        self.assertEqual([], looked)
+        self.arrive(hashed=4)
+        self.assertNoResult(filtered)
+        self.arrive(hashed=4)
+        self.successResultOf(filtered)
+        self.assertEqual([MESSAGE, MESSAGE], looked)
+
+    def test_limit(self) -> None:
+        """
+        At its time limit each is woken, in whatever order they came.
+        """
+        held = {seconds: self.hold(seconds) for seconds in (20.0, 5.0, 10.0, 5.01)}
+        self.clock.advance(4.9)
+        for each in held.values():
+            self.assertNoResult(each)
+        self.clock.advance(0.1)
+        self.successResultOf(held[5.0])
+        self.assertNoResult(held[10.0])
+        # Limits that are near each other are met together, a little late.
+        self.clock.advance(0.05)
+        self.successResultOf(held[5.01])
+        self.clock.advance(4.95)
+        self.successResultOf(held[10.0])
+        self.assertNoResult(held[20.0])
+        self.clock.advance(10)
+        self.successResultOf(held[20.0])
+        self.assertEqual(0, len(self.longPoll))
+        self.assertEqual([], self.clock.getDelayedCalls())
+
+    def test_timers(self) -> None:
+        """
+        However many are held, there is one timer.
+        """
+        for number in range(1000):
+            self.hold(15 + number % 7)
+        self.assertEqual(1, len(self.clock.getDelayedCalls()))
+
+    def test_again(self) -> None:
+        """
+        Who was woken may be held again at once, by the same message's leave.
+        """
+        held = self.hold()
+        again: list[Deferred[None]] = []
+        held.addCallback(lambda none: again.append(self.hold(offset=1)))
+        self.arrive()
+        self.assertNoResult(again[0])
+        self.arrive(offset=1)
+        self.successResultOf(again[0])
+
+    def test_cancel(self) -> None:
+        """
+        A pull whose connection went away is held no longer: not when a message
+        comes, and not at its limit.
+        """
+        held, other = self.hold(), self.hold()
+        held.cancel()
+        self.failureResultOf(held, CancelledError)
+        self.assertEqual(1, len(self.longPoll))
+        self.arrive()
+        self.successResultOf(other)
+        self.clock.advance(15)
+        self.assertEqual([], self.clock.getDelayedCalls())
+
+    def test_cancelWhileWaking(self) -> None:
+        """
+        One that is woken may close the connections of others that would be.
+        """
+        first, second = self.hold(), self.hold()
+        first.addCallback(lambda none: second.cancel())
+        self.arrive()
+        self.failureResultOf(second, CancelledError)
+        self.assertEqual(0, len(self.longPoll))
+
+    def test_forgotten(self) -> None:
+        """
+        Pulls that are over are not kept until their limits: a queue through
+        which messages run holds and wakes thousands a second.
+        """
+        keep = self.hold()
+        for _ in range(10_000):
+            self.hold(queueId=1)
+            self.arrive(queueId=1)
+        self.assertLess(len(self.longPoll._heap), 100)
+        self.clock.advance(15)
+        self.successResultOf(keep)
+
+    def test_full(self) -> None:
+        """
+        No more than the limit are held; the limit may be changed.
+        """
+        self.longPoll.limit = 2
+        self.hold()
+        held = self.hold()
+        with self.assertRaises(SystemBusy):
+            self.hold()
+        held.cancel()
+        self.failureResultOf(held, CancelledError)
+        self.hold()
+
+    def test_stop(self) -> None:
+        """
+        A stop wakes all, and leaves nothing on the clock.
+        """
+        held = [self.hold(), self.hold(), self.hold(topic="U")]
+        self.longPoll.stop()
+        for each in held:
+            self.successResultOf(each)
+        self.assertEqual([], self.clock.getDelayedCalls())
+        self.longPoll.stop()

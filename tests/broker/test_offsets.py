@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.broker.offsets}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from twisted.logger import LogLevel, capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.store.support import Disk, Held, atOnce
+from txrocket.broker.offsets import Offsets
+from txrocket.errors import StoreCorrupt
+from txrocket.store.tables import Table
+
+WHO = "192.0.2.1:5"
+
+
+class OffsetsTests(SynchronousTestCase):
+    """
+    The offsets of groups at a broker.
+    """
+
+    def setUp(self) -> None:
+        self.disk = Disk()
+        self.path = os.path.join(self.mktemp(), "config", "consumerOffset.json")
+        self.offsets = self.make()
+
+    def make(self, inThread: Any = atOnce) -> Offsets:
+        """
+        The offsets as they are after a start.
+        """
+        offsets = Offsets(Table(self.disk, self.path), inThread)
+        offsets.load()
+        return offsets
+
+    def saved(self) -> Any:
+        """
+        What is in the file.
+        """
+        with open(self.path, "rb") as file:
+            # The one thing in it that is not JSON are numbers as keys.
+            return json.loads(file.read().replace(b"{0:", b'{"0":').replace(b",1:", b',"1":'))
+
+    def test_commit(self) -> None:
+        """
+        An offset is there as soon as it is committed; before, it is -1.
+        """
+        self.assertEqual(-1, self.offsets.query("G", "T", 0))
+        self.offsets.commit("G", "T", 0, 7, WHO)
+        self.assertEqual(7, self.offsets.query("G", "T", 0))
+        for group, topic, queueId in (("G", "T", 1), ("G", "U", 0), ("H", "T", 0), ("T", "G", 0)):
+            self.assertEqual(-1, self.offsets.query(group, topic, queueId))
+
+    def test_of(self) -> None:
+        """
+        All offsets of a group at a topic can be had at once.
+        """
+        self.offsets.commit("G", "T", 0, 7, WHO)
+        self.offsets.commit("G", "T", 3, 8, WHO)
+        self.assertEqual({0: 7, 3: 8}, self.offsets.of("G", "T"))
+        self.assertEqual({}, self.offsets.of("G", "U"))
+
+    def test_back(self) -> None:
+        """
+        A group may go back, and it is logged who made it so.
+        """
+        self.offsets.commit("G", "T", 0, 7, WHO)
+        with capturedLogs() as events:
+            self.offsets.commit("G", "T", 0, 9, WHO)
+            self.offsets.commit("G", "T", 0, 3, WHO)
+        self.assertEqual(3, self.offsets.query("G", "T", 0))
+        (event,) = events
+        self.assertEqual(LogLevel.warn, event["log_level"])
+        self.assertEqual((WHO, 9, 3), (event["address"], event["before"], event["offset"]))
+
+    def test_file(self) -> None:
+        """
+        The file is Java's: C{topic@group} to queue to offset.
+        """
+        self.offsets.commit("G", "T", 0, 7, WHO)
+        self.offsets.commit("G", "T", 1, 8, WHO)
+        self.successResultOf(self.offsets.save())
+        self.assertEqual({"offsetTable": {"T@G": {"0": 7, "1": 8}}}, self.saved())
+        again = self.make()
+        self.assertEqual({0: 7, 1: 8}, again.of("G", "T"))
+        again.commit("G", "T", 0, 9, WHO)
+        self.assertEqual(9, again.query("G", "T", 0))
+
+    def test_damaged(self) -> None:
+        """
+        A table that cannot be read is not taken for an empty one.
+        """
+        os.makedirs(os.path.dirname(self.path))
+        with open(self.path, "wb") as file:
+            file.write(b"{")
+        with self.assertRaises(StoreCorrupt):
+            self.make()
+
+    def test_unchanged(self) -> None:
+        """
+        Nothing is written where nothing has changed: every few seconds would be
+        for ever.
+        """
+        thread = Held()
+        offsets = self.make(thread)
+        self.successResultOf(offsets.save())
+        offsets.commit("G", "T", 0, 7, WHO)
+        offsets.save()
+        thread.work()
+        offsets.commit("G", "T", 0, 7, WHO)
+        self.successResultOf(offsets.save())
+        self.assertEqual([], thread.jobs)
+
+    def test_saving(self) -> None:
+        """
+        Who saves while the same is being written is told when that is done: a
+        stop waits for it.
+        """
+        thread = Held()
+        offsets = self.make(thread)
+        offsets.commit("G", "T", 0, 7, WHO)
+        offsets.save()
+        again = offsets.save()
+        self.assertNoResult(again)
+        while thread.jobs:
+            thread.work()
+        self.successResultOf(again)
+
+    def test_notWritten(self) -> None:
+        """
+        What could not be written is written the next time, changed or not.
+        """
+        self.offsets.commit("G", "T", 0, 7, WHO)
+        self.disk.failing["pwrite"] = OSError("broken")
+        with capturedLogs() as events:
+            self.successResultOf(self.offsets.save())
+        self.assertEqual([LogLevel.error], [each["log_level"] for each in events])
+        del self.disk.failing["pwrite"]
+        self.successResultOf(self.offsets.save())
+        self.assertEqual({"offsetTable": {"T@G": {"0": 7}}}, self.saved())
+
+    def test_clone(self) -> None:
+        """
+        A clone has the offsets, and goes its own way from there.
+        """
+        self.offsets.commit("G", "T", 0, 7, WHO)
+        self.offsets.commit("H", "T", 5, 1, WHO)
+        self.offsets.clone("G", "H", "T")
+        self.offsets.clone("G", "H", "missing")
+        self.offsets.commit("G", "T", 0, 8, WHO)
+        self.assertEqual({0: 7}, self.offsets.of("H", "T"))
+        self.assertEqual({"H"}, self.offsets.groupsOf("T") - {"G"})
+        self.assertEqual({"T"}, self.offsets.topicsOf("H"))
+        self.successResultOf(self.offsets.save())
+        self.assertEqual({0: 7}, self.make().of("H", "T"))
+
+    def test_remove(self) -> None:
+        """
+        Offsets are forgotten by topic and group, in the file too.
+        """
+        for group, topic in (("G", "T"), ("G", "U"), ("H", "T")):
+            self.offsets.commit(group, topic, 0, 7, WHO)
+        self.offsets.save()
+        self.offsets.remove(lambda topic, group: topic == "T" and group == "G")
+        self.assertEqual(-1, self.offsets.query("G", "T", 0))
+        self.assertEqual({"U"}, self.offsets.topicsOf("G"))
+        self.assertEqual({"H"}, self.offsets.groupsOf("T"))
+        self.successResultOf(self.offsets.save())
+        self.assertEqual({"U@G", "T@H"}, set(self.saved()["offsetTable"]))
+
+    def test_least(self) -> None:
+        """
+        The least of all groups' offsets in each queue of a topic, leaving out
+        some groups and what lies before the queue's first message.
+        """
+        for group, queueId, offset in (
+            ("G", 0, 10),
+            ("H", 0, 12),
+            ("G", 1, 30),
+            ("H", 1, 20),
+            ("I", 1, 4),
+            ("J", 0, 11),
+            ("J", 2, 1),
+        ):
+            self.offsets.commit(group, "T", queueId, offset, WHO)
+        self.offsets.commit("G", "U", 0, 1, WHO)
+        self.assertEqual(
+            {0: 11, 1: 20},
+            self.offsets.leastOf("T", ["G"], lambda queueId: 5),
+        )
+        self.assertEqual({}, self.offsets.leastOf("V", [], lambda queueId: 0))

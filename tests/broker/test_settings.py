@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.broker.settings}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.javasettings import differences
+from txrocket.broker.settings import (
+    SECTIONS,
+    AnnounceSettings,
+    BrokerRole,
+    BrokerSettings,
+    PullSettings,
+    SendSettings,
+    TopicSettings,
+)
+
+
+class SettingsTests(SynchronousTestCase):
+    """
+    The sections of a broker's configuration.
+    """
+
+    def test_defaults(self) -> None:
+        """
+        Without a file a broker is what RocketMQ's is, value by value.
+        """
+        for section in SECTIONS:
+            self.assertEqual(differences(section, "BrokerConfig", "MessageStoreConfig"), {})
+        self.assertEqual(len(SECTIONS), 10)
+
+    def test_once(self) -> None:
+        """
+        No setting is in two sections.
+        """
+        names = [field.name for section in SECTIONS for field in attrs.fields(section)]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_live(self) -> None:
+        """
+        No name, address or port may be changed while the broker runs.
+        """
+        live = {
+            field.name
+            for section in SECTIONS
+            for field in attrs.fields(section)
+            if field.metadata.get("live")
+        }
+        self.assertIn("brokerPermission", live)
+        for word in ("Name", "IP", "Port", "Addr", "Path"):
+            self.assertEqual([], [each for each in live if word in each])
+
+    def test_refused(self) -> None:
+        """
+        Values that cannot be meant, or that promise what is not kept, are
+        refused.
+        """
+        bad: list[tuple[Any, dict[str, Any]]] = [
+            (BrokerSettings, {"brokerClusterName": " "}),
+            (BrokerSettings, {"brokerName": "x" * 128}),
+            (BrokerSettings, {"brokerRole": BrokerRole.SLAVE}),
+            (BrokerSettings, {"brokerId": 1}),
+            (BrokerSettings, {"brokerPermission": 8}),
+            (BrokerSettings, {"brokerPermission": -1}),
+            (AnnounceSettings, {"registerNameServerPeriod": 0}),
+            (TopicSettings, {"defaultTopicQueueNums": -1}),
+            (TopicSettings, {"msgTraceTopicName": ""}),
+            (SendSettings, {"sendThreadPoolQueueCapacity": 0}),
+            (PullSettings, {"shortPollingTimeMills": 0}),
+        ]
+        for section, values in bad:
+            with self.assertRaises(ValueError, msg=str(values)):
+                section(**values)
+
+    def test_accepted(self) -> None:
+        """
+        Values at the bounds are not refused.
+        """
+        self.assertEqual("x" * 127, BrokerSettings(brokerName="x" * 127).brokerName)
+        self.assertEqual(0, BrokerSettings(brokerPermission=0).brokerPermission)
+        self.assertEqual(1, TopicSettings(defaultTopicQueueNums=1).defaultTopicQueueNums)

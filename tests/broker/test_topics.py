@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.broker.topics}.
+
+What is expected of a new broker, of inheriting and of unit flags are the rules of
+Java's C{TopicConfigManager} and C{AbstractSendMessageProcessor}.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.store.support import Disk, Held, atOnce
+from txrocket.broker.settings import TopicSettings
+from txrocket.broker.topics import UNIT_FLAG, UNIT_SUB_FLAG, Topics
+from txrocket.errors import StoreCorrupt, StoreFailed, TopicNotExist
+from txrocket.model import DataVersion, TopicConfig
+from txrocket.store.tables import Table
+
+
+class TopicsCase(SynchronousTestCase):
+    """
+    The topics of a broker that is called b, in a cluster that is called c.
+    """
+
+    def setUp(self) -> None:
+        self.disk = Disk()
+        self.path = os.path.join(self.mktemp(), "config", "topics.json")
+        self.now = 1000
+        self.changes = 0
+        self.topics = self.make()
+
+    def make(self, inThread: Any = atOnce, **settings: Any) -> Topics:
+        """
+        The topics as they are after a start.
+        """
+        topics = Topics(
+            Table(self.disk, self.path),
+            inThread,
+            ("c", "b"),
+            TopicSettings(**settings),
+            lambda: self.now,
+        )
+        topics.load()
+        topics.follow(self.changed)
+        return topics
+
+    def changed(self) -> None:
+        """
+        Something is to be told.
+        """
+        self.changes += 1
+
+    def get(self, name: str) -> TopicConfig:
+        """
+        A topic that is there.
+        """
+        config = self.topics.get(name)
+        assert config is not None, name
+        return config
+
+
+class OwnTests(TopicsCase):
+    """
+    The topics that a broker has for itself.
+    """
+
+    def test_own(self) -> None:
+        """
+        A new broker has Java's own topics, with Java's queues and permissions.
+        """
+        self.assertEqual(
+            {
+                "SELF_TEST_TOPIC": (1, 6),
+                "TBW102": (8, 7),
+                "BenchmarkTest": (1024, 6),
+                "c": (16, 7),
+                "b": (1, 7),
+                "OFFSET_MOVED_EVENT": (1, 6),
+                "SCHEDULE_TOPIC_XXXX": (18, 6),
+                "c_REPLY_TOPIC": (1, 6),
+            },
+            {
+                name: (each.writeQueueNums, each.perm)
+                for name, each in self.topics.table.items()
+                if each.readQueueNums == each.writeQueueNums
+            },
+        )
+        self.assertEqual(set(self.topics.table), self.topics.own)
+
+    def test_settings(self) -> None:
+        """
+        Settings take TBW102 away, add a topic for traces, and leave the topics of
+        the cluster and the broker with the right to be inherited from only.
+        """
+        self.topics = self.make(
+            autoCreateTopicEnable=False,
+            clusterTopicEnable=False,
+            brokerTopicEnable=False,
+            traceTopicEnable=True,
+            msgTraceTopicName="traces",
+        )
+        self.assertIsNone(self.topics.get("TBW102"))
+        self.assertEqual((1, 1), (self.get("c").perm, self.get("b").perm))
+        self.assertEqual((1, 6), (self.get("traces").readQueueNums, self.get("traces").perm))
+
+    def test_saved(self) -> None:
+        """
+        What an operator made of one of them outlives a restart.
+        """
+        self.topics.put(replace(self.get("TBW102"), readQueueNums=4, writeQueueNums=4))
+        self.topics = self.make()
+        self.assertEqual(4, self.get("TBW102").writeQueueNums)
+
+
+class TableTests(TopicsCase):
+    """
+    Making, changing and forgetting.
+    """
+
+    def test_put(self) -> None:
+        """
+        A topic is there at once, told of, and after a restart; the version tells
+        when and how often the table was changed.
+        """
+        self.now = 2000
+        config = TopicConfig("T", 3, 4, 2, order=True)
+        self.successResultOf(self.topics.put(config))
+        self.assertEqual(config, self.topics.get("T"))
+        self.assertEqual(1, self.changes)
+        self.assertEqual(DataVersion(2000, 1), self.topics.version)
+        self.topics = self.make()
+        self.assertEqual(config, self.topics.get("T"))
+        self.assertEqual(DataVersion(2000, 1), self.topics.version)
+        self.topics.put(config)
+        self.assertEqual(DataVersion(2000, 2), self.topics.version)
+
+    def test_remove(self) -> None:
+        """
+        A topic that was removed is gone, told of, and gone after a restart; so is
+        one that never was.
+        """
+        self.topics.put(TopicConfig("T"))
+        self.successResultOf(self.topics.remove("T"))
+        self.successResultOf(self.topics.remove("never"))
+        self.assertIsNone(self.topics.get("T"))
+        self.assertEqual(3, self.changes)
+        self.assertIsNone(self.make().get("T"))
+
+    def test_notWritten(self) -> None:
+        """
+        Who asked for a topic is told if it cannot be written; it is there all the
+        same until the broker stops.
+        """
+        self.disk.failing["pwrite"] = OSError("broken")
+        self.failureResultOf(self.topics.put(TopicConfig("T")), StoreFailed)
+        self.assertIsNotNone(self.topics.get("T"))
+
+    def test_unsaved(self) -> None:
+        """
+        What is not on the disk yet is known by name; one that could not be
+        written is on it with the next that is.
+        """
+        thread = Held()
+        self.topics = self.make(thread)
+        put = self.topics.put(TopicConfig("T"))
+        self.topics.ensure("U", 1)
+        self.assertEqual({"T", "U"}, self.topics.unsaved)
+        self.disk.failing["pwrite"] = OSError("broken")
+        thread.work()
+        self.failureResultOf(put, StoreFailed)
+        thread.work()
+        self.assertEqual({"T", "U"}, self.topics.unsaved)
+        del self.disk.failing["pwrite"]
+        saved = self.topics.saved()
+        thread.work()
+        self.successResultOf(saved)
+        self.assertEqual(set(), self.topics.unsaved)
+        self.assertLessEqual({"T", "U"}, set(self.make().table))
+
+    def test_damaged(self) -> None:
+        """
+        A table that cannot be read is not taken for an empty one.
+        """
+        self.topics.put(TopicConfig("T"))
+        for path in (self.path, f"{self.path}.bak"):
+            with open(path, "wb") as file:
+                file.write(b"{")
+        with self.assertRaises(StoreCorrupt):
+            self.make()
+
+    def test_wrapper(self) -> None:
+        """
+        What is told has all topics and the version.
+        """
+        self.topics.put(TopicConfig("T"))
+        wrapper = self.topics.wrapper()
+        self.assertEqual(self.topics.table, wrapper.topicConfigTable)
+        self.assertEqual(self.topics.version, wrapper.dataVersion)
+
+    def test_stop(self) -> None:
+        """
+        A stop waits for what is being written.
+        """
+        done: Deferred[None] = Deferred()
+        self.topics = self.make(lambda job: done)
+        self.successResultOf(self.topics.stop())
+        self.topics.put(TopicConfig("T"))
+        stopped = self.topics.stop()
+        self.assertNoResult(stopped)
+        done.callback(None)
+
+    def test_renew(self) -> None:
+        """
+        All is told anew under a new version when something else than the table
+        has changed what is told.
+        """
+        self.topics.renew()
+        self.assertEqual((1, 1), (self.topics.version.counter, self.changes))
+
+
+class InheritTests(TopicsCase):
+    """
+    Topics that a send makes.
+    """
+
+    def inherit(self, name: str = "T", queues: int = 4, **options: Any) -> TopicConfig:
+        """
+        A send to a topic that is not there.
+        """
+        values: dict[str, Any] = {"defaultTopic": "TBW102", "unit": False, "address": "192.0.2.1:5"}
+        config, saved = self.topics.inherit(name, queues=queues, **values | options)
+        self.successResultOf(saved)
+        return config
+
+    def test_inherit(self) -> None:
+        """
+        A new topic has as many queues as the sender wants, and TBW102's
+        permissions but the one to be inherited from.
+        """
+        self.assertEqual(TopicConfig("T", 4, 4, 6), self.inherit())
+        self.assertEqual(TopicConfig("T", 4, 4, 6), self.make().get("T"))
+        self.assertEqual(1, self.changes)
+
+    def test_queues(self) -> None:
+        """
+        It has no more queues than TBW102, and never less than none.
+        """
+        self.assertEqual(8, self.inherit("T", 100).writeQueueNums)
+        self.assertEqual(0, self.inherit("U", -1).readQueueNums)
+
+    def test_refused(self) -> None:
+        """
+        No topic is made without one to inherit from, with one that does not let
+        it, or where autoCreateTopicEnable was taken back.
+        """
+        self.topics.put(TopicConfig("closed", 1, 1, 6))
+        for name in ("missing", "closed"):
+            with self.assertRaises(TopicNotExist) as caught:
+                self.inherit(defaultTopic=name)
+            self.assertIn(name, caught.exception.remark)
+        self.topics.settings = TopicSettings(autoCreateTopicEnable=False)
+        with self.assertRaises(TopicNotExist) as caught:
+            self.inherit()
+        self.assertIn("autoCreateTopicEnable", caught.exception.remark)
+        self.assertIsNone(self.topics.get("T"))
+
+    def test_retry(self) -> None:
+        """
+        A group's retry topic is made even then, with one queue.
+        """
+        self.topics.settings = TopicSettings(autoCreateTopicEnable=False)
+        self.assertEqual(TopicConfig("%RETRY%G", 1, 1, 6), self.inherit("%RETRY%G"))
+
+    def test_unit(self) -> None:
+        """
+        A sender in unit mode makes a unit topic; a retry topic is one with unit
+        subscribers instead.
+        """
+        self.assertEqual(UNIT_FLAG, self.inherit(unit=True).topicSysFlag)
+        self.assertEqual(UNIT_SUB_FLAG, self.inherit("%RETRY%G", unit=True).topicSysFlag)
+
+
+class EnsureTests(TopicsCase):
+    """
+    Topics that the broker needs.
+    """
+
+    def test_ensure(self) -> None:
+        """
+        One is made if it is not there, and left as it is if it is.
+        """
+        self.assertEqual(TopicConfig("T", 2, 2, 6), self.topics.ensure("T", 2))
+        self.assertEqual(TopicConfig("T", 2, 2, 6), self.topics.ensure("T", 5))
+        self.assertEqual(1, self.changes)
+        self.assertIsNotNone(self.make().get("T"))
+
+    def test_retryTopic(self) -> None:
+        """
+        A group's retry topic has the queues of the group's configuration.
+        """
+        self.assertEqual(
+            TopicConfig("%RETRY%G", 3, 3, 6, topicSysFlag=2),
+            self.topics.ensureRetryTopic("G", 3, unit=True),
+        )
+        self.assertEqual(0, self.topics.ensureRetryTopic("H", 1, unit=False).topicSysFlag)
+
+    def test_order(self) -> None:
+        """
+        The topics that the name server has an order for are marked, and no
+        others.  It is not told of what it has said itself: two name servers that
+        do not agree would make a broker tell them for ever.
+        """
+        self.topics.put(TopicConfig("T"))
+        self.topics.put(TopicConfig("U", order=True))
+        before, self.changes = self.topics.version.counter, 0
+        self.topics.order(frozenset({"T", "missing"}))
+        self.assertEqual((True, False), (self.get("T").order, self.get("U").order))
+        self.assertEqual(before + 1, self.topics.version.counter)
+        self.topics.order(frozenset({"T"}))
+        self.assertEqual(before + 1, self.topics.version.counter)
+        self.assertEqual(0, self.changes)
+        self.assertTrue(self.make().table["T"].order)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+C{twistd rocket-broker}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet import reactor
+
+from txrocket.broker.settings import SECTIONS
+from txrocket.javakeys import BROKER_KEYS
+from txrocket.options import ServerOptions
+from txrocket.remoting.settings import BrokerServerSettings, TLSSettings
+from txrocket.running import InTurn, installedPlugins
+from txrocket.services import broker
+from txrocket.store.settings import StoreSettings
+from txrocket.surroundings import Surroundings
+
+__all__ = ["Options", "makeService"]
+
+
+class Options(ServerOptions):
+    """
+    The command line.
+    """
+
+    longdesc = "A broker that speaks RocketMQ's protocol and keeps its files."
+    sections = (*SECTIONS, StoreSettings, BrokerServerSettings, TLSSettings)
+    javaKeys = BROKER_KEYS
+    optParameters: list[list[Any]] = [
+        ["namesrvAddr", "n", None, "The name servers, as host:port;host:port."],
+    ]
+    shortForms = ("namesrvAddr",)
+
+
+def makeService(options: Options) -> InTurn:
+    """
+    The broker as a service.
+    """
+    around = Surroundings.real(reactor)
+    return InTurn(broker(around, options.configuration, installedPlugins()))

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+C{twistd rocket-namesrv}.
+"""
+
+from __future__ import annotations
+
+from twisted.internet import reactor
+
+from txrocket.javakeys import NAMESRV_KEYS
+from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.options import ServerOptions
+from txrocket.remoting.settings import NamesrvServerSettings, TLSSettings
+from txrocket.running import InTurn
+from txrocket.services import nameServer
+from txrocket.surroundings import Surroundings
+
+__all__ = ["Options", "makeService"]
+
+
+class Options(ServerOptions):
+    """
+    The command line.
+    """
+
+    longdesc = "A name server that speaks RocketMQ's protocol."
+    sections = (NamesrvSettings, NamesrvServerSettings, TLSSettings)
+    javaKeys = NAMESRV_KEYS
+
+
+def makeService(options: Options) -> InTurn:
+    """
+    The name server as a service.
+    """
+    return InTurn(nameServer(Surroundings.real(reactor), options.configuration))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What can be asked about clients: who is in a group, who is connected, and
+whether the broker can do what a client wants of it.
+
+=============================== ===============================================
+request                         who serves it in Java
+=============================== ===============================================
+GET_CONSUMER_LIST_BY_GROUP      ConsumerManageProcessor
+GET_CONSUMER_CONNECTION_LIST    AdminBrokerProcessor
+GET_PRODUCER_CONNECTION_LIST    AdminBrokerProcessor
+GET_ALL_PRODUCER_INFO           AdminBrokerProcessor
+CHECK_CLIENT_CONFIG             ClientManageProcessor
+=============================== ===============================================
+"""
+
+from __future__ import annotations
+
+from txrocket.broker.clients import Consumers, Producers
+from txrocket.errors import ConsumerNotOnline, RemoteSystemError
+from txrocket.filters.expressions import ExpressionTypes
+from txrocket.protocol.bodies import CheckClientRequestBody, GetConsumerListByGroupResponseBody
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerListByGroupRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from txrocket.remoting.interfaces import Process
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["ClientProcessor"]
+
+
+class ClientProcessor:
+    """
+    Serves those who ask about clients.
+    """
+
+    def __init__(
+        self, consumers: Consumers, producers: Producers, expressions: ExpressionTypes
+    ) -> None:
+        self._consumers = consumers
+        self._producers = producers
+        self._expressions = expressions
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What serves which code.
+        """
+        return {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumerIds,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumerConnections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producerConnections,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.allProducers,
+            RequestCode.CHECK_CLIENT_CONFIG: self.checkClient,
+        }
+
+    def consumerIds(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The ids of a group's consumers, by which each of them divides the queues.
+
+        @raise RemoteSystemError: if there are none, as Java answers.
+        """
+        group = request.decodeHeader(GetConsumerListByGroupRequestHeader).consumerGroup
+        clientIds = self._consumers.clientIds(group)
+        if not clientIds:
+            raise RemoteSystemError(f"no consumer of the group {group} is connected")
+        return responseCommand(body=encodeBody(GetConsumerListByGroupResponseBody(clientIds)))
+
+    def consumerConnections(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> RemotingCommand:
+        """
+        The consumers of a group and what they subscribe to.
+
+        @raise ConsumerNotOnline: if there are none, as Java answers.
+        """
+        group = request.decodeHeader(GetConsumerConnectionListRequestHeader).consumerGroup
+        connection = self._consumers.connection(group)
+        if connection is None:
+            raise ConsumerNotOnline(f"no consumer of the group {group} is connected")
+        return responseCommand(body=encodeBody(connection))
+
+    def producerConnections(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> RemotingCommand:
+        """
+        The producers of a group.
+
+        @raise RemoteSystemError: if there are none, as Java answers.
+        """
+        group = request.decodeHeader(GetProducerConnectionListRequestHeader).producerGroup
+        connection = self._producers.connection(group)
+        if connection is None:
+            raise RemoteSystemError(f"no producer of the group {group} is connected")
+        return responseCommand(body=encodeBody(connection))
+
+    def allProducers(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        All producers.
+        """
+        return responseCommand(body=encodeBody(self._producers.table()))
+
+    def checkClient(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        Whether the broker can evaluate an expression; a client asks before it
+        subscribes with one that is none of tags.
+
+        @raise RemoteSystemError: if it does not evaluate such expressions.
+        @raise SubscriptionParseFailed: if the expression is none.
+        """
+        subscription = decodeBody(CheckClientRequestBody, request.body).subscriptionData
+        if subscription is not None:
+            self._expressions.compile(subscription)
+        return responseCommand()

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Clients that come and go: HEART_BEAT and UNREGISTER_CLIENT, as Java's
+C{ClientManageProcessor} serves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from txrocket.broker.clients import Client, Consumers, Producers
+from txrocket.broker.names import checkGroup
+from txrocket.model import SubscriptionGroupConfig
+from txrocket.protocol.bodies import HeartbeatData
+from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import UnregisterClientRequestHeader
+from txrocket.remoting.interfaces import Process
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["GroupConfigs", "HeartbeatProcessor", "RetryTopics"]
+
+
+class GroupConfigs(Protocol):
+    """
+    The broker's consumer groups.
+    """
+
+    def find(self, group: str, /) -> SubscriptionGroupConfig | None:
+        """
+        A group's configuration, made if groups are made when they are first
+        heard of.
+        """
+
+
+class RetryTopics(Protocol):
+    """
+    The broker's topics.
+    """
+
+    def ensureRetryTopic(self, group: str, retryQueueNums: int, unit: bool, /) -> object:
+        """
+        Make a group's retry topic if it is not there.
+        """
+
+
+class HeartbeatProcessor:
+    """
+    Serves clients that come and go.
+    """
+
+    def __init__(
+        self,
+        consumers: Consumers,
+        producers: Producers,
+        groups: GroupConfigs,
+        topics: RetryTopics,
+        now: Callable[[], int],
+    ) -> None:
+        """
+        @param now: the time in milliseconds.
+        """
+        self._consumers = consumers
+        self._producers = producers
+        self._groups = groups
+        self._topics = topics
+        self._now = now
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What serves which code.
+        """
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+        }
+
+    def heartbeat(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        Take a client and its groups for connected.  A consumer group that is new
+        to the broker gets its configuration and its retry topic.
+
+        @raise RemoteSystemError: if a group's name is none.  Then nothing is taken
+            of the heartbeat.
+        """
+        data = decodeBody(HeartbeatData, request.body)
+        names = [consumer.groupName for consumer in data.consumerDataSet]
+        names += [producer.groupName for producer in data.producerDataSet]
+        for name in names:
+            checkGroup(name)
+        client = Client(data.clientID, peer, request.language, request.version)
+        now = self._now()
+        for consumer in data.consumerDataSet:
+            config = self._groups.find(consumer.groupName)
+            # Java registers a consumer whose group may not be made, and refuses
+            # what it pulls.
+            if config is not None:
+                self._topics.ensureRetryTopic(
+                    consumer.groupName, config.retryQueueNums, consumer.unitMode
+                )
+            self._consumers.register(consumer, client, now)
+        for producer in data.producerDataSet:
+            self._producers.register(producer.groupName, client, now)
+        return responseCommand()
+
+    def unregister(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        Take a client out of a group, which need not be there.
+        """
+        header = request.decodeHeader(UnregisterClientRequestHeader)
+        if header.producerGroup is not None:
+            self._producers.unregister(header.producerGroup, peer)
+        if header.consumerGroup is not None:
+            self._consumers.unregister(header.consumerGroup, peer)
+        return responseCommand()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Requests for the settings that a name server keeps for applications.
+"""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+
+from txrocket.errors import QueryNotFound
+from txrocket.nameserver.kvconfig import KVConfig
+from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import (
+    DeleteKVConfigRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    PutKVConfigRequestHeader,
+)
+from txrocket.remoting.interfaces import Process
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["KVConfigRequests"]
+
+
+class KVConfigRequests:
+    """
+    Set, read and delete values.
+    """
+
+    def __init__(self, kvConfig: KVConfig) -> None:
+        self._kvConfig = kvConfig
+
+    def codes(self) -> dict[int, Process]:
+        """
+        Who serves which request code.
+        """
+        return {
+            RequestCode.PUT_KV_CONFIG: self.put,
+            RequestCode.GET_KV_CONFIG: self.get,
+            RequestCode.DELETE_KV_CONFIG: self.delete,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.list,
+        }
+
+    def put(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
+        """
+        PUT_KV_CONFIG: answered once the value is kept.
+        """
+        header = request.decodeHeader(PutKVConfigRequestHeader)
+        kept = self._kvConfig.put(header.namespace, header.key, header.value)
+        return kept.addCallback(lambda none: responseCommand())
+
+    def get(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        GET_KV_CONFIG.
+        """
+        header = request.decodeHeader(GetKVConfigRequestHeader)
+        value = self._kvConfig.get(header.namespace, header.key)
+        if value is None:
+            raise QueryNotFound(f"namespace {header.namespace} has no key {header.key}")
+        return responseCommand(header=GetKVConfigResponseHeader(value))
+
+    def delete(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
+        """
+        DELETE_KV_CONFIG: SUCCESS also if there was nothing to delete.
+        """
+        header = request.decodeHeader(DeleteKVConfigRequestHeader)
+        kept = self._kvConfig.delete(header.namespace, header.key)
+        return kept.addCallback(lambda none: responseCommand())
+
+    def list(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        GET_KVLIST_BY_NAMESPACE.
+        """
+        header = request.decodeHeader(GetKVListByNamespaceRequestHeader)
+        table = self._kvConfig.namespace(header.namespace)
+        if table is None:
+            raise QueryNotFound(f"there is no namespace {header.namespace}")
+        return responseCommand(body=encodeBody(table))
