@@ -17,6 +17,7 @@ files in the current folder, so that the disk is a real one.
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import statistics
@@ -26,7 +27,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import attrs
 
@@ -36,8 +36,6 @@ from txrocket.protocol.codes import RequestCode, ResponseCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, decodeCommand, requestCommand
 from txrocket.protocol.headers import PullMessageRequestHeader
 from txrocket.surroundings import freePort
-
-SERVE = "serve"
 
 TOPIC = "bench_topic"
 QUEUE = 1
@@ -114,29 +112,6 @@ def pullRequest(offset: int, *, hold: bool = False) -> RemotingCommand:
 # --- the process under test ----------------------------------------------
 
 
-def serve(given: dict[str, str]) -> None:
-    """
-    Run a broker with such settings.
-    """
-    from twisted.internet import reactor as anyReactor
-
-    from txrocket.broker.settings import SECTIONS
-    from txrocket.config import Configuration
-    from txrocket.remoting.settings import BrokerServerSettings, TLSSettings
-    from txrocket.services import broker
-    from txrocket.store.settings import StoreSettings
-    from txrocket.surroundings import Surroundings
-
-    _raiseFileLimit()
-    sections = (*SECTIONS, BrokerServerSettings, TLSSettings, StoreSettings)
-    configuration = Configuration.read(sections, (), None, given)
-    reactor: Any = anyReactor
-    service = broker(Surroundings.real(reactor), configuration)
-    reactor.callWhenRunning(service.startService)
-    reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
-    reactor.run()
-
-
 class Broker:
     """
     A broker in a process of its own.
@@ -153,11 +128,11 @@ class Broker:
             "brokerIP1": "127.0.0.1",
             **settings,
         }
+        program = [os.path.join(os.path.dirname(sys.executable), "twistd"), "--nodaemon"]
+        program += ["--pidfile=", "rocket-broker"]
+        program += [f"--set={key}={value}" for key, value in given.items()]
         began = time.perf_counter()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.broker", SERVE]
-            + [f"{key}={value}" for key, value in given.items()]
-        )
+        self._process = subprocess.Popen(program, stdout=subprocess.DEVNULL)
         while not self._accepts():
             if self._process.poll() is not None:
                 raise AssertionError("the broker has ended")
@@ -216,16 +191,18 @@ def starts(size: Size) -> None:
 
 
 def _cases(size: Size, echo: Server, flushing: Broker, syncing: Broker) -> Iterator[Case]:
-    send = [sendRequest().encode()]
-    binary = sendRequest()
-    binary.serializeType = SerializeType.ROCKETMQ
+    sends = [sendRequest(number) for number in range(size.requests)]
+    send = [each.encode() for each in sends]
+    for each in sends:
+        each.serializeType = SerializeType.ROCKETMQ
+    binary = [each.encode() for each in sends]
     pulls = [pullRequest(offset).encode() for offset in range(0, 64 * PULLED, PULLED)]
     to = flushing.port, flushing.pid
     syncTo = syncing.port, syncing.pid
     count = size.requests
     yield Case("a  bare frame echo", echo.port, echo.pid, send, 2 * count, aim=1)
     yield Case("b  send, JSON", *to, send, count, aim=5)
-    yield Case("c  send, binary", *to, [binary.encode()], count)
+    yield Case("c  send, binary", *to, binary, count)
     yield Case("d  send, SYNC_FLUSH", *syncTo, send, count)
     yield Case("e  pull of 32", *to, pulls, size.pulls, aim=15)
     yield Case("a' bare frame echo, 64 x 1", echo.port, echo.pid, send, count, 64, 1)
@@ -321,7 +298,8 @@ def held(size: Size) -> None:
     Measure what pulls cost while they are held, each on its own connection if
     the system allows so many.
     """
-    each = 1 if size.held + _OTHER_FILES <= _raiseFileLimit() else 10
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    each = 1 if size.held + _OTHER_FILES <= most else 10
     with running() as broker, ExitStack() as stack:
         sender = Asker(broker.port)
         sender.send(sendRequest())
@@ -346,13 +324,12 @@ def held(size: Size) -> None:
     _line(f"their CPU while idle for {size.idle:g} s", f"{cpu:.3f} s", "(aim 0)")
 
 
-def _raiseFileLimit() -> int:
+def _raiseFileLimit() -> None:
     """
-    Let this process open as many files as it may.
+    Let this process, and those that it starts, open as many files as they may.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
 
 
 def main(size: Size | None = None) -> None:
@@ -360,12 +337,10 @@ def main(size: Size | None = None) -> None:
     Measure, and print one line for each.
     """
     size = size or Size()
+    _raiseFileLimit()
     for measure in (costs, starts, arrivals, held):
         measure(size)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [SERVE]:
-        serve(dict(each.split("=", 1) for each in sys.argv[2:]))
-    else:
-        main()
+    main()

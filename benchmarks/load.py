@@ -108,8 +108,8 @@ def drive(
     @param frames: the requests, in turn.
     """
     with selectors.DefaultSelector() as selector:
-        for _ in range(connections):
-            turn = itertools.cycle(frames)
+        for number in range(connections):
+            turn = itertools.cycle(frames[number::connections] or frames)
             connection = _Connection(port, turn, requests // connections, inFlight)
             selector.register(connection.socket, selectors.EVENT_READ, connection)
         while selector.get_map():

@@ -38,10 +38,13 @@ REQUESTS = 60_000
 ECHO, SEND, CLIENT = "echo", "send", "client"
 
 
-def sendRequest() -> RemotingCommand:
+def sendRequest(number: int = 0) -> RemotingCommand:
     """
     A send as a producer makes it.
+
+    @param number: makes its message unlike all others.
     """
+    uniqueKey = f"7F0000010B251B89B4AC{0x4E0EAA80 + (number >> 4):08X}{number & 0xFFFF:04X}"
     header = SendMessageRequestHeaderV2(
         producerGroup="bench_producer",
         topic="bench_topic",
@@ -51,7 +54,7 @@ def sendRequest() -> RemotingCommand:
         sysFlag=0,
         bornTimestamp=1794800784197,
         flag=0,
-        properties="UNIQ_KEY\x017F0000010B251B89B4AC4E0EAA800205\x02WAIT\x01true\x02TAGS\x01TagA",
+        properties=f"UNIQ_KEY\x01{uniqueKey}\x02WAIT\x01true\x02TAGS\x01TagA",
         reconsumeTimes=0,
     )
     return requestCommand(RequestCode.SEND_MESSAGE_V2, header, BODY)
