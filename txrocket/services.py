@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -26,6 +26,7 @@ from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.service import Broker, Chore
 from txrocket.broker.settings import (
+    SECTIONS,
     AnnounceSettings,
     BrokerSettings,
     ClientSettings,
@@ -73,9 +74,11 @@ from txrocket.store.settings import StoreSettings
 from txrocket.store.tables import Table
 from txrocket.surroundings import Surroundings, freePort, localAddress
 
-__all__ = ["Plugins", "broker", "nameServer"]
+__all__ = ["BROKER_SECTIONS", "NAMESRV_SECTIONS", "Plugins", "broker", "nameServer"]
 
-_Section = TypeVar("_Section")
+#: The settings of a broker, and of a name server.
+BROKER_SECTIONS: tuple[type, ...] = (*SECTIONS, StoreSettings, BrokerServerSettings, TLSSettings)
+NAMESRV_SECTIONS: tuple[type, ...] = (NamesrvSettings, NamesrvServerSettings, TLSSettings)
 
 # The second port of a broker, for traffic that must not wait behind consumers',
 # lies so far below the first.
