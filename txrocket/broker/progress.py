@@ -124,7 +124,7 @@ class Progress:
                     first,
                     last,
                     at,
-                    now - waiting if consumed < end else 0,
+                    now - waiting if max(consumed, 0) < end else 0,
                     _text(first),
                     _text(last),
                     _text(at),
