@@ -5,7 +5,7 @@ Tests for L{txrocket.processors.offsets}.
 
 from __future__ import annotations
 
-from tests.processors.support import NOW, AdminCase
+from tests.processors.admincase import NOW, AdminCase
 from txrocket.protocol.bodies import (
     ConsumerOffsetSerializeWrapper,
     DelayOffsetSerializeWrapper,

@@ -9,7 +9,7 @@ import os
 import time
 from unittest.mock import patch
 
-from tests.processors.support import BROKER, NOW, AdminCase
+from tests.processors.admincase import BROKER, NOW, AdminCase
 from txrocket.model import MessageQueue
 from txrocket.protocol.bodies import (
     ConsumeQueueData,

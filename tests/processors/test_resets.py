@@ -6,7 +6,7 @@ Tests for L{txrocket.processors.resets}.
 from __future__ import annotations
 
 from tests.broker.peers import Connected
-from tests.processors.support import BROKER, NOW, AdminCase
+from tests.processors.admincase import BROKER, NOW, AdminCase
 from tests.remoting.doubles import frame
 from txrocket.model import MessageQueue
 from txrocket.protocol.bodies import (
