@@ -24,6 +24,9 @@ from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHo
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
+from txrocket.broker.progress import Progress
+from txrocket.broker.removal import Removal
+from txrocket.broker.runtime import RuntimeInfo
 from txrocket.broker.service import Broker, Chore
 from txrocket.broker.settings import (
     SECTIONS,
@@ -32,6 +35,7 @@ from txrocket.broker.settings import (
     ClientSettings,
     GroupSettings,
     OffsetSettings,
+    PoolSettings,
     PullSettings,
     SendSettings,
     TopicSettings,
@@ -47,18 +51,25 @@ from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
 from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
+from txrocket.processors.gradual import cooperator
+from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
 from txrocket.processors.heartbeat import HeartbeatProcessor
 from txrocket.processors.kvconfig import KVConfigRequests
 from txrocket.processors.locks import LockProcessor
 from txrocket.processors.namesrvconfig import NamesrvConfigRequests
+from txrocket.processors.offsets import OffsetProcessor
 from txrocket.processors.pull import PullProcessor
+from txrocket.processors.query import ConsumptionProcessor, QueryProcessor
 from txrocket.processors.registration import RegistrationRequests
+from txrocket.processors.resets import ResetProcessor
 from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
+from txrocket.processors.topics import TopicProcessor
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
-from txrocket.remoting.executors import InlineExecutor
+from txrocket.remoting.executors import InlineExecutor, TurnExecutor
 from txrocket.remoting.interfaces import IExecutor, Process
 from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.peers import Peers
@@ -86,6 +97,9 @@ _VIP = 2
 
 # How often clients are looked for that are silent, in seconds.
 _SCAN_INTERVAL = 10.0
+
+# Searches in threads at a time, as Java's queryMessageThreadPoolNums.
+_QUERIES = 10
 
 # Requests of plugins that block: at a time, and waiting.
 _PLUGIN_THREADS = 4
@@ -215,8 +229,33 @@ def broker(
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, expressions),
         LockProcessor(locks, around.now),
+        OffsetProcessor(offsets, store, topics, consumers),
     ):
         _register(remoting, traffic.codes(), inline)
+    progress = Progress(identity.name, store, topics, offsets, consumers, stats)
+    removal = Removal(topics, groups, offsets, store, stats)
+    runtime = RuntimeInfo(store, stats, longPoll, configuration)
+    slices = cooperator(around.clock)
+    pools = configuration[PoolSettings]
+    # Keys are searched for in threads, and administrators wait for the disk and for
+    # name servers: so many at a time, and the rest in their turn.
+    query = TurnExecutor(
+        around.clock,
+        name="query",
+        size=_QUERIES,
+        queueLimit=pools.queryThreadPoolQueueCapacity,
+    )
+    _register(remoting, QueryProcessor(store, consumers).codes(), query)
+    admin = TurnExecutor(around.clock, name="admin", size=pools.adminBrokerThreadPoolNums)
+    for rare in (
+        ConsumptionProcessor(progress, offsets, consumers, slices, around.now),
+        ResetProcessor(progress, consumers, slices),
+        TopicProcessor(topics, removal, progress, slices, announcement.whenTold),
+        GroupProcessor(groups, removal, progress, slices, identity.address),
+        ConsumerCallProcessor(consumers, store, identity.name),
+        BrokerProcessor(stats, runtime, configuration, around.now),
+    ):
+        _register(remoting, rare.codes(), admin)
     for plugin in plugins.processors:
         executor = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
         _register(remoting, plugin.codes(), executor if plugin.blocking else inline)
