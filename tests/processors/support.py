@@ -193,6 +193,7 @@ class BrokerTests(RemotingTests):
     inThread: Callable[[Callable[[], None]], Deferred[None]] = staticmethod(atOnce)
     hooks: Sequence[ISendHook] = ()
     storeOptions: dict[str, Any] = {}
+    settings = BrokerSettings()
 
     def setUp(self) -> None:
         super().setUp()
@@ -254,7 +255,7 @@ class BrokerTests(RemotingTests):
             self.store,
             self.topics,
             stats,
-            BrokerSettings(),
+            self.settings,
             SendSettings(),
             storeHost=HOST,
             now=self.now,
@@ -274,7 +275,7 @@ class BrokerTests(RemotingTests):
             self.offsets,
             self.longPoll,
             stats,
-            BrokerSettings(),
+            self.settings,
             PullSettings(),
             brokerName="b",
             storeHost=HOST,

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.broker.interfaces import ISendHook, Sending
@@ -36,6 +37,7 @@ from txrocket.errors import (
     ServiceNotAvailable,
     StoreError,
     SystemBusy,
+    TopicNotExist,
 )
 from txrocket.message import PROPERTY_TRAN_MSG, PROPERTY_WAIT, Message, splitProperties
 from txrocket.model import PERM_WRITE, TopicConfig, TopicFilterType
@@ -47,6 +49,7 @@ from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
+from txrocket.remoting.faults import sayable
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.messages import Appended, MessageStore
@@ -92,6 +95,8 @@ class SendProcessor:
     @ivar settings: may be replaced while the broker runs.
     @ivar broker: may be replaced while the broker runs.
     """
+
+    _log = Logger()
 
     def __init__(
         self,
@@ -206,6 +211,7 @@ class SendProcessor:
             queueId = self._choose(config.writeQueueNums)
         batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
         properties, body, flag = header.properties, request.body, header.flag
+        bornTimestamp, sysFlag = header.bornTimestamp, header.sysFlag
         sending = None
         if self._hooks:
             sending = Sending(
@@ -215,16 +221,15 @@ class SendProcessor:
                 body,
                 flag,
                 header.producerGroup,
-                header.bornTimestamp,
+                bornTimestamp,
                 batch,
                 peer.address,
             )
-            for hook in self._hooks:
-                hook.beforeSend(sending)
+            config = self._before(sending, config)
             topic, queueId, flag = sending.topic, sending.queueId, sending.flag
             properties, body = sending.properties, sending.body
+            bornTimestamp = sending.bornTimestamp
         text, waits = storedProperties(properties, self._cluster)
-        sysFlag = header.sysFlag
         self._checkKind(text, sysFlag, batch)
         if config.topicFilterType is TopicFilterType.MULTI_TAG:
             sysFlag |= MULTI_TAGS_FLAG
@@ -238,7 +243,7 @@ class SendProcessor:
                 queueId,
                 body,
                 propertiesData,
-                bornTimestamp=header.bornTimestamp,
+                bornTimestamp=bornTimestamp,
                 bornHost=peer.host,
                 sysFlag=sysFlag,
                 reconsumeTimes=header.reconsumeTimes or 0,
@@ -249,7 +254,7 @@ class SendProcessor:
                 queueId,
                 body,
                 propertiesData,
-                bornTimestamp=header.bornTimestamp,
+                bornTimestamp=bornTimestamp,
                 bornHost=peer.host,
                 flag=flag,
                 sysFlag=sysFlag,
@@ -257,10 +262,9 @@ class SendProcessor:
             )
         sizes = appended.sizes
         self._stats.put(topic, len(sizes), sizes[0] if len(sizes) == 1 else sum(sizes))
-        response = self._accepted(request, appended, queueId)
+        response = self._accepted(appended, queueId)
         if sending is not None:
-            for hook in self._hooks:
-                hook.afterSend(sending, response)
+            self._after(sending, response)
         return self._answer(request, response, appended, topic, waits)
 
     def _answer(
@@ -301,11 +305,38 @@ class SendProcessor:
         if isinstance(error, FlushDiskTimeout):
             # It is in the log, and the sender learns where.
             response.code = error.code
-            response.remark = error.remark
+            response.remark = sayable(error.remark)
         else:
             assert isinstance(error, StoreError)
             self._refuse(response, _unavailable(error))
         return response
+
+    # --- hooks -----------------------------------------------------------
+
+    def _before(self, sending: Sending, config: TopicConfig) -> TopicConfig:
+        """
+        Let hooks look at a message.
+
+        @return: the topic that it goes to now.
+        """
+        where = sending.topic, sending.queueId
+        for hook in self._hooks:
+            hook.beforeSend(sending)
+        if (sending.topic, sending.queueId) == where:
+            return config
+        found = self._topics.get(sending.topic)
+        if found is None:
+            raise TopicNotExist(f"topic {sending.topic}, where a hook sends this, does not exist")
+        self._check(found, sending.queueId)
+        return found
+
+    def _after(self, sending: Sending, response: RemotingCommand) -> None:
+        for hook in self._hooks:
+            try:
+                hook.afterSend(sending, response)
+            except Exception:
+                # The message is taken, and its sender must not be told otherwise.
+                self._log.failure("{hook} failed after a message was taken", hook=hook)
 
     # --- what may be sent ------------------------------------------------
 
@@ -384,9 +415,7 @@ class SendProcessor:
 
     # --- answers ---------------------------------------------------------
 
-    def _accepted(
-        self, request: RemotingCommand, appended: Appended, queueId: int
-    ) -> RemotingCommand:
+    def _accepted(self, appended: Appended, queueId: int) -> RemotingCommand:
         offset = appended.offset
         if len(appended.sizes) == 1:
             messageId = f"{self._idPrefix}{offset:016X}"
@@ -407,7 +436,7 @@ class SendProcessor:
 
     def _refuse(self, response: RemotingCommand, error: ResponseError) -> None:
         response.code = error.code
-        response.remark = error.remark
+        response.remark = sayable(error.remark)
         response.fields = dict(self._told)
 
 

@@ -528,11 +528,14 @@ class MessageStore(StoreReader):
         How many bytes the disk of the log has, and how many of them are free; and
         the same of the disk of all else.
 
-        @raise OSError: if the disk does not tell.
+        @raise StoreError: if a disk does not tell.
         """
         rest = self.settings.storePathRootDir
         log = self.settings.storePathCommitLog or rest
-        return self._files.space(log), self._files.space(rest)
+        try:
+            return self._files.space(log), self._files.space(rest)
+        except OSError as error:
+            raise StoreError(f"looking at the room on the disk failed: {error}") from error
 
     def _flushForWaiting(self) -> None:
         # One under way goes on for whoever waits: the many need not each ask for it.
