@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+For tests with trial: clusters that are stopped when the test is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+
+from txrocket.testing.real import RealCluster
+
+__all__ = ["realCluster"]
+
+
+class _Case(Protocol):
+    """
+    What is used of a test case.
+    """
+
+    def addCleanup(self, function: Callable[[], object], /) -> None: ...
+
+
+def realCluster(case: _Case, reactor: Any, **options: Any) -> Deferred[RealCluster]:
+    """
+    For C{setUp}: a Deferred of a cluster on the reactor that has been started.
+
+    @param options: those of L{RealCluster}.
+    """
+    cluster = RealCluster(reactor, **options)
+    case.addCleanup(cluster.stop)
+    return cluster.start().addCallback(lambda none: cluster)
