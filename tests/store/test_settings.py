@@ -5,6 +5,8 @@ Tests for L{txrocket.store.settings}.
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -73,14 +75,15 @@ class SettingsTests(SynchronousTestCase):
         """
         What cannot be meant is refused, and what Java rounds is rounded.
         """
-        for name, value in (
+        bad: list[tuple[str, Any]] = [
             ("mappedFileSizeCommitLog", 2**31),
             ("storePathCommitLog", "a,b"),
             ("deleteWhen", "25"),
             ("deleteWhen", "at four"),
             ("messageDelayLevel", "1s soon"),
             ("diskMaxUsedSpaceRatio", 101),
-        ):
+        ]
+        for name, value in bad:
             with self.assertRaises(ValueError, msg=name):
                 StoreSettings("root", **{name: value})
         self.assertEqual(
