@@ -283,7 +283,8 @@ class ConsumeQueues:
         self._folder = folder
         self._segmentSize = segmentSize
         self._queues: dict[str, dict[int, ConsumeQueue]] = {}
-        self._touched: set[ConsumeQueue] = set()
+        # Those with something to write.
+        self._touched: dict[tuple[str, int], ConsumeQueue] = {}
         self._unsynced: set[ConsumeQueue] = set()
 
     def __iter__(self) -> Iterator[tuple[str, int, ConsumeQueue]]:
@@ -334,18 +335,26 @@ class ConsumeQueues:
         """
         Add an entry to a queue, which is made if there is none.
         """
-        queue = self.get(topic, queueId) or self._make(topic, queueId)
-        queue.put(queueOffset, offset, size, tagsCode)
-        self._touched.add(queue)
+        self.find((topic, queueId)).put(queueOffset, offset, size, tagsCode)
+
+    def find(self, key: tuple[str, int]) -> ConsumeQueue:
+        """
+        A queue to put something into, by its topic and number; it is made if there
+        is none.
+        """
+        queue = self._touched.get(key)
+        if queue is None:
+            queue = self._touched[key] = self.get(*key) or self._make(*key)
+        return queue
 
     def write(self) -> None:
         """
         Bring what was put into the files.
         """
         while self._touched:
-            queue = next(iter(self._touched))
+            key, queue = next(iter(self._touched.items()))
             queue.write()
-            self._touched.discard(queue)
+            del self._touched[key]
             self._unsynced.add(queue)
 
     def sync(self, job: SyncJob) -> None:
@@ -382,10 +391,11 @@ class ConsumeQueues:
         self._removeFolder(topic)
 
     def _pop(self, topic: str) -> Iterable[ConsumeQueue]:
-        queues = set(self._queues.pop(topic, {}).values())
-        self._touched -= queues
-        self._unsynced -= queues
-        return queues
+        queues = self._queues.pop(topic, {})
+        for queueId, queue in queues.items():
+            self._touched.pop((topic, queueId), None)
+            self._unsynced.discard(queue)
+        return queues.values()
 
     def _removeFolder(self, topic: str) -> None:
         self._handles.files.removeFolder(os.path.join(self._folder, topic))
