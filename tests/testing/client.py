@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A client of the fewest words, for tests that send a message and pull it.
+A client of the fewest words, for tests that send a message and pull it; and a
+test case for tests of fixtures.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -56,7 +58,9 @@ class Client:
             nameServer, requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         )
         route = decodeBody(TopicRouteData, answer.body)
-        return {each.brokerName: each.brokerAddrs[MASTER_ID] for each in route.brokerDatas}
+        # They are in the order in which they registered, which is chance.
+        brokers = sorted(route.brokerDatas, key=lambda each: each.brokerName)
+        return {each.brokerName: each.brokerAddrs[MASTER_ID] for each in brokers}
 
     async def send(
         self, broker: str, body: bytes, topic: str = "Greetings", properties: str = ""
@@ -113,3 +117,20 @@ class Client:
         Close all connections.
         """
         return self.peers.stop()
+
+
+class Cleaned:
+    """
+    A test case, as far as fixtures need one.
+
+    @ivar cleanups: what is to be done in the end.
+    """
+
+    def __init__(self) -> None:
+        self.cleanups: list[Callable[[], Any]] = []
+
+    def addCleanup(self, function: Callable[[], Any]) -> None:
+        """
+        Have something done in the end.
+        """
+        self.cleanups.append(function)

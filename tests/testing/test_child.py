@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import select
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 
 import twisted.internet
 from twisted.internet import reactor as theReactor
+from twisted.internet import stdio
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ReactorNotRunning
 from twisted.internet.testing import StringTransport
@@ -29,7 +31,8 @@ from tests.testing.client import Client
 from txrocket.errors import ConfigError
 from txrocket.remoting.peers import endpoints
 from txrocket.testing import ChildCluster, ClusterFailed
-from txrocket.testing.__main__ import Child, main
+from txrocket.testing.__main__ import Child
+from txrocket.testing.pytest import rocketCluster
 
 reactor: Any = theReactor
 
@@ -353,11 +356,12 @@ class ServingTests(TestCase):
         """
         children: list[Any] = []
         observers: list[Any] = []
-        module = sys.modules[main.__module__]
-        self.patch(module, "StandardIO", lambda child, reactor: children.append(child))
+        self.patch(stdio, "StandardIO", lambda child, reactor: children.append(child))
         self.patch(globalLogBeginner, "beginLoggingTo", lambda to, **options: observers.extend(to))
         self.patch(twisted.internet, "reactor", self.reactor)
-        error = self.assertRaises(SystemExit, main)
+        error = self.assertRaises(
+            SystemExit, runpy.run_module, "txrocket.testing.__main__", run_name="__main__"
+        )
         self.assertEqual((error.code, len(children), len(observers)), (0, 1, 1))
 
 
@@ -434,6 +438,18 @@ class PytestTests(SynchronousTestCase):
         self.assertEqual(status, 1, printed)
         self.assertIn("1 failed", printed)
         self.assertFalse(isAlive(self.pid(printed)))
+
+    def test_here(self) -> None:
+        """
+        The fixture runs a cluster from its beginning to its end.
+        """
+        fixture: Any = rocketCluster
+        running = fixture.__wrapped__()
+        cluster = next(running)
+        self.addCleanup(cluster.stop)
+        self.assertEqual((len(cluster.nameServers), len(cluster.brokers)), (1, 1))
+        self.assertIsNone(next(running, None))
+        self.assertIsNone(cluster.pid)
 
     def test_notNeeded(self) -> None:
         """

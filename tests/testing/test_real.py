@@ -16,7 +16,7 @@ from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import TestCase
 
 from tests.test_examples import asDeferred
-from tests.testing.client import Client
+from tests.testing.client import Cleaned, Client
 from txrocket.broker.service import Broker
 from txrocket.errors import ConfigError
 from txrocket.nameserver.service import NameServer
@@ -219,30 +219,7 @@ class FixtureTests(TestCase):
         case = Cleaned()
         cluster = await realCluster(case, reactor)
         self.assertEqual(len(cluster.brokers), 1)
-        await case.cleanUp()
+        await case.cleanups.pop()()
         self.assertEqual(cluster.brokers, [])
-        case = Cleaned()
         await self.assertFailure(realCluster(case, reactor, settings={"noSetting": 1}), ConfigError)
-        await case.cleanUp()
-
-
-class Cleaned:
-    """
-    A test case, as far as fixtures need one.
-    """
-
-    def __init__(self) -> None:
-        self._cleanups: list[Any] = []
-
-    def addCleanup(self, function: Any) -> None:
-        """
-        Have something done in the end.
-        """
-        self._cleanups.append(function)
-
-    async def cleanUp(self) -> None:
-        """
-        The end.
-        """
-        for each in self._cleanups:
-            await each()
+        await case.cleanups.pop()()

@@ -5,13 +5,15 @@ What a cluster in this process shows: who is where.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from txrocket.broker.service import Broker
 from txrocket.nameserver.service import NameServer
 
 __all__ = ["Cluster"]
 
 
-class Cluster:
+class Cluster(ABC):
     """
     Servers by their addresses.
 
@@ -23,13 +25,13 @@ class Cluster:
         self.nameServers: list[str] = []
         self.brokers: list[str] = []
 
+    @abstractmethod
     def service(self, address: str) -> NameServer | Broker:
         """
         The server at an address.
 
         @raise KeyError: if there is none.
         """
-        raise NotImplementedError
 
     def nameServer(self, address: str | None = None) -> NameServer:
         """

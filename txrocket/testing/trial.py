@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
+from txrocket.testing.memory import MemoryCluster
 from txrocket.testing.real import RealCluster
 
-__all__ = ["realCluster"]
+__all__ = ["memoryCluster", "realCluster"]
 
 
 class _Case(Protocol):
@@ -21,6 +22,18 @@ class _Case(Protocol):
     """
 
     def addCleanup(self, function: Callable[[], object], /) -> None: ...
+
+
+def memoryCluster(case: _Case, **options: Any) -> MemoryCluster:
+    """
+    For C{setUp}: a cluster in memory that has been started.
+
+    @param options: those of L{MemoryCluster}.
+    """
+    cluster = MemoryCluster(**options)
+    case.addCleanup(cluster.stop)
+    cluster.start()
+    return cluster
 
 
 def realCluster(case: _Case, reactor: Any, **options: Any) -> Deferred[RealCluster]:
