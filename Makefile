@@ -14,9 +14,10 @@ run: $(VENV)/installed
 test: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests
 
-# What takes minutes: the store after 12,000 power losses.
+# What takes minutes: the store after 12,000 power losses, a broker killed 200 times.
 test-long: $(VENV)/installed-test
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
+	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill
 
 # With RocketMQ's own store; a JDK and Maven are needed, and it says so without them.
 interop: $(VENV)/installed-test
