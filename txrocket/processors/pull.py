@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-PULL_MESSAGE; Java's C{PullMessageProcessor}.
+PULL_MESSAGE; Java's C{PullMessageProcessor}::
 
     header --> may it pull? --> what does it want? --> store.get --> answer
                                                            |

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE; Java's C{SendMessageProcessor}.
+SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE; Java's C{SendMessageProcessor}::
 
     header --> may it be sent? --> properties --> store.put --> answer
                     |                                             |

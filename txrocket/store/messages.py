@@ -541,16 +541,23 @@ class MessageStore(StoreReader):
         if not self.flusher.running:
             self._flush()
 
-    def removeTopic(self, topic: str) -> None:
+    def removeTopic(self, topic: str) -> Deferred[None]:
         """
         Forget a topic's queues; its records stay in the log until they are old.
 
         If it is made again, its queues go on counting, where Java's begin at 0:
         should the log be read again after a crash, older records come before
         newer ones, and none takes another's place.
+
+        @return: a Deferred that fires once the files are gone.  If they cannot be
+            deleted that is logged, and the next start deletes them.
+        @raise StoreError: if the queues cannot be put aside.
         """
-        # The records are there still, so queues that a crash brings back tell no lie.
-        self.queues.abandon(topic)
+        try:
+            delete = self.queues.abandon(topic)
+        except OSError as error:
+            raise StoreError(f"removing the queues of {topic} failed: {error}") from error
+        return self._inThread(delete).addErrback(self._notDeleted, topic)
 
     # --- inside ----------------------------------------------------------
 
@@ -684,6 +691,15 @@ class MessageStore(StoreReader):
             return
         self._log.error(
             "No checkpoint could be written, so the next start will take longer: {error}",
+            error=failure.value,
+        )
+
+    def _notDeleted(self, failure: Any, topic: str) -> None:
+        failure.trap(OSError)
+        self._syncFailed(failure.value)
+        self._log.error(
+            "The files of {topic} were not deleted, the next start will try again: {error}",
+            topic=topic,
             error=failure.value,
         )
 
