@@ -97,15 +97,22 @@ class RemotingServerFactory(ServerFactory):
         protocol = FirstByteProtocol(self._accept, self._tls.mode, self._contextFactory)
         self._silent[protocol] = 0
         # At once and not by the next sweep: with it goes all that the peer sent.
-        protocol.whenDecided().addCallback(lambda none: self._silent.pop(protocol))
+        protocol.whenDecided().addCallback(self._decided, protocol)
         return protocol
+
+    def _decided(self, none: None, protocol: FirstByteProtocol) -> None:
+        del self._silent[protocol]
 
     def _accept(self) -> RemotingProtocol:
         protocol = RemotingProtocol(self._remoting, accepted=True)
         self._sweeps[protocol] = 0
         lost: Deferred[str] = protocol.whenLost()
-        lost.addCallback(lambda reason: self._sweeps.pop(protocol))
+        # A method: each of ten thousand connections would have a function of its own.
+        lost.addCallback(self._lost, protocol)
         return protocol
+
+    def _lost(self, reason: str, protocol: RemotingProtocol) -> None:
+        del self._sweeps[protocol]
 
     def _sweep(self) -> None:
         for protocol, quiet in list(self._sweeps.items()):
