@@ -208,6 +208,7 @@ def broker(
         now=around.now,
         choose=around.choose,
         hooks=plugins.sendHooks,
+        gather=remoting.gatherTurn,
     )
     pull = PullProcessor(
         store,

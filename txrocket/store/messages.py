@@ -306,7 +306,6 @@ class MessageStore(StoreReader):
         queueId: int,
         body: bytes,
         properties: bytes,
-        *,
         bornTimestamp: int,
         bornHost: bytes,
         flag: int = 0,
