@@ -6,32 +6,91 @@ stopping one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import importlib
+import os
+import pkgutil
+from collections.abc import Generator, Sequence
+from types import ModuleType
 from typing import Any
 
 from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
-from twisted.plugin import getPlugins
 
 import txrocket.plugins
 from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook
-from txrocket.errors import RocketError
+from txrocket.errors import ConfigError, RocketError
 from txrocket.services import Plugins
 
 __all__ = ["InTurn", "installedPlugins"]
 
 
+_INTERFACES = (IBrokerProcessor, IMessageFilter, ISendHook)
+
+
 def installedPlugins() -> Plugins:
     """
-    What third parties have put into C{txrocket.plugins}.
+    What third parties have put into C{txrocket.plugins}: of every module there but
+    those whose names begin with an underscore, the objects that provide what can be
+    plugged into a broker.
+
+    This is not left to L{twisted.plugin.getPlugins}, which goes on without a plugin
+    that it cannot load.
+
+    @raise ConfigError: naming all modules that cannot be loaded, or have nothing to
+        plug in.
     """
+    problems: list[str] = []
+    found: dict[int, Any] = {}
+    for name, path in _modules(problems):
+        try:
+            module = importlib.import_module(f"txrocket.plugins.{name}")
+        except Exception as error:
+            # It is somebody else's code, and may do anything.
+            said = f"{type(error).__name__}: {error}"
+            problems.append(f"plugin {path} cannot be loaded: {said}")
+            continue
+        own = _pluginsIn(module)
+        if not own:
+            expected = ", ".join(each.__name__ for each in _INTERFACES)
+            problems.append(
+                f"plugin {path} plugs nothing in: no object in it provides any of {expected}"
+            )
+        # By identity: what one module imports of another is one plugin.
+        found |= {id(each): each for each in own}
+    if problems:
+        raise ConfigError(*problems)
 
-    def found(interface: Any) -> list[Any]:
-        return list(getPlugins(interface, txrocket.plugins))
+    def all(interface: Any) -> list[Any]:
+        return [each for each in found.values() if interface.providedBy(each)]
 
-    return Plugins(found(IBrokerProcessor), found(IMessageFilter), found(ISendHook))
+    return Plugins(all(IBrokerProcessor), all(IMessageFilter), all(ISendHook))
+
+
+def _modules(problems: list[str]) -> list[tuple[str, str]]:
+    """
+    The names and paths of all modules in C{txrocket.plugins}.
+    """
+    modules: dict[str, str] = {}
+    for folder in dict.fromkeys(os.path.realpath(each) for each in txrocket.plugins.__path__):
+        for finder, name, _ in pkgutil.iter_modules([folder]):
+            path = str(getattr(finder.find_spec(name, None), "origin", name))
+            if name in modules:
+                problems.append(
+                    f"plugin {path} has the name of {modules[name]}: only one can be loaded"
+                )
+            elif not name.startswith("_"):
+                modules[name] = path
+    return sorted(modules.items())
+
+
+def _pluginsIn(module: ModuleType) -> Sequence[Any]:
+    return [
+        each
+        for each in vars(module).values()
+        if any(interface.providedBy(each) for interface in _INTERFACES)
+    ]
 
 
 class InTurn(MultiService):
