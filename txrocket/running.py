@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from collections.abc import Generator, Sequence
+import signal
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
 from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
-from twisted.internet.error import CannotListenError
+from twisted.internet.error import CannotListenError, ReactorNotRunning
 from twisted.logger import Logger
 
 import txrocket.plugins
@@ -23,8 +25,7 @@ from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHo
 from txrocket.errors import ConfigError, RocketError
 from txrocket.services import Plugins
 
-__all__ = ["InTurn", "installedPlugins"]
-
+__all__ = ["CannotStart", "InTurn", "installedPlugins", "orSayWhyNot"]
 
 _INTERFACES = (IBrokerProcessor, IMessageFilter, ISendHook)
 
@@ -93,6 +94,30 @@ def _pluginsIn(module: ModuleType) -> Sequence[Any]:
     ]
 
 
+class CannotStart(SystemExit, Exception):
+    """
+    A server cannot start, for a reason that its operator understands and no
+    traceback explains better.
+
+    As a SystemExit it ends a C{twistd} in the foreground with its text and status 1.
+    As an Exception it is caught by one in the background, which tells its text to
+    whoever waits for the start, and removes its pidfile.
+    """
+
+
+@contextmanager
+def orSayWhyNot() -> Iterator[None]:
+    """
+    Make or start servers.
+
+    @raise CannotStart: if that is not possible.
+    """
+    try:
+        yield
+    except (RocketError, CannotListenError, OSError) as error:
+        raise CannotStart(f"Cannot start: {error}") from None
+
+
 class InTurn(MultiService):
     """
     Servers that start one after the other, and stop the other way round: a broker
@@ -101,8 +126,9 @@ class InTurn(MultiService):
 
     _log = Logger()
 
-    def __init__(self, *services: Service) -> None:
+    def __init__(self, reactor: Any, *services: Service) -> None:
         MultiService.__init__(self)
+        self._reactor = reactor
         for each in services:
             MultiService.addService(self, each)
 
@@ -110,20 +136,23 @@ class InTurn(MultiService):
         """
         Start all of them.
 
-        @raise SystemExit: if one cannot start, with the reason for the operator:
-            no traceback helps if a port is taken.
+        @raise CannotStart: if one cannot start.
         """
         Service.startService(self)
         started: list[Any] = []
         try:
-            for each in self.services:
-                each.startService()
-                started.append(each)
-        except (RocketError, CannotListenError) as error:
-            self._log.critical("Cannot start: {error}", error=error)
+            with orSayWhyNot():
+                for each in self.services:
+                    each.startService()
+                    started.append(each)
+        except CannotStart as error:
+            self._log.critical("{error}", error=error)
+            # Said already: twistd's log has standard error in it.
+            error.code = 1
             for each in reversed(started):
                 each.stopService()
-            raise SystemExit(f"Cannot start: {error}") from None
+            raise
+        self._reactor.callWhenRunning(self._stopOnTerm)
 
     @inlineCallbacks
     def stopService(self) -> Generator[Deferred[Any], Any, None]:
@@ -134,3 +163,22 @@ class InTurn(MultiService):
         for each in reversed(self.services):
             if each.running:
                 yield maybeDeferred(each.stopService)
+
+    def _stopOnTerm(self) -> None:
+        """
+        End with status 0 after a graceful stop.
+
+        Twisted's own handler has C{twistd} end as if the signal had killed it, so that
+        a stop that is asked for looks like one that failed.
+        """
+
+        def stop() -> None:
+            # Asked for twice, perhaps.
+            with suppress(ReactorNotRunning):
+                self._reactor.stop()
+
+        def terminate(number: int, frame: object) -> None:
+            self._log.info("Received SIGTERM, stopping")
+            self._reactor.callFromThread(stop)
+
+        signal.signal(signal.SIGTERM, terminate)
