@@ -242,7 +242,7 @@ def broker(
         TopicProcessor(topics, removal, progress, slices, announcement.whenTold),
         GroupProcessor(groups, removal, progress, slices, identity.address),
         ConsumerCallProcessor(consumers, store, identity.name),
-        BrokerProcessor(stats, runtime, configuration, around.now),
+        BrokerProcessor(stats, runtime, configuration, around.now, _found(identity, port)),
     ):
         _register(remoting, rare.codes(), admin)
     threads = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
@@ -334,6 +334,17 @@ def _identity(settings: BrokerSettings, port: int) -> tuple[Identity, bytes]:
         settings.brokerId,
     )
     return identity, storeHost
+
+
+def _found(identity: Identity, port: int) -> dict[str, str]:
+    """
+    The values of settings that need not be set.
+    """
+    return {
+        "brokerName": identity.name,
+        "brokerIP1": identity.address.rpartition(":")[0],
+        "listenPort": str(port),
+    }
 
 
 def _nameServers(configuration: Configuration) -> Sequence[str]:
