@@ -200,8 +200,10 @@ class SendProcessor:
         If that fails, they tell of it.
         """
         if self._credit:
-            credit, self._credit = self._credit, []
             lost = self._store.settle(self._losses)
+            # Who is told of what was written, or lost, may write answers in turn, and
+            # have settled all that is here: by then either has happened.
+            credit, self._credit = self._credit, []
             if lost is not None:
                 for response in credit:
                     self._stats.failed()
