@@ -6,6 +6,7 @@ Tests for L{txrocket.running}; what it loads is tested in L{tests.test_plugins}.
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -125,22 +126,49 @@ class InTurnTests(RemotingTests):
         self.second.error = KeyError("mistake")
         self.assertRaises(KeyError, self.servers.startService)
 
-    def test_term(self) -> None:
+    def running(self) -> list[tuple[int, Any]]:
         """
-        SIGTERM stops the reactor, and asked for twice it does nothing more.
+        Start the servers, and the reactor.
+
+        @return: the signals whose handlers are set, and those.
         """
-        handlers: dict[int, Any] = {}
-        self.patch(signal, "signal", handlers.__setitem__)
+        handled: list[tuple[int, Any]] = []
+
+        def handle(number: int, handler: Any) -> str:
+            handled.append((number, handler))
+            return "before"
+
+        self.patch(signal, "signal", handle)
         self.servers.startService()
-        self.assertEqual(handlers, {})
+        self.assertEqual(handled, [])
         for each in self.reactor.whenRunning:
             each()
-        ((number, handler),) = handlers.items()
+        return handled
+
+    def test_term(self) -> None:
+        """
+        SIGTERM stops the reactor, and asked for twice it does nothing more.  Once the
+        servers have stopped it is handled as before.
+        """
+        handled = self.running()
+        ((number, handler),) = handled
         self.assertEqual(number, signal.SIGTERM)
         for stops in (1, 2):
             handler(number, None)
             self.assertEqual(self.reactor.stops, stops)
         self.assertIn("Received SIGTERM, stopping", self.logged(LogLevel.info))
+        self.servers.stopService()
+        for each in (self.second, self.first):
+            self.assertEqual(len(handled), 1)
+            each.stopped.callback(None)
+        self.assertEqual(handled[1:], [(signal.SIGTERM, "before")])
+
+    def test_otherThread(self) -> None:
+        """
+        A reactor that runs in another thread leaves signals alone.
+        """
+        self.patch(threading, "main_thread", lambda: None)
+        self.assertEqual(self.running(), [])
 
 
 class ReasonTests(SynchronousTestCase):

@@ -10,6 +10,7 @@ import importlib
 import os
 import pkgutil
 import signal
+import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
@@ -129,6 +130,7 @@ class InTurn(MultiService):
     def __init__(self, reactor: Any, *services: Service) -> None:
         MultiService.__init__(self)
         self._reactor = reactor
+        self._handler: Any = None  # of SIGTERM, before ours
         for each in services:
             MultiService.addService(self, each)
 
@@ -163,6 +165,9 @@ class InTurn(MultiService):
         for each in reversed(self.services):
             if each.running:
                 yield maybeDeferred(each.stopService)
+        if self._handler is not None:
+            signal.signal(signal.SIGTERM, self._handler)
+            self._handler = None
 
     def _stopOnTerm(self) -> None:
         """
@@ -181,4 +186,6 @@ class InTurn(MultiService):
             self._log.info("Received SIGTERM, stopping")
             self._reactor.callFromThread(stop)
 
-        signal.signal(signal.SIGTERM, terminate)
+        # A reactor in another thread hears of no signals.
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGTERM, terminate)
