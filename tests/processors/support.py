@@ -81,6 +81,13 @@ class Counted:
     def __init__(self) -> None:
         self.puts: list[tuple[str, int, int]] = []
         self.gots: list[tuple[str, str, int, int]] = []
+        self.misses = self.failures = 0
+
+    def missed(self) -> None:
+        self.misses += 1
+
+    def failed(self) -> None:
+        self.failures += 1
 
     def put(self, *counted: Any) -> None:
         self.puts.append(counted)
@@ -98,6 +105,7 @@ class Client:
     """
 
     def __init__(self, remoting: Remoting, address: IPv4Address) -> None:
+        self._clock: Any = remoting.clock
         self.peer = RemotingProtocol(remoting, accepted=True)
         self.wire = Wire()
         self.wire.peerAddr = address
@@ -125,8 +133,10 @@ class Client:
 
     def answers(self) -> list[RemotingCommand]:
         """
-        What the broker has written since it was last asked.
+        What the broker has written since it was last asked, when the reactor has
+        turned.
         """
+        self._clock.advance(0)
         return self.wire.drain()
 
     def lose(self) -> None:

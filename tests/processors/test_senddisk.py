@@ -96,6 +96,7 @@ class CreditTests(BrokerTests):
             self.assertEqual(answer.code, ResponseCode.SERVICE_NOT_AVAILABLE)
             self.assertIn("no room", answer.remark or "")
             self.assertEqual(set(answer.extFields), {"MSG_REGION", "TRACE_ON"})
+        self.assertEqual(self.stats.failures, 2)
         answer = self.sent(b"c")
         self.assertEqual((answer.code, answer.extFields["queueOffset"]), (0, "0"))
         self.assertEqual(self.bodies(), [b"c"])
@@ -364,6 +365,19 @@ class SyncTests(BrokerTests):
         self.work()
         self.assertEqual([each.code for each in self.client.answers()], [0, 0])
         self.assertEqual(self.bodies(), [b"x", b"a" * 3000])
+
+    def test_lostTogether(self) -> None:
+        """
+        When a message that waits for the disk and one that does not are lost with
+        each other, neither is acknowledged: the answer to the first takes none to
+        the second along that is not true.
+        """
+        self.disk.failing["pwrite"] = FULL
+        answers = self.write(
+            self.message(sendHeader(properties="WAIT\x01false")), self.message(), self.message()
+        )
+        self.disk.failing.clear()
+        self.assertEqual([each.code for each in answers], [ResponseCode.SERVICE_NOT_AVAILABLE] * 3)
 
     def test_lost(self) -> None:
         """

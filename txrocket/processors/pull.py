@@ -161,6 +161,7 @@ class PullProcessor:
             code = ResponseCode.PULL_OFFSET_MOVED
         if code is ResponseCode.PULL_NOT_FOUND and mayHold:
             return self._hold(header, peer, wanted)
+        self._stats.missed()
         if code is ResponseCode.PULL_OFFSET_MOVED:
             self._tellMoved(header, got)
         return responseCommand(

@@ -176,8 +176,7 @@ class SendProcessor:
         """
         SEND_MESSAGE_V2.
         """
-        header = request.decodeHeader(SendMessageRequestHeaderV2)
-        return self._quick(request, peer, header) or self._serve(request, peer, header)
+        return self._serve(request, peer, request.decodeHeader(SendMessageRequestHeaderV2))
 
     def sendBatch(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
@@ -193,17 +192,42 @@ class SendProcessor:
         If that fails, they tell of it.
         """
         if self._credit:
-            credit, self._credit = self._credit, []
             lost = self._store.settle(self._losses)
+            # Who is told of what was written, or lost, may write answers in turn, and
+            # have settled all that is here: by then either has happened.
+            credit, self._credit = self._credit, []
             if lost is not None:
                 for response in credit:
+                    self._stats.failed()
                     self._refuse(response, _unavailable(lost))
 
+    def _serve(
+        self,
+        request: RemotingCommand,
+        peer: RemotingProtocol,
+        header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
+    ) -> Answer:
+        try:
+            return self._quick(request, peer, header) or self._send(request, peer, header)
+        except ResponseError as error:
+            refused: ResponseError = error
+        except (InvalidMessage, MalformedRecord) as error:
+            refused = MessageIllegal(str(error))
+        except StoreError as error:
+            self._stats.failed()
+            refused = _unavailable(error)
+        response = responseCommand()
+        self._refuse(response, refused)
+        return response
+
     def _quick(
-        self, request: RemotingCommand, peer: RemotingProtocol, header: SendMessageRequestHeaderV2
+        self,
+        request: RemotingCommand,
+        peer: RemotingProtocol,
+        header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
     ) -> RemotingCommand | None:
         """
-        What L{_serve} does, for an ordinary message, like one before it, that need
+        What L{_send} does, for an ordinary message, like one before it, that need
         not wait for the disk: half of its price.
 
         @return: L{None}, with nothing done, if it is not ordinary.
@@ -230,46 +254,26 @@ class SendProcessor:
         before, after, hashed, keys, _ = shape
         try:
             uniqueData = unique.encode()
-            appended = store.put(
-                topic,
-                queueId,
-                request.body,
-                before + uniqueData + after,
-                header.bornTimestamp,
-                peer.host,
-                header.flag,
-                header.sysFlag,
-                header.reconsumeTimes or 0,
-                filing=(hashed, uniqueData, keys),
-            )
-        except (UnicodeEncodeError, InvalidMessage, StoreError):
-            # Nothing was put, and the other way says why.
+        except UnicodeEncodeError:
             return None
-        offset, sizes, queueOffset, _, _ = appended
+        offset, sizes, queueOffset, _, _ = store.put(
+            topic,
+            queueId,
+            request.body,
+            before + uniqueData + after,
+            header.bornTimestamp,
+            peer.host,
+            header.flag,
+            header.sysFlag,
+            header.reconsumeTimes or 0,
+            filing=(hashed, uniqueData, keys),
+        )
         self._stats.put(topic, 1, sizes[0])
         response = rawResponse(self._acceptedJson % (offset, queueId, queueOffset))
         if not self._credit:
             self._losses = store.losses
             self._gather()
         self._credit.append(response)
-        return response
-
-    def _serve(
-        self,
-        request: RemotingCommand,
-        peer: RemotingProtocol,
-        header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
-    ) -> Answer:
-        try:
-            return self._send(request, peer, header)
-        except ResponseError as error:
-            refused: ResponseError = error
-        except (InvalidMessage, MalformedRecord) as error:
-            refused = MessageIllegal(str(error))
-        except StoreError as error:
-            refused = _unavailable(error)
-        response = responseCommand()
-        self._refuse(response, refused)
         return response
 
     def _send(
@@ -399,6 +403,7 @@ class SendProcessor:
             response.remark = sayable(error.remark)
         else:
             assert isinstance(error, StoreError)
+            self._stats.failed()
             self._refuse(response, _unavailable(error))
         return response
 
