@@ -246,12 +246,12 @@ class SendProcessor:
             or store.flusher.flushed.waiting
         ):
             return None
-        head, _, tail = (header.properties or "").partition(UNIQUE)
+        head, found, tail = (header.properties or "").partition(UNIQUE)
         unique, _, rest = tail.partition("\x02")
-        shape = self._shapes.get(head, rest)
+        shape = self._shapes.get(head, rest if found else None)
         if shape is None:
             return None
-        before, after, hashed, keys, _ = shape
+        before, after, hashed, keys = shape
         try:
             uniqueData = unique.encode()
         except UnicodeEncodeError:

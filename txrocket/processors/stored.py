@@ -28,6 +28,8 @@ _TRUE = "\x02WAIT\x01true\x02"
 # What is in front of a unique id.
 UNIQUE: Final = "UNIQ_KEY\x01"
 
+_MARK: Final = "\x03"
+
 # How many shapes are kept, and how long what they are made of may be.
 _KEPT: Final = 1024
 _KEPT_SIZE: Final = 256
@@ -64,14 +66,12 @@ class Shape(NamedTuple):
     @ivar after: what is stored after it.
     @ivar hashed: the hash of the tag.
     @ivar keys: as the property has them.
-    @ivar waits: whether the sender waits for the disk.
     """
 
     before: bytes
     after: bytes
     hashed: int
     keys: str
-    waits: bool
 
 
 class Shapes:
@@ -84,13 +84,13 @@ class Shapes:
         @param cluster: C{CLUSTER \\x01} and the cluster's name.
         """
         self._cluster = cluster
-        self._table: dict[tuple[str, str], Shape | None] = {}
-        self._once: set[tuple[str, str]] = set()
+        self._table: dict[tuple[str, str | None], Shape | None] = {}
+        self._once: set[tuple[str, str | None]] = set()
 
-    def get(self, head: str, rest: str) -> Shape | None:
+    def get(self, head: str, rest: str | None) -> Shape | None:
         """
         The shape of properties that consist of C{head}, C{UNIQ_KEY \\x01}, an id
-        without C{\\x02}, C{\\x02} and C{rest}.
+        without C{\\x02}, C{\\x02} and C{rest}; of C{head} alone if C{rest} is L{None}.
 
         @return: L{None} if it is not known yet, or not ordinary.
         """
@@ -101,9 +101,9 @@ class Shapes:
             self._learn(key)
             return None
 
-    def _learn(self, key: tuple[str, str]) -> None:
+    def _learn(self, key: tuple[str, str | None]) -> None:
         head, rest = key
-        if len(head) + len(rest) > _KEPT_SIZE:
+        if len(head) + len(rest or "") > _KEPT_SIZE:
             return
         if len(self._once) >= _KEPT:
             self._once.clear()
@@ -113,15 +113,20 @@ class Shapes:
             self._table[key] = self._make(head, rest)
         self._once.add(key)
 
-    def _make(self, head: str, rest: str) -> Shape | None:
-        if (head and head[-1] != "\x02") or UNIQUE in rest or "\x03" in head + rest:
-            return None
-        text, waits = storedProperties(f"{head}{UNIQUE}\x03\x02{rest}", self._cluster)
+    def _make(self, head: str, rest: str | None) -> Shape | None:
+        properties = head
+        if rest is not None:
+            # The id stands where the mark is.
+            if (head and head[-1] != "\x02") or UNIQUE in rest or _MARK in head + rest:
+                return None
+            properties = f"{head}{UNIQUE}{_MARK}\x02{rest}"
+        text, _ = storedProperties(properties, self._cluster)
         if "TRAN_MSG\x01" in text or "DELAY\x01" in text:
             return None
         try:
-            before, _, after = text.encode().partition(b"\x03")
+            data = text.encode()
         except UnicodeEncodeError:
             return None
+        before, _, after = (data, b"", b"") if rest is None else data.partition(_MARK.encode())
         hashed, _, keys = filed(before + after)
-        return Shape(before, after, hashed, keys, waits)
+        return Shape(before, after, hashed, keys)
