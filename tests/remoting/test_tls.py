@@ -48,7 +48,7 @@ class FirstByteTests(RemotingTests):
         """
         See a connection refused.
         """
-        server, wire = FirstByteProtocol(self.fail, mode, self.fail), Wire()
+        server, wire = FirstByteProtocol(self.fail, mode, self.fail, id), Wire()
         server.makeConnection(wire)
         server.dataReceived(first)
         self.assertTrue(wire.disconnecting)

@@ -105,6 +105,7 @@ class SendProcessor:
         @param gather: has answers wait for the end of the reactor's turn.
         """
         self._store = store
+        self._flushed = store.flusher.flushed
         self._topics = topics
         self._stats = stats
         self._now = now
@@ -243,7 +244,7 @@ class SendProcessor:
             or header.sysFlag & _TRANSACTION
             or request.flag & ONEWAY_FLAG
             or store.settings.flushDiskType is not _ASYNC_FLUSH
-            or store.flusher.flushed.waiting
+            or self._flushed.waiting
         ):
             return None
         head, found, tail = (header.properties or "").partition(UNIQUE)

@@ -93,8 +93,9 @@ class RemotingProtocol(Protocol):
         self._lost: list[Deferred[str]] = []
         self._backlog: list[RemotingCommand] = []
         self._gathered: list[bytes] = []
-        # Requests and their answers, in turn, that are to be encoded and written.
+        # Answers that are to be encoded and written, and the requests that they answer.
         self._answers: list[RemotingCommand] = []
+        self._answered: list[RemotingCommand] = []
         self._gatheredSize = 0
         self._gathering = False
         self._unread = False  # the peer does not read: the transport is full
@@ -131,6 +132,7 @@ class RemotingProtocol(Protocol):
         self._backlog.clear()
         self._gathered.clear()
         self._answers.clear()
+        self._answered.clear()
         self.responseTable.failAll(said)
         for promise in list(self._promised):
             promise.cancel()
@@ -301,7 +303,8 @@ class RemotingProtocol(Protocol):
         response.opaque = request.opaque
         response.flag |= RESPONSE_FLAG
         response.serializeType = request.serializeType
-        self._answers += (request, response)
+        self._answers.append(response)
+        self._answered.append(request)
         self._gatheredSize += len(response.body)
         if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
             self._flushSoon()
@@ -310,9 +313,10 @@ class RemotingProtocol(Protocol):
         if self._remoting.settle is not None:
             self._remoting.settle()
         answers, self._answers = self._answers, []
+        requests, self._answered = self._answered, []
         gathered = self._gathered
         limit = self._limits.frame
-        for request, response in zip(answers[::2], answers[1::2], strict=True):
+        for request, response in zip(requests, answers, strict=True):
             try:
                 head = response.encodeHead(limit)
             except Exception:
@@ -365,7 +369,7 @@ class RemotingProtocol(Protocol):
             return fail()
         self._write(head, command.body)
         if self._remoting.hooks:
-            answer.addCallback(self._answered, command)
+            answer.addCallback(self._finished, command)
         return answer
 
     def oneway(self, command: RemotingCommand) -> None:
@@ -404,7 +408,7 @@ class RemotingProtocol(Protocol):
                 f"and {self._unsent} bytes wait for it already",
             )
 
-    def _answered(self, response: RemotingCommand, request: RemotingCommand) -> RemotingCommand:
+    def _finished(self, response: RemotingCommand, request: RemotingCommand) -> RemotingCommand:
         for hook in self._remoting.hooks:
             hook.afterResponse(self.address, request, response)
         return response

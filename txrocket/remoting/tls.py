@@ -29,7 +29,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from OpenSSL.crypto import X509, PKey
-from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import wrapClientTLS
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -249,20 +248,16 @@ class FirstByteProtocol(Protocol):
         accept: Callable[[], Protocol],
         mode: TLSMode,
         contextFactory: Callable[[], CertificateOptions],
+        decided: Callable[[FirstByteProtocol], object],
     ) -> None:
         """
         @param accept: makes the protocol that speaks over the connection.
+        @param decided: told once the first byte is there, or will never be.
         """
         self._accept = accept
         self._mode = mode
         self._contextFactory = contextFactory
-        self._decided: Deferred[None] = Deferred()
-
-    def whenDecided(self) -> Deferred[None]:
-        """
-        A Deferred that fires once the first byte is there, or will never be.
-        """
-        return self._decided
+        self._decided: Callable[[FirstByteProtocol], object] | None = decided
 
     def dataReceived(self, data: bytes) -> None:
         """
@@ -290,8 +285,9 @@ class FirstByteProtocol(Protocol):
 
     def _decide(self) -> None:
         # A connection that was refused is decided once more when it is lost.
-        if not self._decided.called:
-            self._decided.callback(None)
+        if self._decided is not None:
+            decided, self._decided = self._decided, None
+            decided(self)
 
     def _secured(self) -> Any:
         factory = Factory()
