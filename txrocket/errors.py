@@ -306,6 +306,49 @@ class ConnectionLost(RemotingError):
     """
 
 
+class SendFailed(RocketError):
+    """
+    A message was not sent, or not known to be: what its sender gets in the end.
+
+    @ivar error: the last of the errors.
+    @ivar phase: what failed: C{route}, C{connect}, C{send} or C{answer}.  After the
+        last two the broker may have the message all the same.
+    @ivar address: with whom; empty if no broker was found.
+    @ivar attempts: how often it was tried.
+    @ivar elapsed: how many seconds that took.
+    """
+
+    def __init__(
+        self, topic: str, error: RocketError, address: str, attempts: int, elapsed: float
+    ) -> None:
+        phase = _phase(error) if attempts else "route"
+        self.error = error
+        self.phase = phase
+        self.address = address
+        self.attempts = attempts
+        self.elapsed = elapsed
+        with_ = f" with {address}" if address else ""
+        times = f" at attempt {attempts}" if attempts > 1 else ""
+        super().__init__(
+            f"sending to topic {topic} failed{times} after {elapsed:.3f} s, {phase}{with_}: {error}"
+        )
+
+    @property
+    def retriable(self) -> bool:  # type: ignore[override]
+        """
+        Whether another attempt may do.
+        """
+        return self.error.retriable
+
+
+def _phase(error: RocketError) -> str:
+    if isinstance(error, ConnectFailed):
+        return "connect"
+    if isinstance(error, (TooManyRequests, ConnectionLost)):
+        return "send"
+    return "answer"
+
+
 # --- answers other than SUCCESS ------------------------------------------
 
 

@@ -1,0 +1,706 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Sending; Java's C{DefaultMQProducer}.
+
+    async with Producer(cluster, "orders") as producer:
+        result = await producer.send(Message("Orders", b"...", tags="new"))
+
+One message's way::
+
+    check --> route known? --> queue --> request --> SendResult
+                 |                ^         |
+               ask for it         |   failed, may be tried again, time left:
+                                  +---- at another broker, if there is one
+
+An error that another attempt would not cure ends it at once: see C{retriable} of
+L{RocketError}.  All attempts together have one time limit.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import Attribute, Interface
+
+from txrocket.client.cluster import Cluster
+from txrocket.client.queues import FaultTable, Selector, byHash, inTurn
+from txrocket.client.results import SendResult, SendStatus
+from txrocket.client.routes import DEFAULT_TOPIC, Route
+from txrocket.errors import (
+    ConnectFailed,
+    InvalidMessage,
+    MessageTooLarge,
+    RequestTimedOut,
+    RocketError,
+    SendFailed,
+    ServiceNotAvailable,
+    TopicNotExist,
+    responseError,
+)
+from txrocket.message import (
+    PROPERTY_CLUSTER,
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_MSG_TYPE,
+    PROPERTY_REPLY_TO_CLIENT,
+    PROPERTY_TTL,
+    PROPERTY_UNIQ_KEY,
+    Message,
+    MessageExt,
+)
+from txrocket.model import MessageQueue
+from txrocket.protocol.batch import encodeBatch
+from txrocket.protocol.bodies import ProducerData
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
+from txrocket.protocol.headers import (
+    CheckTransactionStateRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from txrocket.protocol.names import checkGroupName, checkTopicName
+from txrocket.protocol.parts import joinProperties
+
+__all__ = ["ISendMessageHook", "Producer", "Sending", "splitBatch"]
+
+_REPLY: Final = "reply"
+_STORED: Final = {each.value: each for each in SendStatus}
+
+# A batch's message beside its body and properties, and what a request has beside
+# its body, generously.
+_ITEM_SIZE: Final = 20 + 2
+_ROOM: Final = 64
+
+
+class Sending:
+    """
+    A message on its way; what a hook sees.
+
+    @ivar message: the message, or the messages of a batch.
+    @ivar queue: where it is sent, as of the last attempt.
+    @ivar attempts: how often it was tried.
+    @ivar began: when the first attempt began, in seconds.
+    @ivar result: what became of it, once that is known.
+    @ivar error: why it failed, once it has.
+    """
+
+    __slots__ = (
+        *("address", "attempts", "batch", "began", "body", "deadline", "error", "fixed", "flag"),
+        *("key", "message", "msgId", "properties", "queue", "reply", "result", "selector"),
+        *("sysFlag", "topic"),
+    )
+
+    def __init__(
+        self, topic: str, message: Message | Sequence[Message], began: float, deadline: float
+    ) -> None:
+        self.topic = topic
+        self.message = message
+        self.began = began
+        self.deadline = deadline
+        self.attempts = 0
+        self.address = ""
+        self.queue: MessageQueue | None = None
+        self.fixed = False
+        self.selector: Selector | None = None
+        self.key: Any = None
+        self.body = b""
+        self.properties = ""
+        self.flag = 0
+        self.sysFlag = 0
+        self.msgId = ""
+        self.batch = False
+        self.reply = False
+        self.result: SendResult | None = None
+        self.error: SendFailed | None = None
+
+
+class ISendMessageHook(Interface):
+    """
+    Looks at every message that a producer sends.
+    """
+
+    name: str = Attribute("For logs.")
+
+    def beforeSend(sending: Sending) -> None:
+        """
+        A message is about to be sent, for the first time.
+        """
+
+    def afterSend(sending: Sending) -> None:
+        """
+        A message was sent, or was not.
+        """
+
+
+def splitBatch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
+    """
+    Divide messages, in their order, into batches that stay under a size.
+
+    @raise MessageTooLarge: if one alone does not.
+    """
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        # Room for the unique id, which is added later.
+        own = _ITEM_SIZE + len(message.body) + len(joinProperties(message.properties).encode())
+        own += _ROOM
+        if own > limit:
+            raise MessageTooLarge(own, limit)
+        if batch and size + own > limit:
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += own
+    if batch:
+        yield batch
+
+
+class Producer(Service):
+    """
+    Sends messages.
+
+    @ivar group: the producer's group.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str = "DEFAULT_PRODUCER",
+        *,
+        timeout: float = 3.0,
+        retries: int = 2,
+        compressOver: int = 4096,
+        maxMessageSize: int = 4 * 1024 * 1024,
+        defaultTopicQueueNums: int = 4,
+        retryNotStored: bool = False,
+        faults: FaultTable | None = None,
+        hooks: Sequence[ISendMessageHook] = (),
+    ) -> None:
+        """
+        @param timeout: how many seconds a send may take, all attempts included.
+        @param retries: how often it is tried again.
+        @param compressOver: bodies of more bytes are compressed.
+        @param defaultTopicQueueNums: how many queues a topic gets at each broker if
+            this producer brings it into being.
+        @param retryNotStored: whether to try another broker if one has the message
+            but says that it is not as safe as it should be.
+        @param faults: keeps away from brokers that are slow, if given.
+        """
+        checkGroupName(group)
+        self.cluster = cluster
+        self.group = group
+        self._timeout = timeout
+        self._retries = retries
+        self._compressOver = compressOver
+        self._maxMessageSize = maxMessageSize
+        self._queues = defaultTopicQueueNums
+        self._retryNotStored = retryNotStored
+        self._faults = faults
+        self._hooks = hooks
+        self._routes = cluster.routes
+        self._clock = cluster.reactor
+        self._topics: dict[str, None] = {}
+        self._turn = cluster.choose(2**31)
+        self._underWay = 0
+        self._drained: list[Deferred[None]] = []
+        self._stopped = False
+
+    # --- life ------------------------------------------------------------
+
+    def startService(self) -> None:
+        """
+        Begin.
+
+        @raise ConfigError: if the cluster has a producer of this group already.
+        """
+        self.cluster.addProducer(self)
+        self._stopped = False
+        Service.startService(self)
+
+    def start(self) -> Deferred[None]:
+        """
+        Begin.
+        """
+        try:
+            self.startService()
+        except RocketError:
+            return fail()
+        return succeed(None)
+
+    @inlineCallbacks
+    def stop(self, within: float = 5.0) -> Any:
+        """
+        Take no more messages, wait for those that are under way, and leave.
+
+        @param within: how many seconds to wait.
+        """
+        if not self.running:
+            return
+        Service.stopService(self)
+        self._stopped = True
+        if self._underWay:
+            drained: Deferred[None] = Deferred()
+            self._drained.append(drained)
+            yield drained.addTimeout(within, self._clock).addErrback(self._notDrained)
+        yield self.cluster.removeProducer(self)
+
+    def stopService(self) -> Any:
+        """
+        The same, for who stops services.
+        """
+        return self.stop()
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.stop()
+
+    def _notDrained(self, failure: Failure) -> None:
+        self._log.warn(
+            "Producer {group} stops while {count} messages are under way",
+            group=self.group,
+            count=self._underWay,
+        )
+
+    # --- as a member -----------------------------------------------------
+
+    def topics(self) -> Iterable[str]:
+        """
+        The topics that it has sent to.
+        """
+        return self._topics
+
+    def producerData(self) -> ProducerData:
+        """
+        What its heartbeat says.
+        """
+        return ProducerData(self.group)
+
+    def checkTransaction(
+        self, header: CheckTransactionStateRequestHeader, message: MessageExt, address: str
+    ) -> None:
+        """
+        A broker asks about a transaction, of which this producer makes none.
+        """
+        self._log.warn(
+            "Broker {address} asks producer group {group} about a transaction, and it makes none",
+            address=address,
+            group=self.group,
+        )
+
+    # --- sending ---------------------------------------------------------
+
+    def send(
+        self,
+        message: Message,
+        queue: MessageQueue | None = None,
+        *,
+        selector: Selector | None = None,
+        key: Any = None,
+        timeout: float | None = None,
+    ) -> Deferred[SendResult]:
+        """
+        Send a message.
+
+        @param queue: the one to send it to.
+        @param selector: chooses the queue, in place of each in turn;
+            L{byHash<txrocket.client.queues.byHash>} if only a key is given.
+        @param key: what the selector goes by.
+        @param timeout: in seconds, in place of the producer's.
+        @return: a Deferred that fails with L{InvalidMessage} if the message cannot
+            be sent, and with L{SendFailed} if it could not.
+        """
+        try:
+            sending = self._prepared(message, timeout)
+        except RocketError:
+            return fail()
+        return self._send(sending, queue, selector, key)
+
+    def sendBatch(
+        self,
+        messages: Iterable[Message],
+        queue: MessageQueue | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Deferred[list[SendResult]]:
+        """
+        Send many messages of one topic, as few requests as their sizes allow, one
+        after the other.
+
+        @param timeout: in seconds, of each request.
+        @return: a Deferred of a result for each request.
+        """
+        return self._sendBatches(messages, queue, timeout)
+
+    @inlineCallbacks
+    def _sendBatches(
+        self, messages: Iterable[Message], queue: MessageQueue | None, timeout: float | None
+    ) -> Any:
+        results = []
+        for batch in splitBatch(messages, self._maxMessageSize):
+            sending = self._preparedBatch(batch, timeout)
+            results.append((yield self._send(sending, queue, None, None)))
+        if not results:
+            raise InvalidMessage("a batch has at least one message")
+        return results
+
+    def sendOneway(
+        self,
+        message: Message,
+        queue: MessageQueue | None = None,
+        *,
+        selector: Selector | None = None,
+        key: Any = None,
+        timeout: float | None = None,
+    ) -> Deferred[None]:
+        """
+        Send a message and do not wait for an answer: it may be lost, and nobody
+        will know.
+
+        @return: a Deferred that fires once the message is handed to the network,
+            and fails as L{send}'s does.
+        """
+        try:
+            sending = self._prepared(message, timeout)
+        except RocketError:
+            return fail()
+        sending.fixed, sending.queue = queue is not None, queue
+        sending.selector, sending.key = selector, key
+
+        def go(route: Route) -> Deferred[None]:
+            address, request = self._request(sending, route, oneway=True)
+            left = sending.deadline - self._clock.seconds()
+            return self.cluster.peers.oneway(address, request, left)
+
+        def failed(failure: Failure) -> Failure:
+            return Failure(self._gaveUp(failure, sending))
+
+        return self._route(sending).addCallback(go).addErrback(failed)
+
+    def request(self, message: Message, timeout: float | None = None) -> Deferred[MessageExt]:
+        """
+        Send a message and wait for the reply of the consumer that gets it.
+
+        @param timeout: in seconds, for both.
+        @return: a Deferred of the reply; it fails with L{RequestTimedOut} if none
+            comes in time, and as L{send}'s does.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        correlationId = str(uuid.UUID(int=self.cluster.choose(2**128)))
+        asking = _with(
+            message,
+            {
+                PROPERTY_CORRELATION_ID: correlationId,
+                PROPERTY_REPLY_TO_CLIENT: self.cluster.clientId,
+                PROPERTY_TTL: str(int(seconds * 1000)),
+            },
+        )
+        replies = self.cluster.requests.replies
+
+        def forget(reply: Deferred[Any]) -> None:
+            replies.pop(correlationId, None)
+
+        reply: Deferred[MessageExt] = Deferred(forget)
+        replies[correlationId] = reply
+
+        def late(result: Any, after: float) -> Failure:
+            return Failure(
+                RequestTimedOut("", f"no reply to the message to {message.topic} in {after:g} s")
+            )
+
+        def failed(failure: Failure) -> None:
+            if replies.pop(correlationId, None) is not None:
+                reply.errback(failure)
+
+        self.send(asking, timeout=seconds).addErrback(failed)
+        return reply.addTimeout(seconds, self._clock, onTimeoutCancel=late)
+
+    def reply(
+        self, request: MessageExt, body: bytes, timeout: float | None = None
+    ) -> Deferred[SendResult]:
+        """
+        Reply to a message that was sent by L{request}.
+
+        @param request: the message, as it was consumed.
+        """
+        properties = request.properties
+        cluster = properties.get(PROPERTY_CLUSTER)
+        asker = properties.get(PROPERTY_REPLY_TO_CLIENT)
+        if not cluster or not asker:
+            return fail(InvalidMessage("a message that wants no reply cannot be replied to"))
+        answer = Message(
+            f"{cluster}_REPLY_TOPIC",
+            body,
+            properties={
+                PROPERTY_MSG_TYPE: _REPLY,
+                PROPERTY_REPLY_TO_CLIENT: asker,
+                **{
+                    name: properties[name]
+                    for name in (PROPERTY_CORRELATION_ID, PROPERTY_TTL)
+                    if name in properties
+                },
+            },
+        )
+        return self.send(answer, timeout=timeout)
+
+    def queuesOf(self, topic: str) -> Deferred[tuple[MessageQueue, ...]]:
+        """
+        The queues that a topic's messages can be sent to.
+        """
+        return self._routes.find(topic).addCallback(lambda route: route.writeQueues)
+
+    # --- preparing -------------------------------------------------------
+
+    def _begin(
+        self, topic: str, message: Message | Sequence[Message], timeout: float | None
+    ) -> Sending:
+        if self._stopped or not self.running:
+            raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
+        checkTopicName(topic)
+        now = self._clock.seconds()
+        return Sending(topic, message, now, now + (self._timeout if timeout is None else timeout))
+
+    def _prepared(self, message: Message, timeout: float | None) -> Sending:
+        sending = self._begin(message.topic, message, timeout)
+        body, properties = message.body, message.properties
+        if not body:
+            raise InvalidMessage("a message without a body cannot be sent")
+        if len(body) > self._maxMessageSize:
+            raise MessageTooLarge(len(body), self._maxMessageSize)
+        if PROPERTY_UNIQ_KEY in properties:
+            sending.msgId = properties[PROPERTY_UNIQ_KEY]
+            text = joinProperties(properties)
+        else:
+            sending.msgId = self.cluster.uniqueId()
+            # A property of our own is put before the others without looking at them.
+            text = f"{PROPERTY_UNIQ_KEY}\x01{sending.msgId}"
+            if properties:
+                text = f"{text}\x02{joinProperties(properties)}"
+            sending.reply = properties.get(PROPERTY_MSG_TYPE) == _REPLY
+        sending.properties = text
+        sending.flag = message.flag
+        if len(body) > self._compressOver:
+            body = deflate(body)
+            sending.sysFlag = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
+        sending.body = body
+        return sending
+
+    def _preparedBatch(self, messages: list[Message], timeout: float | None) -> Sending:
+        sending = self._begin(messages[0].topic, messages, timeout)
+        named = [
+            each
+            if PROPERTY_UNIQ_KEY in each.properties
+            else _with(each, {PROPERTY_UNIQ_KEY: self.cluster.uniqueId()})
+            for each in messages
+        ]
+        sending.batch = True
+        sending.body = encodeBatch(named)
+        sending.msgId = ",".join(each.properties[PROPERTY_UNIQ_KEY] for each in named)
+        if not messages[0].waitStoreMsgOK:
+            sending.properties = "WAIT\x01false"
+        return sending
+
+    # --- attempts --------------------------------------------------------
+
+    def _send(
+        self,
+        sending: Sending,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        key: Any,
+    ) -> Deferred[SendResult]:
+        sending.fixed, sending.queue = queue is not None, queue
+        sending.selector = byHash if selector is None and key is not None else selector
+        sending.key = key
+        for hook in self._hooks:
+            hook.beforeSend(sending)
+        self._underWay += 1
+        route = self._routes.get(sending.topic)
+        if route is not None and sending.topic in self._topics:
+            sent = self._attempt(route, sending)
+        else:
+            sent = self._route(sending).addCallback(self._attempt, sending)
+        # What is not SendFailed yet failed before there was a broker to ask.
+        return sent.addBoth(self._done, sending)
+
+    def _done(self, result: SendResult | Failure, sending: Sending) -> SendResult | Failure:
+        self._underWay -= 1
+        if isinstance(result, Failure):
+            sending.error = self._gaveUp(result, sending)
+            result = Failure(sending.error)
+        else:
+            sending.result = result
+        for hook in self._hooks:
+            hook.afterSend(sending)
+        while self._drained and not self._underWay:
+            self._drained.pop().callback(None)
+        return result
+
+    def _gaveUp(self, failure: Failure, sending: Sending) -> SendFailed:
+        failure.trap(RocketError)
+        error = failure.value
+        assert isinstance(error, RocketError)
+        if isinstance(error, SendFailed):
+            return error
+        elapsed = self._clock.seconds() - sending.began
+        return SendFailed(sending.topic, error, sending.address, sending.attempts, elapsed)
+
+    def _route(self, sending: Sending) -> Deferred[Route]:
+        topic = sending.topic
+        self._topics[topic] = None
+
+        def inherit(failure: Failure) -> Deferred[Route]:
+            failure.trap(TopicNotExist)
+            return self._routes.inherit(topic, self._queues)
+
+        return self._routes.find(topic).addErrback(inherit)
+
+    def _attempt(self, route: Route, sending: Sending) -> Deferred[SendResult]:
+        address, request = self._request(sending, route)
+        began = self._clock.seconds()
+        sent = self.cluster.peers.request(address, request, max(0.0, sending.deadline - began))
+        sent.addCallbacks(
+            self._answered,
+            self._unanswered,
+            callbackArgs=(sending, began),
+            errbackArgs=(sending, began),
+        )
+        result: Deferred[SendResult] = sent  # type: ignore[assignment]
+        return result
+
+    def _request(
+        self, sending: Sending, route: Route, *, oneway: bool = False
+    ) -> tuple[str, RemotingCommand]:
+        """
+        The next request for a message, and whom to send it to.
+        """
+        failed = sending.queue.brokerName if sending.attempts and sending.queue else None
+        if not sending.fixed:
+            sending.queue = self._choose(sending, route, failed)
+        queue = sending.queue
+        assert queue is not None
+        address = self._routes.address(queue.brokerName)
+        if address is None:
+            raise ConnectFailed("", f"no master of broker {queue.brokerName} is known")
+        sending.attempts += 1
+        sending.address = address
+        header = SendMessageRequestHeaderV2(
+            self.group,
+            sending.topic,
+            DEFAULT_TOPIC,
+            self._queues,
+            queue.queueId,
+            sending.sysFlag,
+            int(sending.began * 1000),
+            sending.flag,
+            sending.properties,
+            0,
+            batch=sending.batch,
+            bname=queue.brokerName,
+        )
+        code = RequestCode.SEND_MESSAGE_V2
+        if sending.batch:
+            code = RequestCode.SEND_BATCH_MESSAGE
+        elif sending.reply:
+            code = RequestCode.SEND_REPLY_MESSAGE_V2
+        return address, requestCommand(code, header, sending.body, oneway=oneway)
+
+    def _choose(self, sending: Sending, route: Route, failed: str | None) -> MessageQueue:
+        queues = route.writeQueues
+        if not queues:
+            raise TopicNotExist(f"topic {sending.topic} has no queue that can be written to")
+        if sending.selector is not None:
+            message = sending.message
+            assert isinstance(message, Message)
+            return sending.selector(queues, message, sending.key)
+        self._turn += 1
+        if self._faults is not None:
+            return self._faults.select(queues, self._turn, self.cluster.now())
+        return inTurn(queues, self._turn, failed)
+
+    def _answered(
+        self, response: RemotingCommand, sending: Sending, began: float
+    ) -> SendResult | Deferred[SendResult]:
+        queue = sending.queue
+        assert queue is not None
+        if self._faults is not None:
+            self._note(queue, began, failed=bool(response.code))
+        status = _STORED.get(response.code)
+        if status is None:
+            error = responseError(response.code, response.remark or "", sending.address)
+            return self._again(error, sending)
+        header = response.decodeHeader(SendMessageResponseHeader)
+        fields = response.extFields
+        result = SendResult(
+            status,
+            sending.msgId,
+            header.msgId,
+            queue if queue.queueId == header.queueId else _at(queue, header.queueId),
+            header.queueOffset,
+            header.transactionId,
+            fields.get("MSG_REGION"),
+            fields.get("TRACE_ON") != "false",
+        )
+        if status is not SendStatus.SEND_OK and self._retryNotStored and self._mayRetry(sending):
+            return self._next(sending)
+        return result
+
+    def _unanswered(
+        self, failure: Failure, sending: Sending, began: float
+    ) -> SendResult | Deferred[SendResult]:
+        failure.trap(RocketError)
+        error = failure.value
+        assert isinstance(error, RocketError) and sending.queue is not None
+        if self._faults is not None:
+            self._note(sending.queue, began, failed=True)
+        # The broker may have moved, or be gone.
+        self._routes.refresh(sending.topic).addErrback(lambda failure: failure.trap(RocketError))
+        return self._again(error, sending)
+
+    def _note(self, queue: MessageQueue, began: float, *, failed: bool) -> None:
+        assert self._faults is not None
+        latency = int((self._clock.seconds() - began) * 1000)
+        self._faults.note(queue.brokerName, latency, self.cluster.now(), failed=failed)
+
+    def _mayRetry(self, sending: Sending) -> bool:
+        return sending.attempts <= self._retries and self._clock.seconds() < sending.deadline
+
+    def _again(self, error: RocketError, sending: Sending) -> Deferred[SendResult]:
+        if not error.retriable or not self._mayRetry(sending):
+            raise error
+        self._log.info(
+            "Sending to topic {topic} again after attempt {attempts}: {error}",
+            topic=sending.topic,
+            attempts=sending.attempts,
+            error=error,
+        )
+        return self._next(sending)
+
+    def _next(self, sending: Sending) -> Deferred[SendResult]:
+        return self._route(sending).addCallback(self._attempt, sending)
+
+
+def _at(queue: MessageQueue, queueId: int) -> MessageQueue:
+    return MessageQueue(queue.topic, queue.brokerName, queueId)
+
+
+def _with(message: Message, properties: dict[str, str]) -> Message:
+    """
+    A message with further properties.
+    """
+    return Message(
+        message.topic,
+        message.body,
+        flag=message.flag,
+        properties={**message.properties, **properties},
+    )

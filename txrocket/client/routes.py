@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where topics live, as a client knows it; the routes of Java's C{MQClientInstance}.
+
+A route is asked for when it is first needed, kept, and asked for again every half
+minute and when a broker fails.  All who need a route at a time share one request.
+Who wants to know when a route changes, because queues must be divided anew, is
+told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from txrocket.errors import RocketError, TopicNotExist, responseError
+from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE, MessageQueue, QueueData, TopicRouteData
+from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.headers import GetRouteInfoRequestHeader
+from txrocket.remoting.nameservers import NameServers
+
+__all__ = ["DEFAULT_TOPIC", "Route", "Routes", "readQueues", "writeQueues"]
+
+#: The topic that one which does not exist yet inherits from.
+DEFAULT_TOPIC: Final = "TBW102"
+
+
+def writeQueues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """
+    The queues that a producer may send to, in the order of their brokers' names;
+    for an ordered topic, those that its order names.
+    """
+    if route.orderTopicConf:
+        return tuple(
+            MessageQueue(topic, name, queueId)
+            for name, count in _ordered(route.orderTopicConf)
+            for queueId in range(count)
+        )
+    masters = {each.brokerName for each in route.brokerDatas if MASTER_ID in each.brokerAddrs}
+    return tuple(
+        MessageQueue(topic, data.brokerName, queueId)
+        for data in sorted(route.queueDatas, key=lambda each: each.brokerName)
+        if data.perm & PERM_WRITE and data.brokerName in masters
+        for queueId in range(data.writeQueueNums)
+    )
+
+
+def readQueues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """
+    The queues that a consumer may pull from, sorted.
+    """
+    return tuple(
+        sorted(
+            MessageQueue(topic, data.brokerName, queueId)
+            for data in route.queueDatas
+            if data.perm & PERM_READ
+            for queueId in range(data.readQueueNums)
+        )
+    )
+
+
+def _ordered(configured: str) -> Iterable[tuple[str, int]]:
+    for each in configured.split(";"):
+        name, _, count = each.partition(":")
+        if name and count.isdecimal():
+            yield name, int(count)
+
+
+class Route:
+    """
+    A topic's route, and what follows from it, reckoned once.
+
+    @ivar inherited: whether it is that of the topic which this one would inherit
+        from: it does not exist yet.
+    """
+
+    def __init__(self, topic: str, data: TopicRouteData, *, inherited: bool) -> None:
+        self.topic = topic
+        self.data = data
+        self.inherited = inherited
+        self.writeQueues = writeQueues(topic, data)
+        self.readQueues = readQueues(topic, data)
+
+
+class Routes:
+    """
+    The routes that a client knows.
+    """
+
+    _log = Logger()
+
+    def __init__(self, nameServers: NameServers, timeout: float) -> None:
+        """
+        @param timeout: of a request to a name server, in seconds.
+        """
+        self._nameServers = nameServers
+        self._timeout = timeout
+        self._routes: dict[str, Route] = {}
+        self._asking: dict[str, list[Deferred[Route]]] = {}
+        self._followers: list[Callable[[Route], None]] = []
+        self._addresses: dict[str, dict[int, str]] = {}
+
+    def follow(self, changed: Callable[[Route], None]) -> None:
+        """
+        Have a function called with every route that is new or has changed.
+        """
+        self._followers.append(changed)
+
+    def get(self, topic: str) -> Route | None:
+        """
+        A route that is known.
+        """
+        return self._routes.get(topic)
+
+    def find(self, topic: str) -> Deferred[Route]:
+        """
+        A route, asked for if it is not known.
+
+        @return: a Deferred that fails with L{TopicNotExist}, or with a
+            L{RemotingError} if no name server answers.
+        """
+        known = self._routes.get(topic)
+        if known is not None:
+            found: Deferred[Route] = Deferred()
+            found.callback(known)
+            return found
+        return self.refresh(topic)
+
+    def refresh(self, topic: str) -> Deferred[Route]:
+        """
+        Ask for a route again.
+        """
+        waiter: Deferred[Route] = Deferred()
+        waiting = self._asking.get(topic)
+        if waiting is not None:
+            waiting.append(waiter)
+            return waiter
+        self._asking[topic] = [waiter]
+        asked = self._ask(topic).addCallback(lambda data: self._take(topic, data, inherited=False))
+        asked.addErrback(self._gone, topic)
+        asked.addBoth(self._asked, topic)
+        return waiter
+
+    def inherit(self, topic: str, queues: int) -> Deferred[Route]:
+        """
+        The route that a topic which does not exist yet will have once something
+        is sent to it.
+
+        @param queues: how many queues it is to have at each broker.
+        """
+
+        def limited(data: QueueData) -> QueueData:
+            count = min(queues, data.readQueueNums)
+            return replace(data, readQueueNums=count, writeQueueNums=count)
+
+        def take(data: TopicRouteData) -> Route:
+            known = self._routes.get(topic)
+            # It may have come into being meanwhile.
+            if known is not None and not known.inherited:
+                return known
+            own = replace(data, queueDatas=tuple(map(limited, data.queueDatas)))
+            return self._take(topic, own, inherited=True)
+
+        return self._ask(DEFAULT_TOPIC).addCallback(take)
+
+    def refreshAll(self, topics: Iterable[str]) -> Deferred[None]:
+        """
+        Ask for the routes of topics again, and forget all others.
+        """
+        wanted = set(topics)
+        for topic in self._routes.keys() - wanted:
+            del self._routes[topic]
+        refreshed = [self.refresh(topic).addErrback(self._failed, topic) for topic in wanted]
+        return DeferredList(refreshed).addCallback(lambda results: self._collect())
+
+    def address(self, brokerName: str, brokerId: int = MASTER_ID) -> str | None:
+        """
+        Where a broker is.
+        """
+        return self._addresses.get(brokerName, {}).get(brokerId)
+
+    def anyAddress(self, brokerName: str, brokerId: int = MASTER_ID) -> tuple[str, int] | None:
+        """
+        Where to pull from: the broker of an id, or else another of the same name.
+
+        @return: the address and the id.
+        """
+        addresses = self._addresses.get(brokerName)
+        if not addresses:
+            return None
+        if brokerId not in addresses:
+            brokerId = min(addresses)
+        return addresses[brokerId], brokerId
+
+    @property
+    def brokers(self) -> dict[str, dict[int, str]]:
+        """
+        The addresses of all brokers in the routes, by name and id.
+        """
+        return self._addresses
+
+    def _ask(self, topic: str) -> Deferred[TopicRouteData]:
+        def decode(answer: RemotingCommand) -> TopicRouteData:
+            if answer.code:
+                raise responseError(
+                    answer.code, answer.remark or "", self._nameServers.current or ""
+                )
+            return decodeBody(TopicRouteData, answer.body)
+
+        header = GetRouteInfoRequestHeader(topic, True)
+        request = requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        return self._nameServers.request(request, self._timeout).addCallback(decode)
+
+    def _take(self, topic: str, data: TopicRouteData, *, inherited: bool) -> Route:
+        known = self._routes.get(topic)
+        if known is not None and known.data == data and known.inherited == inherited:
+            return known
+        route = self._routes[topic] = Route(topic, data, inherited=inherited)
+        self._collect()
+        for changed in self._followers:
+            changed(route)
+        return route
+
+    def _collect(self) -> None:
+        """
+        The brokers of all routes; one that is in none is gone.
+        """
+        addresses: dict[str, dict[int, str]] = {}
+        for route in self._routes.values():
+            for broker in route.data.brokerDatas:
+                addresses.setdefault(broker.brokerName, {}).update(broker.brokerAddrs)
+        self._addresses = addresses
+
+    def _gone(self, failure: Failure, topic: str) -> Failure:
+        if failure.check(TopicNotExist):
+            known = self._routes.get(topic)
+            # What is not there yet is served by what it will inherit from.
+            if known is not None and not known.inherited:
+                del self._routes[topic]
+        return failure
+
+    def _asked(self, result: Route | Failure, topic: str) -> None:
+        for waiter in self._asking.pop(topic):
+            if isinstance(result, Failure):
+                waiter.errback(result)
+            else:
+                waiter.callback(result)
+
+    def _failed(self, failure: Failure, topic: str) -> None:
+        failure.trap(RocketError)
+        if not failure.check(TopicNotExist):
+            self._log.warn(
+                "The route of {topic} stays as it was: {error}", topic=topic, error=failure.value
+            )
