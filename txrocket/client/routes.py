@@ -107,11 +107,14 @@ class Routes:
         self._followers: list[Callable[[Route], None]] = []
         self._addresses: dict[str, dict[int, str]] = {}
 
-    def follow(self, changed: Callable[[Route], None]) -> None:
+    def follow(self, changed: Callable[[Route], None]) -> Callable[[], None]:
         """
         Have a function called with every route that is new or has changed.
+
+        @return: a function that ends it.
         """
         self._followers.append(changed)
+        return lambda: self._followers.remove(changed)
 
     def get(self, topic: str) -> Route | None:
         """
@@ -224,7 +227,7 @@ class Routes:
             return known
         route = self._routes[topic] = Route(topic, data, inherited=inherited)
         self._collect()
-        for changed in self._followers:
+        for changed in tuple(self._followers):
             changed(route)
         return route
 
