@@ -8,9 +8,11 @@ shared, so what counts are the ratios within one run.
 
 from __future__ import annotations
 
-from benchmarks import remoting, store
+from benchmarks import broker, remoting, store
 
 if __name__ == "__main__":
     remoting.main()
     print()
     store.main()
+    print()
+    broker.main()

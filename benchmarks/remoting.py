@@ -10,14 +10,12 @@ with 16 requests in flight each:
   - d, the client's side of b: building the typed header, sending, and the
     Deferred firing with the answer, whose typed header is decoded.
 
-The process under test runs alone in a process; its CPU time is asked before and
-after.  The load comes from this process: prebuilt frames over plain sockets.
+The server under test has a process of its own, whose CPU time counts.  The load
+comes from this process.
 """
 
 from __future__ import annotations
 
-import selectors
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,6 +23,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.load import cpuSeconds, drive
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.protocol.frames import FrameBuffer
@@ -39,10 +38,13 @@ REQUESTS = 60_000
 ECHO, SEND, CLIENT = "echo", "send", "client"
 
 
-def sendRequest() -> RemotingCommand:
+def sendRequest(number: int = 0) -> RemotingCommand:
     """
     A send as a producer makes it.
+
+    @param number: makes its message unlike all others.
     """
+    uniqueKey = f"7F0000010B251B89B4AC{0x4E0EAA80 + (number >> 4):08X}{number & 0xFFFF:04X}"
     header = SendMessageRequestHeaderV2(
         producerGroup="bench_producer",
         topic="bench_topic",
@@ -52,7 +54,7 @@ def sendRequest() -> RemotingCommand:
         sysFlag=0,
         bornTimestamp=1794800784197,
         flag=0,
-        properties="UNIQ_KEY\x017F0000010B251B89B4AC4E0EAA800205\x02WAIT\x01true\x02TAGS\x01TagA",
+        properties=f"UNIQ_KEY\x01{uniqueKey}\x02WAIT\x01true\x02TAGS\x01TagA",
         reconsumeTimes=0,
     )
     return requestCommand(RequestCode.SEND_MESSAGE_V2, header, BODY)
@@ -77,7 +79,7 @@ def served(request: RemotingCommand, peer: object) -> RemotingCommand:
 
 def serve(kind: str) -> None:
     """
-    Run a server on a free port, and beside it one that tells the CPU time.
+    Run a server on a free port, and tell which.
     """
     from twisted.internet import reactor as anyReactor
     from twisted.internet.protocol import Factory, Protocol
@@ -98,12 +100,6 @@ def serve(kind: str) -> None:
             if frames:
                 self.transport.write(b"".join(frames))
 
-    class Told(Protocol):
-        def connectionMade(self) -> None:
-            assert self.transport is not None
-            self.transport.write(b"%.6f" % time.process_time())
-            self.transport.loseConnection()
-
     if kind == ECHO:
         factory: Factory = Factory.forProtocol(Echo)
     else:
@@ -111,8 +107,7 @@ def serve(kind: str) -> None:
         remoting.registerDefaultProcessor(FunctionProcessor(served), InlineExecutor())
         factory = RemotingServerFactory(remoting)
     port = reactor.listenTCP(0, factory, interface="127.0.0.1")
-    told = reactor.listenTCP(0, Factory.forProtocol(Told), interface="127.0.0.1")
-    print(port.getHost().port, told.getHost().port, flush=True)
+    print(port.getHost().port, flush=True)
     reactor.run()
 
 
@@ -178,14 +173,14 @@ class Server:
             [sys.executable, "-m", "benchmarks.remoting", kind], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        self.port, self._told = map(int, self._process.stdout.readline().split())
+        self.port = int(self._process.stdout.readline())
+        self.pid = self._process.pid
 
     def cpuSeconds(self) -> float:
         """
         The CPU time it has used so far.
         """
-        with socket.create_connection(("127.0.0.1", self._told)) as told:
-            return float(told.recv(64))
+        return cpuSeconds(self.pid)
 
     def stop(self) -> None:
         """
@@ -195,54 +190,15 @@ class Server:
         self._process.wait()
 
 
-def drive(port: int, frame: bytes, answerSize: int, requests: int) -> None:
-    """
-    Keep all connections' requests in flight until so many are answered.  All
-    answers have the same size, since all requests are equal.
-    """
-    with selectors.DefaultSelector() as selector:
-        left = requests // CONNECTIONS
-        for _ in range(CONNECTIONS):
-            connection = socket.create_connection(("127.0.0.1", port))
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sendall(frame * IN_FLIGHT)
-            selector.register(connection, selectors.EVENT_READ, [left - IN_FLIGHT, left, 0])
-        while selector.get_map():
-            for key, _ in selector.select():
-                connection = key.fileobj  # type: ignore[assignment]
-                state = key.data
-                count, state[2] = divmod(state[2] + len(connection.recv(1 << 18)), answerSize)
-                state[1] -= count
-                more = min(count, state[0])
-                state[0] -= more
-                if more:
-                    connection.sendall(frame * more)
-                if not state[1]:
-                    selector.unregister(connection)
-                    connection.close()
-
-
-def answerSizeOf(port: int, frame: bytes) -> int:
-    """
-    How long the answer to a frame is.
-    """
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(frame)
-        size = 4 + int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
-        connection.recv(size - 4, socket.MSG_WAITALL)
-        return size
-
-
 def serverCost(server: Server, frame: bytes) -> Callable[[], float]:
     """
     Measures the CPU microseconds that one request costs a server.
     """
-    answerSize = answerSizeOf(server.port, frame)
-    drive(server.port, frame, answerSize, 4000)
+    drive(server.port, [frame], 4000, CONNECTIONS, IN_FLIGHT)
 
     def measure() -> float:
         before = server.cpuSeconds()
-        drive(server.port, frame, answerSize, REQUESTS)
+        drive(server.port, [frame], REQUESTS, CONNECTIONS, IN_FLIGHT)
         return 1e6 * (server.cpuSeconds() - before) / REQUESTS
 
     return measure

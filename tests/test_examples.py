@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import io
+import re
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -20,8 +21,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 
-from examples import calling, echo_client, key_values, settings, tls
+from examples import calling, echo_client, first_message, key_values, settings, tls
 from tests import certificates
+from txrocket import embedded
 from txrocket.echo import echo
 from txrocket.errors import (
     ConfigError,
@@ -42,6 +44,7 @@ from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.server import RemotingServerFactory
+from txrocket.surroundings import freePort
 
 reactor: Any = anyReactor
 README = Path(__file__).parent.parent / "README.rst"
@@ -104,17 +107,46 @@ class ExampleTests(TestCase):
     @asDeferred
     async def test_echoClient(self) -> None:
         """
-        The echo client prints what the README says, and the README shows it as
-        it is.
+        The echo client prints what it asked and what came back.
         """
         address = self.listen(RemotingServerFactory(serving(echo)))
         printed = io.StringIO()
         self.patch(sys, "stdout", printed)
         await echo_client.ask(reactor, address)
+        self.assertEqual(
+            [line.partition(" ")[0] for line in printed.getvalue().splitlines()],
+            ["sent", "received", "header", "body"],
+        )
+        self.assertIn("b'hello'", printed.getvalue())
+
+    @asDeferred
+    async def test_firstMessage(self) -> None:
+        """
+        A message goes through both servers and back; what is printed is what the
+        README says, but for the port, and the README shows the code as it is.
+        """
+        options = embedded.Options()
+        options.parseOptions(
+            [
+                *("--data", self.mktemp(), "--namesrvPort", str(freePort())),
+                *("--set", f"listenPort={freePort(2)}"),
+            ]
+        )
+        servers = embedded.makeService(options)
+        servers.startService()
+        self.addCleanup(servers.stopService)
+        (_, broker) = servers
+        await broker.whenAnnounced()
+        printed = io.StringIO()
+        self.patch(sys, "stdout", printed)
+        await first_message.sendAndPull(reactor, f"127.0.0.1:{options['namesrvPort']}")
         readme = README.read_text()
-        self.assertEqual(printed.getvalue().count("\n"), 4)
-        self.assertIn(indent(printed.getvalue(), "    "), readme)
-        self.assertIn(indent(inspect.getsource(echo_client.ask), "    "), readme)
+        said = re.sub(r":\d+,", ":10911,", printed.getvalue())
+        self.assertEqual(said.count("\n"), 2)
+        self.assertIn(indent(said, "    "), readme)
+        shown = re.findall(r"code-block:: python\n\n((?:        .*\n)+)", readme)
+        self.assertEqual(len(shown), 1)
+        self.assertIn(shown[0], inspect.getsource(first_message.sendAndPull))
 
     @asDeferred
     async def test_keyValues(self) -> None:

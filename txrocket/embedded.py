@@ -12,14 +12,12 @@ from typing import Any
 from twisted.internet import reactor
 from twisted.python import usage
 
-from txrocket.broker import tap
 from txrocket.config import Configuration
-from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.javakeys import BROKER_KEYS
 from txrocket.options import ServerOptions
 from txrocket.propertiesfile import PropertiesFile
-from txrocket.remoting.settings import NamesrvServerSettings, TLSSettings
 from txrocket.running import InTurn, installedPlugins
-from txrocket.services import broker, nameServer
+from txrocket.services import BROKER_SECTIONS, NAMESRV_SECTIONS, broker, nameServer
 from txrocket.surroundings import Surroundings
 
 __all__ = ["Options", "makeService"]
@@ -37,8 +35,8 @@ class Options(ServerOptions):
         "A name server and a broker in one process. Settings are the broker's;"
         " those of clients are nameserver 127.0.0.1:9876 and nothing else."
     )
-    sections = tap.Options.sections
-    javaKeys = tap.Options.javaKeys
+    sections = BROKER_SECTIONS
+    javaKeys = BROKER_KEYS
     optParameters: list[list[Any]] = [
         ["data", "d", "data", "The folder for all data."],
         ["namesrvPort", None, 9876, "The name server's port.", int],
@@ -71,7 +69,7 @@ class Options(ServerOptions):
             raise usage.UsageError(f"--namesrvPort {self['namesrvPort']} is no port")
         super().postOptions()
         self.nameServer = Configuration.read(
-            (NamesrvSettings, NamesrvServerSettings, TLSSettings),
+            NAMESRV_SECTIONS,
             (),
             None,
             {

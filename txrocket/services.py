@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -24,13 +24,18 @@ from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHo
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
+from txrocket.broker.progress import Progress
+from txrocket.broker.removal import Removal
+from txrocket.broker.runtime import RuntimeInfo
 from txrocket.broker.service import Broker, Chore
 from txrocket.broker.settings import (
+    SECTIONS,
     AnnounceSettings,
     BrokerSettings,
     ClientSettings,
     GroupSettings,
     OffsetSettings,
+    PoolSettings,
     PullSettings,
     SendSettings,
     TopicSettings,
@@ -46,18 +51,25 @@ from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
 from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
+from txrocket.processors.gradual import cooperator
+from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
 from txrocket.processors.heartbeat import HeartbeatProcessor
 from txrocket.processors.kvconfig import KVConfigRequests
 from txrocket.processors.locks import LockProcessor
 from txrocket.processors.namesrvconfig import NamesrvConfigRequests
+from txrocket.processors.offsets import OffsetProcessor
 from txrocket.processors.pull import PullProcessor
+from txrocket.processors.query import ConsumptionProcessor, QueryProcessor
 from txrocket.processors.registration import RegistrationRequests
+from txrocket.processors.resets import ResetProcessor
 from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
+from txrocket.processors.topics import TopicProcessor
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
-from txrocket.remoting.executors import InlineExecutor
+from txrocket.remoting.executors import InlineExecutor, TurnExecutor
 from txrocket.remoting.interfaces import IExecutor, Process
 from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.peers import Peers
@@ -73,9 +85,11 @@ from txrocket.store.settings import StoreSettings
 from txrocket.store.tables import Table
 from txrocket.surroundings import Surroundings, freePort, localAddress
 
-__all__ = ["Plugins", "broker", "nameServer"]
+__all__ = ["BROKER_SECTIONS", "NAMESRV_SECTIONS", "Plugins", "broker", "nameServer"]
 
-_Section = TypeVar("_Section")
+#: The settings of a broker, and of a name server.
+BROKER_SECTIONS: tuple[type, ...] = (*SECTIONS, StoreSettings, BrokerServerSettings, TLSSettings)
+NAMESRV_SECTIONS: tuple[type, ...] = (NamesrvSettings, NamesrvServerSettings, TLSSettings)
 
 # The second port of a broker, for traffic that must not wait behind consumers',
 # lies so far below the first.
@@ -83,6 +97,9 @@ _VIP = 2
 
 # How often clients are looked for that are silent, in seconds.
 _SCAN_INTERVAL = 10.0
+
+# Searches in threads at a time, as Java's queryMessageThreadPoolNums.
+_QUERIES = 10
 
 # Requests of plugins that block: at a time, and waiting.
 _PLUGIN_THREADS = 4
@@ -212,8 +229,33 @@ def broker(
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, expressions),
         LockProcessor(locks, around.now),
+        OffsetProcessor(offsets, store, topics, consumers),
     ):
         _register(remoting, traffic.codes(), inline)
+    progress = Progress(identity.name, store, topics, offsets, consumers, stats)
+    removal = Removal(topics, groups, offsets, store, stats)
+    runtime = RuntimeInfo(store, stats, longPoll, configuration)
+    slices = cooperator(around.clock)
+    pools = configuration[PoolSettings]
+    # Keys are searched for in threads, and administrators wait for the disk and for
+    # name servers: so many at a time, and the rest in their turn.
+    query = TurnExecutor(
+        around.clock,
+        name="query",
+        size=_QUERIES,
+        queueLimit=pools.queryThreadPoolQueueCapacity,
+    )
+    _register(remoting, QueryProcessor(store, consumers).codes(), query)
+    admin = TurnExecutor(around.clock, name="admin", size=pools.adminBrokerThreadPoolNums)
+    for rare in (
+        ConsumptionProcessor(progress, offsets, consumers, slices, around.now),
+        ResetProcessor(progress, consumers, slices),
+        TopicProcessor(topics, removal, progress, slices, announcement.whenTold),
+        GroupProcessor(groups, removal, progress, slices, identity.address),
+        ConsumerCallProcessor(consumers, store, identity.name),
+        BrokerProcessor(stats, runtime, configuration, around.now),
+    ):
+        _register(remoting, rare.codes(), admin)
     for plugin in plugins.processors:
         executor = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
         _register(remoting, plugin.codes(), executor if plugin.blocking else inline)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime, IStreamServerEndpoint
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
@@ -42,7 +42,8 @@ def _nothing() -> None:
 class Surroundings:
     """
     @ivar clock: the reactor, as far as time goes.
-    @ivar inThread: runs a function that blocks.
+    @ivar inThread: runs a function that blocks, in a thread between C{start} and
+        C{stop}, and else at once.
     @ivar listen: makes the endpoint of a server's port.
     @ivar connect: tells how to dial others, over TLS or not.
     @ivar choose: picks a number below the one it is given.
@@ -74,9 +75,17 @@ class Surroundings:
         The machine's, with threads of one server's own.
         """
         threads = ThreadPool(0, _THREADS, "rocket")
+
+        def inThread(function: Callable[[], None]) -> Deferred[None]:
+            # A server that cannot start gives up its threads and then closes its
+            # files: perhaps no reactor is there to tell it when they are done.
+            if not threads.started:
+                return maybeDeferred(function)
+            return deferToThreadPool(reactor, threads, function)
+
         return cls(
             clock=reactor,
-            inThread=lambda function: deferToThreadPool(reactor, threads, function),
+            inThread=inThread,
             listen=lambda settings, port: settings.endpoint(reactor, port),
             connect=lambda tls: endpoints(reactor, tls),
             choose=random.randrange,

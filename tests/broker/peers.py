@@ -24,8 +24,13 @@ class Connected:
     @ivar wire: what the broker writes on.
     """
 
-    def __init__(self, address: str = "192.0.2.7:50000", limits: Limits | None = None) -> None:
-        self.peer, self.wire = connected(Remoting(Clock(), limits))
+    def __init__(
+        self,
+        address: str = "192.0.2.7:50000",
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.peer, self.wire = connected(Remoting(clock or Clock(), limits))
         self.peer.address = address
 
     def client(self, clientId: str) -> Client:

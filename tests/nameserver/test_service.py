@@ -21,7 +21,7 @@ from twisted.logger import LogLevel
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
-from tests.processors.support import assembled, atOnce, configured
+from tests.processors.namesrvcase import assembled, atOnce, configured
 from tests.remoting.doubles import PEER, RemotingTests, Wire, decoded, lose
 from txrocket.errors import StoreCorrupt
 from txrocket.model import DataVersion, TopicConfig

@@ -1,174 +1,382 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What the tests of the name server's requests have in common: a name server in
-memory and brokers that register.
+A broker's rules, store and processors behind connections in memory, on a L{Clock},
+on a disk that fails when it is told to: what the tests of sending and pulling have
+in common.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.interfaces import IReactorTime, IStreamServerEndpoint
-from twisted.internet.task import Clock
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
 
-from tests.remoting.doubles import RemotingTests, Wire, connected
-from txrocket.config import Configuration
-from txrocket.javakeys import NAMESRV_KEYS
-from txrocket.model import DataVersion, TopicConfig
-from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
-from txrocket.nameserver.routes import RouteTable
-from txrocket.nameserver.service import NameServer
-from txrocket.nameserver.settings import NamesrvSettings
-from txrocket.processors.kvconfig import KVConfigRequests
-from txrocket.processors.namesrvconfig import NamesrvConfigRequests
-from txrocket.processors.registration import RegistrationRequests
-from txrocket.processors.routes import RouteRequests
-from txrocket.protocol.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
-from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import RemotingCommand, requestCommand
+from tests.remoting.doubles import RemotingTests, Wire, lose
+from tests.store.support import (
+    HOST,
+    INDEX_ENTRIES,
+    LOG_SIZE,
+    QUEUE_ENTRIES,
+    SLOTS,
+    START,
+    Disk,
+    abandon,
+    atOnce,
+)
+from txrocket.broker.clients import Consumers
+from txrocket.broker.groups import Groups
+from txrocket.broker.interfaces import ISendHook
+from txrocket.broker.longpoll import LongPoll
+from txrocket.broker.offsets import Offsets
+from txrocket.broker.settings import (
+    BrokerSettings,
+    GroupSettings,
+    PullSettings,
+    SendSettings,
+    TopicSettings,
+)
+from txrocket.broker.subscriptions import Subscriptions
+from txrocket.broker.topics import Topics
+from txrocket.filters.expressions import ExpressionTypes
+from txrocket.message import MessageExt
+from txrocket.model import TopicConfig
+from txrocket.processors.pull import PullProcessor
+from txrocket.processors.send import SendProcessor
+from txrocket.protocol.codes import RequestCode, SerializeType
+from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
 from txrocket.protocol.fields import Header
-from txrocket.protocol.headers import RegisterBrokerRequestHeader
-from txrocket.protocol.registration import encodeRegisterBroker
+from txrocket.protocol.headers import (
+    PullMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from txrocket.protocol.record import decodeRecords
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
-from txrocket.remoting.server import RemotingServerFactory
-from txrocket.remoting.tls import ServerTLS
-from txrocket.store.files import Files
-from txrocket.store.flush import InThread
+from txrocket.services import _gathering
+from txrocket.store.messages import MessageStore
+from txrocket.store.settings import StoreSettings
 from txrocket.store.tables import Table
 
+# Where the tests' clients are.
+CLIENT = IPv4Address("TCP", "192.0.2.7", 50001)
 
-def atOnce(function: Callable[[], None]) -> Deferred[None]:
+CLUSTER = "DefaultCluster"
+
+# Bits of a pull's sysFlag.
+COMMIT, SUSPEND, BROUGHT = 1, 2, 4
+
+
+class Counted:
     """
-    Run a function that blocks, without a thread.
-    """
-    return maybeDeferred(function)
-
-
-def assembled(
-    clock: IReactorTime,
-    configuration: Configuration,
-    endpoints: Sequence[IStreamServerEndpoint] = (),
-    inThread: InThread = atOnce,
-    *,
-    tls: ServerTLS | None = None,
-    **calls: Callable[[], None],
-) -> NameServer:
-    """
-    A name server, put together.
-
-    @param calls: what it calls when it starts and has stopped.
+    Statistics that remember what was counted.
     """
 
-    def now() -> int:
-        return int(clock.seconds() * 1000)
+    def __init__(self) -> None:
+        self.puts: list[tuple[str, int, int]] = []
+        self.gots: list[tuple[str, str, int, int]] = []
 
-    settings = functools.partial(configuration.__getitem__, NamesrvSettings)
-    table = Table(Files(), os.path.abspath(settings().kvConfigPath))
-    kvConfig = KVConfig(lambda data: inThread(lambda: table.save(data)), table.load(decodeKVConfig))
-    routes = RouteTable()
-    remoting = Remoting(clock)
-    for codes in (
-        RegistrationRequests(routes, kvConfig, now).codes(),
-        RouteRequests(routes, kvConfig, settings).codes(),
-        KVConfigRequests(kvConfig).codes(),
-        NamesrvConfigRequests(configuration, now).codes(),
-    ):
-        for code, function in codes.items():
-            remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
-    factory = RemotingServerFactory(remoting, tls)
-    return NameServer(remoting, factory, endpoints, routes, kvConfig, **calls)
+    def put(self, *counted: Any) -> None:
+        self.puts.append(counted)
+
+    def got(self, *counted: Any) -> None:
+        self.gots.append(counted)
 
 
-def configured(kvConfigPath: str) -> Configuration:
+class Client:
     """
-    A name server's configuration.
+    A client of the broker, connected in memory.
+
+    @ivar peer: the broker's end.
+    @ivar wire: what the broker writes on.
     """
-    return Configuration.read(
-        (NamesrvSettings,), NAMESRV_KEYS, None, {"kvConfigPath": kvConfigPath}
+
+    def __init__(self, remoting: Remoting, address: IPv4Address) -> None:
+        self.peer = RemotingProtocol(remoting, accepted=True)
+        self.wire = Wire()
+        self.wire.peerAddr = address
+        self.peer.makeConnection(self.wire)
+        self._opaque = 0
+
+    def request(
+        self, code: int, header: Header | None, body: bytes = b"", **changes: Any
+    ) -> RemotingCommand:
+        """
+        A request with a number of its own.
+        """
+        self._opaque += 1
+        request = requestCommand(code, header, body)
+        request.opaque = self._opaque
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return request
+
+    def write(self, *requests: RemotingCommand) -> None:
+        """
+        Send requests, all in what the broker reads at once.
+        """
+        self.peer.dataReceived(b"".join(each.encode() for each in requests))
+
+    def answers(self) -> list[RemotingCommand]:
+        """
+        What the broker has written since it was last asked.
+        """
+        return self.wire.drain()
+
+    def lose(self) -> None:
+        """
+        The connection ends.
+        """
+        lose(self.peer, ConnectionDone())
+
+
+def sendHeader(topic: str = "T", **changes: Any) -> SendMessageRequestHeaderV2:
+    """
+    The header of a message.
+    """
+    header = SendMessageRequestHeaderV2(
+        producerGroup="P",
+        topic=topic,
+        defaultTopic="TBW102",
+        defaultTopicQueueNums=4,
+        queueId=0,
+        sysFlag=0,
+        bornTimestamp=1_600_000_000_000,
+        flag=0,
     )
+    for name, value in changes.items():
+        setattr(header, name, value)
+    return header
 
 
-class NameServerTests(RemotingTests):
+def longHeader(header: SendMessageRequestHeaderV2) -> SendMessageRequestHeader:
     """
-    The base: a name server that nobody listens for.
+    The same header in the form of SEND_MESSAGE.
     """
+    names = SendMessageRequestHeader.__struct_fields__
+    return SendMessageRequestHeader(**{each: getattr(header, each) for each in names})
+
+
+def pullHeader(topic: str = "T", **changes: Any) -> PullMessageRequestHeader:
+    """
+    The header of a pull that brings its subscription, to everything, along.
+    """
+    header = PullMessageRequestHeader(
+        consumerGroup="G",
+        topic=topic,
+        queueId=0,
+        queueOffset=0,
+        maxMsgNums=32,
+        sysFlag=BROUGHT,
+        commitOffset=0,
+        suspendTimeoutMillis=15000,
+        subVersion=0,
+        subscription="*",
+        expressionType="TAG",
+    )
+    for name, value in changes.items():
+        setattr(header, name, value)
+    return header
+
+
+class BrokerTests(RemotingTests):
+    """
+    The base: a broker's parts, and C{self.client} connected to them.
+    """
+
+    inThread: Callable[[Callable[[], None]], Deferred[None]] = staticmethod(atOnce)
+    hooks: Sequence[ISendHook] = ()
+    storeOptions: dict[str, Any] = {}
+    settings = BrokerSettings()
 
     def setUp(self) -> None:
         super().setUp()
-        self.clock: Clock
-        self.path = f"{self.mktemp()}/namesrv/kvConfig.json"
-        self.configuration = configured(self.path)
-        self.start()
+        self.clock.advance(START)
+        self.root = self.mktemp()
+        self.disk = Disk()
+        self.stats = Counted()
+        self.chosen: list[int] = []
+        self.remoting = Remoting(self.clock)
+        inThread = partial(_gathering, self.remoting, self.inThread)
+        self.topics = Topics(
+            self.table("topics.json"), inThread, (CLUSTER, "b"), TopicSettings(), self.now
+        )
+        self.groups = Groups(
+            self.table("subscriptionGroup.json"), inThread, GroupSettings(), self.now
+        )
+        self.offsets = Offsets(self.table("consumerOffset.json"), inThread)
+        self.longPoll = LongPoll(self.clock, 100)
+        self.store = self.makeStore(inThread)
+        self.store.start()
+        self.addCleanup(abandon, self.store)
+        self.consumers = Consumers(self.clock, lambda group: True)
+        self.expressions = ExpressionTypes()
+        self.subscriptions = Subscriptions(
+            self.groups, self.consumers, self.expressions, PullSettings()
+        )
+        self.send = self.makeSend()
+        self.pull = self.makePull()
+        self.remoting.settle = self.send.settle
+        for code, function in (self.send.codes() | self.pull.codes()).items():
+            self.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
+        self.client = self.connect()
 
-    def start(self) -> None:
+    def table(self, name: str) -> Table:
         """
-        A name server with nothing but its file.
+        A table of the broker's.
         """
-        self.server = assembled(self.clock, self.configuration)
-        self.routes = self.server.routes
-        self.peer, self.wire = self.connect()
+        return Table(self.disk, os.path.join(self.root, "config", name))
 
-    def connect(self) -> tuple[RemotingProtocol, Wire]:
+    def makeStore(self, inThread: Callable[[Callable[[], None]], Deferred[None]]) -> MessageStore:
         """
-        A connection of somebody's.
+        A store of small files.
         """
-        return connected(self.server.remoting)
+        sizes: dict[str, Any] = {
+            "mappedFileSizeCommitLog": LOG_SIZE,
+            "mappedFileSizeConsumeQueue": QUEUE_ENTRIES * 20,
+            "maxHashSlotNum": SLOTS,
+            "maxIndexNum": INDEX_ENTRIES,
+        }
+        settings = StoreSettings(self.root, **sizes | self.storeOptions)
+        return MessageStore(settings, self.clock, inThread, HOST, self.longPoll.arrived, self.disk)
 
-    def ask(
-        self,
-        code: RequestCode,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
-        version: int | None = None,
-        wire: tuple[RemotingProtocol, Wire] | None = None,
-    ) -> RemotingCommand:
+    def makeSend(self) -> SendProcessor:
         """
-        The answer to a request, over the whole way.
+        What takes messages.
+        """
+        stats: Any = self.stats
+        return SendProcessor(
+            self.store,
+            self.topics,
+            stats,
+            self.settings,
+            SendSettings(),
+            storeHost=HOST,
+            now=self.now,
+            choose=self.choose,
+            hooks=self.hooks,
+        )
 
-        @param version: of the one who asks, if not ours.
-        @param wire: the connection to ask on.
+    def makePull(self) -> PullProcessor:
         """
-        command = requestCommand(code, header, body)
-        if version is not None:
-            command.version = version
-        peer, transport = wire or (self.peer, self.wire)
-        peer.dataReceived(command.encode())
-        (answer,) = transport.drain()
+        What gives messages.
+        """
+        stats: Any = self.stats
+        return PullProcessor(
+            self.store,
+            self.topics,
+            self.subscriptions,
+            self.offsets,
+            self.longPoll,
+            stats,
+            self.settings,
+            PullSettings(),
+            brokerName="b",
+            storeHost=HOST,
+            now=self.now,
+        )
+
+    def now(self) -> int:
+        """
+        The time in milliseconds.
+        """
+        return int(self.clock.seconds() * 1000)
+
+    def choose(self, below: int) -> int:
+        """
+        A number below another, always the last.
+        """
+        self.chosen.append(below)
+        return below - 1
+
+    def connect(self, address: IPv4Address = CLIENT) -> Client:
+        """
+        A further client.
+        """
+        return Client(self.remoting, address)
+
+    def topic(self, name: str = "T", queues: int = 4, **options: Any) -> None:
+        """
+        Have a topic.
+        """
+        saved = self.topics.put(TopicConfig(name, queues, queues, **options))
+        self.work()
+        self.clock.advance(0)
+        self.successResultOf(saved)
+
+    def work(self) -> None:
+        """
+        Let threads do all that they were asked for, where a test holds them.
+        """
+
+    def answerTo(self, request: RemotingCommand, client: Client | None = None) -> RemotingCommand:
+        """
+        The one answer to a request, given in the turn that it came in.
+        """
+        client = client or self.client
+        client.write(request)
+        [answer] = client.answers()
+        self.assertEqual(answer.opaque, request.opaque)
         return answer
 
-    def register(
-        self,
-        *topics: str | TopicConfig,
-        name: str = "broker-a",
-        brokerId: int = 0,
-        address: str = "192.0.2.1:10911",
-        version: int = 1,
-        servers: tuple[str, ...] = (),
-        compressed: bool = False,
-        wire: tuple[RemotingProtocol, Wire] | None = None,
+    def message(
+        self, header: SendMessageRequestHeaderV2 | None = None, body: bytes = b"x", **changes: Any
     ) -> RemotingCommand:
         """
-        The answer to a broker that registers.
+        A request to take a message.
         """
-        configs = [TopicConfig(each) if isinstance(each, str) else each for each in topics]
-        wrapper = TopicConfigSerializeWrapper(
-            {each.topicName: each for each in configs}, DataVersion(0, version)
-        )
-        body = encodeRegisterBroker(RegisterBrokerBody(wrapper, servers), compressed)
-        header = RegisterBrokerRequestHeader(
-            name,
-            address,
-            "east",
-            "192.0.2.1:10912",
-            brokerId,
-            compressed,
-            zlib.crc32(body) & 0x7FFFFFFF,
-        )
-        return self.ask(RequestCode.REGISTER_BROKER, header, body, wire=wire)
+        header = header or sendHeader()
+        return self.client.request(RequestCode.SEND_MESSAGE_V2, header, body, **changes)
+
+    def oneway(
+        self, header: SendMessageRequestHeaderV2 | None = None, body: bytes = b"x"
+    ) -> RemotingCommand:
+        """
+        The same, and no answer is wanted.
+        """
+        return self.message(header, body, flag=ONEWAY_FLAG)
+
+    def sent(self, body: bytes = b"x", **changes: Any) -> RemotingCommand:
+        """
+        The answer to a message.
+        """
+        return self.answerTo(self.message(sendHeader(**changes), body))
+
+    def pulled(self, client: Client | None = None, **changes: Any) -> RemotingCommand:
+        """
+        The answer to a pull.
+        """
+        request = self.client.request(RequestCode.PULL_MESSAGE, pullHeader(**changes))
+        return self.answerTo(request, client)
+
+    def stored(self, topic: str = "T", queueId: int = 0) -> list[MessageExt]:
+        """
+        All messages of a queue.
+        """
+        found: list[MessageExt] = []
+        offset = self.store.minOffset(topic, queueId)
+        while offset < self.store.maxOffset(topic, queueId):
+            got = self.store.get(topic, queueId, offset, 32)
+            found += decodeRecords(got.data, checkCrc=True)
+            offset = got.nextOffset
+        return found
+
+    def bodies(self, topic: str = "T", queueId: int = 0) -> list[bytes]:
+        """
+        The bodies of all messages of a queue.
+        """
+        return [each.body for each in self.stored(topic, queueId)]
+
+
+def binary(request: RemotingCommand) -> RemotingCommand:
+    """
+    The same request with a binary header.
+    """
+    request.serializeType = int(SerializeType.ROCKETMQ)
+    return request

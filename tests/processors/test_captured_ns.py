@@ -10,8 +10,8 @@ in what a name server answers: everything else is equal.
 from __future__ import annotations
 
 from tests.captures import Capture, captures
+from tests.processors.namesrvcase import NameServerTests
 from tests.processors.replay import fieldsOf, fieldsOfOurs, requests, responseTo
-from tests.processors.support import NameServerTests
 from txrocket.model import BrokerData, DataVersion, QueueData, TopicConfig, TopicRouteData
 from txrocket.nameserver.brokers import Broker, Registration
 from txrocket.protocol.bodies import ClusterInfo, KVTable, TopicList

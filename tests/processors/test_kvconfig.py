@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.processors.support import NameServerTests
+from tests.processors.namesrvcase import NameServerTests
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import (
     DeleteKVConfigRequestHeader,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from twisted.logger import LogLevel
 
-from tests.processors.support import NameServerTests
+from tests.processors.namesrvcase import NameServerTests
 from txrocket.model import DataVersion
 from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.protocol.bodycodec import decodeBody

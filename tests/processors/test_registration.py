@@ -8,7 +8,7 @@ from __future__ import annotations
 from twisted.internet.error import ConnectionDone
 from twisted.logger import LogLevel
 
-from tests.processors.support import NameServerTests
+from tests.processors.namesrvcase import NameServerTests
 from tests.remoting.doubles import lose
 from txrocket.model import DataVersion, TopicConfig
 from txrocket.processors import registration

@@ -9,7 +9,7 @@ import json
 
 from twisted.logger import LogLevel
 
-from tests.processors.support import NameServerTests
+from tests.processors.namesrvcase import NameServerTests
 from txrocket.model import TopicConfig, TopicRouteData
 from txrocket.protocol.bodies import ClusterInfo, TopicList
 from txrocket.protocol.bodycodec import decodeBody

@@ -389,10 +389,12 @@ class TurnTests(SynchronousTestCase):
         answer = responseCommand()
         serve = self.executor.bind(lambda request, peer: answer)
         for _ in range(5):
-            self.assertIs(self.successResultOf(serve(self.request, self.peer)), answer)
+            given: Any = serve(self.request, self.peer)
+            self.assertIs(self.successResultOf(given), answer)
 
         def fail(request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
             raise SystemBusy("not now")
 
-        self.failureResultOf(self.executor.bind(fail)(self.request, self.peer), SystemBusy)
+        refused: Any = self.executor.bind(fail)(self.request, self.peer)
+        self.failureResultOf(refused, SystemBusy)
         self.assertEqual(self.executor.running, 0)

@@ -772,7 +772,10 @@ class TopicTests(StoreCase):
         store = self.start()
         appended = self.put(store, b"a")
         self.put(store, b"b", topic="U")
+        self.disk.synced.clear()
         store.removeTopic("T")
+        # A topic may have a thousand queues.
+        self.assertEqual([], self.disk.synced)
         self.assertEqual(GetStatus.NO_MATCHED_LOGIC_QUEUE, store.get("T", 0, 0, 1).status)
         self.assertEqual(["U"], os.listdir(self.path("consumequeue")))
         self.assertIsNotNone(store.messageAt(appended.offset))

@@ -224,6 +224,12 @@ class Consumers:
         found = self._registry.groups.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
+    def groupsOf(self, topic: str) -> set[str]:
+        """
+        The groups that subscribe to a topic.
+        """
+        return {name for name, each in self._registry.groups.items() if topic in each.subscriptions}
+
     def clientIds(self, group: str) -> tuple[str, ...]:
         """
         The ids of a group's members, each once.

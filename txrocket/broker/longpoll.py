@@ -46,6 +46,19 @@ class _Held(Deferred[None]):
     def __lt__(self, other: _Held) -> bool:
         return self.due < other.due
 
+    def wants(self, hashed: int, message: MessageExt) -> bool:
+        """
+        Whether it may want a message.
+        """
+        try:
+            return (self.matches is None or self.matches(hashed)) and (
+                self.accepts is None or self.accepts(message)
+            )
+        except Exception:
+            # A filter of somebody's own: it will fail again when the pull looks, and
+            # there it is the pull's affair, and not the sender's as here.
+            return True
+
 
 class LongPoll:
     """
@@ -110,11 +123,7 @@ class LongPoll:
         if waiting is None:
             return
         for held in waiting[:]:
-            if (
-                queueOffset >= held.offset
-                and (held.matches is None or held.matches(hashed))
-                and (held.accepts is None or held.accepts(message))
-            ):
+            if queueOffset >= held.offset and held.wants(hashed, message):
                 self._wake(held)
 
     def stop(self) -> None:

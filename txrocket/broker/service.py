@@ -166,8 +166,9 @@ class Broker(Service):
         """
         for port in self._ports:
             port.stopListening()
-        self.store.stop()
+        # First, because without threads the store is closed at once.
         self.after()
+        self.store.stop()
 
     @inlineCallbacks
     def stopService(self) -> Generator[Deferred[Any], Any, None]:

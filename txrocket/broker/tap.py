@@ -9,13 +9,10 @@ from typing import Any
 
 from twisted.internet import reactor
 
-from txrocket.broker.settings import SECTIONS
 from txrocket.javakeys import BROKER_KEYS
 from txrocket.options import ServerOptions
-from txrocket.remoting.settings import BrokerServerSettings, TLSSettings
 from txrocket.running import InTurn, installedPlugins
-from txrocket.services import broker
-from txrocket.store.settings import StoreSettings
+from txrocket.services import BROKER_SECTIONS, broker
 from txrocket.surroundings import Surroundings
 
 __all__ = ["Options", "makeService"]
@@ -27,7 +24,7 @@ class Options(ServerOptions):
     """
 
     longdesc = "A broker that speaks RocketMQ's protocol and keeps its files."
-    sections = (*SECTIONS, StoreSettings, BrokerServerSettings, TLSSettings)
+    sections = BROKER_SECTIONS
     javaKeys = BROKER_KEYS
     optParameters: list[list[Any]] = [
         ["namesrvAddr", "n", None, "The name servers, as host:port;host:port."],

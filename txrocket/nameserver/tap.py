@@ -8,11 +8,9 @@ from __future__ import annotations
 from twisted.internet import reactor
 
 from txrocket.javakeys import NAMESRV_KEYS
-from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.options import ServerOptions
-from txrocket.remoting.settings import NamesrvServerSettings, TLSSettings
 from txrocket.running import InTurn
-from txrocket.services import nameServer
+from txrocket.services import NAMESRV_SECTIONS, nameServer
 from txrocket.surroundings import Surroundings
 
 __all__ = ["Options", "makeService"]
@@ -24,7 +22,7 @@ class Options(ServerOptions):
     """
 
     longdesc = "A name server that speaks RocketMQ's protocol."
-    sections = (NamesrvSettings, NamesrvServerSettings, TLSSettings)
+    sections = NAMESRV_SECTIONS
     javaKeys = NAMESRV_KEYS
 
 

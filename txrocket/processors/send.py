@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.broker.interfaces import ISendHook, Sending
@@ -36,12 +37,19 @@ from txrocket.errors import (
     ServiceNotAvailable,
     StoreError,
     SystemBusy,
+    TopicNotExist,
 )
+from txrocket.message import PROPERTY_TRAN_MSG, PROPERTY_WAIT, Message, splitProperties
 from txrocket.model import PERM_WRITE, TopicConfig, TopicFilterType
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, responseCommand
 from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from txrocket.protocol.record import MULTI_TAGS_FLAG
+from txrocket.protocol.record import (
+    MULTI_TAGS_FLAG,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from txrocket.remoting.faults import sayable
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.messages import Appended, MessageStore
@@ -52,6 +60,9 @@ __all__ = ["SendProcessor", "storedProperties"]
 _WAIT = re.compile("(?:\\A|(?<=\x02))WAIT\x01[^\x02]*\x02")
 _CLUSTER = re.compile("(?:\\A|(?<=\x02))CLUSTER\x01[^\x02]*\x02")
 _TRUE = "\x02WAIT\x01true\x02"
+
+# All bits of sysFlag that speak of transactions.
+_TRANSACTION = TRANSACTION_ROLLBACK_TYPE
 
 
 def storedProperties(properties: str | None, cluster: str) -> tuple[str, bool]:
@@ -68,8 +79,9 @@ def storedProperties(properties: str | None, cluster: str) -> tuple[str, bool]:
     if "WAIT\x01" in text:
         # Java's producers send it so, always; a search is a tenth of the pattern's.
         text = text.replace(_TRUE, "\x02")
-        if "WAIT\x01" in text and (found := _WAIT.search(text)) is not None:
-            waits = found[0][5:-1].lower() == "true"
+        if "WAIT\x01" in text:
+            # Of several the last counts, which may be one that is gone now.
+            waits = splitProperties(properties).get(PROPERTY_WAIT, "true").lower() == "true"
             text = _WAIT.sub("", text)
     if "CLUSTER\x01" in text:
         text = _CLUSTER.sub("", text)
@@ -83,6 +95,8 @@ class SendProcessor:
     @ivar settings: may be replaced while the broker runs.
     @ivar broker: may be replaced while the broker runs.
     """
+
+    _log = Logger()
 
     def __init__(
         self,
@@ -112,6 +126,7 @@ class SendProcessor:
         self._idPrefix = storeHost.hex().upper()
         self._cluster = f"CLUSTER\x01{broker.brokerClusterName}"
         self._credit: list[RemotingCommand] = []
+        self._losses = 0  # the store's when the first of them was put
         self.broker = broker
 
     @property
@@ -158,7 +173,7 @@ class SendProcessor:
         """
         if self._credit:
             credit, self._credit = self._credit, []
-            lost = self._store.settle()
+            lost = self._store.settle(self._losses)
             if lost is not None:
                 for response in credit:
                     self._refuse(response, _unavailable(lost))
@@ -189,25 +204,14 @@ class SendProcessor:
     ) -> Answer:
         self._admit()
         topic = header.topic
-        saved: Deferred[None] | None = None
-        config = self._topics.get(topic)
-        if config is None:
-            checkTopic(topic)
-            config, saved = self._topics.inherit(
-                topic,
-                header.defaultTopic,
-                header.defaultTopicQueueNums,
-                header.unitMode,
-                peer.address,
-            )
-        elif topic in self._topics.unsaved:
-            saved = self._topics.saved()
+        config = self._topics.get(topic) or self._make(header, peer)
         self._check(config, header.queueId)
         queueId = header.queueId
         if queueId < 0:
             queueId = self._choose(config.writeQueueNums)
         batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
         properties, body, flag = header.properties, request.body, header.flag
+        bornTimestamp, sysFlag = header.bornTimestamp, header.sysFlag
         sending = None
         if self._hooks:
             sending = Sending(
@@ -217,17 +221,16 @@ class SendProcessor:
                 body,
                 flag,
                 header.producerGroup,
-                header.bornTimestamp,
+                bornTimestamp,
                 batch,
                 peer.address,
             )
-            for hook in self._hooks:
-                hook.beforeSend(sending)
+            config = self._before(sending, config)
             topic, queueId, flag = sending.topic, sending.queueId, sending.flag
             properties, body = sending.properties, sending.body
+            bornTimestamp = sending.bornTimestamp
         text, waits = storedProperties(properties, self._cluster)
-        self._checkKind(text)
-        sysFlag = header.sysFlag
+        self._checkKind(text, sysFlag, batch)
         if config.topicFilterType is TopicFilterType.MULTI_TAG:
             sysFlag |= MULTI_TAGS_FLAG
         try:
@@ -240,7 +243,7 @@ class SendProcessor:
                 queueId,
                 body,
                 propertiesData,
-                bornTimestamp=header.bornTimestamp,
+                bornTimestamp=bornTimestamp,
                 bornHost=peer.host,
                 sysFlag=sysFlag,
                 reconsumeTimes=header.reconsumeTimes or 0,
@@ -251,7 +254,7 @@ class SendProcessor:
                 queueId,
                 body,
                 propertiesData,
-                bornTimestamp=header.bornTimestamp,
+                bornTimestamp=bornTimestamp,
                 bornHost=peer.host,
                 flag=flag,
                 sysFlag=sysFlag,
@@ -259,31 +262,42 @@ class SendProcessor:
             )
         sizes = appended.sizes
         self._stats.put(topic, len(sizes), sizes[0] if len(sizes) == 1 else sum(sizes))
-        response = self._accepted(request, appended, queueId)
+        response = self._accepted(appended, queueId)
         if sending is not None:
-            for hook in self._hooks:
-                hook.afterSend(sending, response)
-        return self._answer(request, response, appended, waits, saved)
+            self._after(sending, response)
+        return self._answer(request, response, appended, topic, waits)
 
     def _answer(
         self,
         request: RemotingCommand,
         response: RemotingCommand,
         appended: Appended,
+        topic: str,
         waits: bool,
-        saved: Deferred[None] | None,
     ) -> Answer:
+        if request.flag & ONEWAY_FLAG:
+            # Not on credit: what is never written would never be settled.
+            return response
         sync = waits and self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
-        if saved is None and (not sync or request.flag & ONEWAY_FLAG):
+        unsaved = topic in self._topics.unsaved
+        if not sync and not unsaved:
+            if not self._credit:
+                self._losses = self._store.losses
             self._credit.append(response)
             return response
         stored = self._store.stored(appended.end)
-        if saved is not None:
-            # A topic that is not on the disk would make its messages unreachable.
-            stored.addCallback(lambda none: saved)
+        if unsaved:
+            stored.addCallback(lambda none: self._saved(topic))
         stored.addCallbacks(lambda none: response, self._notStored, errbackArgs=(response,))
         answer: Deferred[RemotingCommand] = stored  # type: ignore[assignment]
         return answer
+
+    def _saved(self, topic: str) -> Deferred[None] | None:
+        """
+        Wait until a topic is on the disk: if it is not, its messages are out of
+        reach.
+        """
+        return self._topics.saved() if topic in self._topics.unsaved else None
 
     def _notStored(self, failure: Failure, response: RemotingCommand) -> RemotingCommand:
         failure.trap(FlushDiskTimeout, StoreError)
@@ -291,13 +305,60 @@ class SendProcessor:
         if isinstance(error, FlushDiskTimeout):
             # It is in the log, and the sender learns where.
             response.code = error.code
-            response.remark = error.remark
+            response.remark = sayable(error.remark)
         else:
             assert isinstance(error, StoreError)
             self._refuse(response, _unavailable(error))
         return response
 
+    # --- hooks -----------------------------------------------------------
+
+    def _before(self, sending: Sending, config: TopicConfig) -> TopicConfig:
+        """
+        Let hooks look at a message.
+
+        @return: the topic that it goes to now.
+        """
+        where = sending.topic, sending.queueId
+        for hook in self._hooks:
+            hook.beforeSend(sending)
+        if (sending.topic, sending.queueId) == where:
+            return config
+        found = self._topics.get(sending.topic)
+        if found is None:
+            raise TopicNotExist(f"topic {sending.topic}, where a hook sends this, does not exist")
+        self._check(found, sending.queueId)
+        return found
+
+    def _after(self, sending: Sending, response: RemotingCommand) -> None:
+        for hook in self._hooks:
+            try:
+                hook.afterSend(sending, response)
+            except Exception:
+                # The message is taken, and its sender must not be told otherwise.
+                self._log.failure("{hook} failed after a message was taken", hook=hook)
+
     # --- what may be sent ------------------------------------------------
+
+    def _make(
+        self,
+        header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
+        peer: RemotingProtocol,
+    ) -> TopicConfig:
+        """
+        A topic that is not there yet.
+        """
+        checkSendable(checkTopic(header.topic))
+        config, saved = self._topics.inherit(
+            header.topic,
+            header.defaultTopic,
+            header.defaultTopicQueueNums,
+            header.unitMode,
+            peer.address,
+        )
+        # The sender is told by the one that it waits for.
+        saved.addErrback(lambda failure: failure.trap(StoreError) and None)
+        return config
 
     def _admit(self) -> None:
         """
@@ -334,23 +395,27 @@ class SendProcessor:
                 f"queue {queueId} is not one of topic {topic}, which has {config.writeQueueNums}"
                 f" to write to and {config.readQueueNums} to read from"
             )
-        if not config.writeQueueNums:
+        if queueId < 0 and not config.writeQueueNums:
             raise NoPermission(f"topic {topic} has no queue to write to")
 
-    def _checkKind(self, properties: str) -> None:
+    def _checkKind(self, properties: str, sysFlag: int, batch: bool) -> None:
         """
         Refuse what would be stored and not be handled as its sender expects.
         """
-        if "TRAN_MSG\x01true" in properties:
+        if batch and sysFlag & _TRANSACTION:
+            raise MessageIllegal("messages in transactions cannot be sent as a batch")
+        if sysFlag & TRANSACTION_PREPARED_TYPE:
             raise NoPermission("this broker takes no messages in transactions")
-        if "DELAY\x01" in properties and re.search("(\\A|\x02)DELAY\x01[^\x020]", properties):
-            raise NoPermission("this broker takes no delayed messages")
+        if "TRAN_MSG\x01" in properties or "DELAY\x01" in properties:
+            message = Message("", b"", properties=splitProperties(properties))
+            if message.properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
+                raise NoPermission("this broker takes no messages in transactions")
+            if message.delayTimeLevel > 0:
+                raise NoPermission("this broker takes no delayed messages")
 
     # --- answers ---------------------------------------------------------
 
-    def _accepted(
-        self, request: RemotingCommand, appended: Appended, queueId: int
-    ) -> RemotingCommand:
+    def _accepted(self, appended: Appended, queueId: int) -> RemotingCommand:
         offset = appended.offset
         if len(appended.sizes) == 1:
             messageId = f"{self._idPrefix}{offset:016X}"
@@ -371,7 +436,7 @@ class SendProcessor:
 
     def _refuse(self, response: RemotingCommand, error: ResponseError) -> None:
         response.code = error.code
-        response.remark = error.remark
+        response.remark = sayable(error.remark)
         response.fields = dict(self._told)
 
 

@@ -12,7 +12,7 @@ from txrocket.errors import ProtocolError, ResponseError, RocketError
 from txrocket.protocol.codes import ResponseCode, requestName
 from txrocket.protocol.command import RemotingCommand, responseCommand
 
-__all__ = ["faultResponse"]
+__all__ = ["faultResponse", "sayable"]
 
 _log = Logger()
 
@@ -50,10 +50,13 @@ def faultResponse(failure: Failure, request: RemotingCommand, address: str) -> R
     )
 
 
-def _fault(code: int, remark: str) -> RemotingCommand:
+def sayable(remark: str) -> str | None:
     """
-    An answer that can be sent, whatever went into its remark.
+    A remark that can be sent, whatever went into it.
     """
     # Surrogates come from file names; JSON has none.
-    said = remark[:_REMARK_LIMIT].encode(errors="replace").decode()
-    return responseCommand(code, said or None)
+    return remark[:_REMARK_LIMIT].encode(errors="replace").decode() or None
+
+
+def _fault(code: int, remark: str) -> RemotingCommand:
+    return responseCommand(code, sayable(remark))

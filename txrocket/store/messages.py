@@ -106,6 +106,7 @@ class MessageStore(StoreReader):
     The store in one folder.
 
     @ivar written: how far the log is in the files.
+    @ivar losses: how often something that was put could not be written.
     @ivar failure: why no write is accepted any more, or L{None}.
     """
 
@@ -193,6 +194,7 @@ class MessageStore(StoreReader):
         self.failure: StoreFailed | None = None
         self._next: dict[tuple[str, int], int] = {}
         self._unwritten: dict[tuple[str, int], int] = {}
+        self.losses = 0
         self._lost: StoreError | None = None
         self._writing: IDelayedCall | None = None
         self._lastTimestamp = 0
@@ -432,19 +434,22 @@ class MessageStore(StoreReader):
         if self.flusher.flushed.waiting:
             self._flushForWaiting()
 
-    def settle(self) -> StoreError | None:
+    def settle(self, losses: int) -> StoreError | None:
         """
         Bring what was put in this turn of the reactor into the files, for who
         needs no Deferred for each message.
 
+        @param losses: what L{losses} was when the first of it was put.
         @return: why some of it was lost, and all of it may be; L{None} if all of
             it is in the files.
         """
-        # Who waits was told already; what is told here may have happened before.
-        with suppress(StoreError):
-            self.write()
-        lost, self._lost = self._lost, None
-        return lost
+        # If something is lost already, the rest waits until the reactor turns: who
+        # is told of it during a write may tell others, and must know of the loss.
+        if self.losses == losses:
+            # Who waits is told; what is told here may have happened before.
+            with suppress(StoreError):
+                self.write()
+        return None if self.losses == losses else self._lost
 
     def stored(self, end: int) -> Deferred[None]:
         """
@@ -507,11 +512,14 @@ class MessageStore(StoreReader):
         How many bytes the disk of the log has, and how many of them are free; and
         the same of the disk of all else.
 
-        @raise OSError: if the disk does not tell.
+        @raise StoreError: if a disk does not tell.
         """
         rest = self.settings.storePathRootDir
         log = self.settings.storePathCommitLog or rest
-        return self._files.space(log), self._files.space(rest)
+        try:
+            return self._files.space(log), self._files.space(rest)
+        except OSError as error:
+            raise StoreError(f"looking at the room on the disk failed: {error}") from error
 
     def _flushForWaiting(self) -> None:
         # One under way goes on for whoever waits: the many need not each ask for it.
@@ -526,7 +534,8 @@ class MessageStore(StoreReader):
         should the log be read again after a crash, older records come before
         newer ones, and none takes another's place.
         """
-        self.queues.remove(topic)
+        # The records are there still, so queues that a crash brings back tell no lie.
+        self.queues.abandon(topic)
 
     # --- inside ----------------------------------------------------------
 
@@ -540,7 +549,6 @@ class MessageStore(StoreReader):
         """
         # A clock that is set back must not upset searches by time.
         self._lastTimestamp = max(self._lastTimestamp, self._now())
-        self._lost = None
         self._writing = self._clock.callLater(0, self._writeLater)
 
     def _refuse(self) -> None:
@@ -583,6 +591,7 @@ class MessageStore(StoreReader):
         """
         self._next |= self._unwritten
         self._unwritten.clear()
+        self.losses += 1
         self._lost = error
         if isinstance(error, StoreFailed):
             self._fail(error)

@@ -288,8 +288,22 @@ class Segments:
         """
         while self.bases:
             self.removeLast()
-        self.dirtyFolders.discard(self.folder)
+        self.abandon()
         self._files.removeFolder(self.folder)
+
+    def abandon(self) -> None:
+        """
+        Let go of the first piece, which is about to be deleted with the folder that
+        all is in, and delete the others: should it come back after a crash, none of
+        them may come back with a gap before it.
+        """
+        while len(self.bases) > 1:
+            self.removeLast()
+        for base in self.bases:
+            self._handles.forget(self.pathOf(base))
+        self.bases.clear()
+        self.dirtyPaths.clear()
+        self.dirtyFolders.clear()
 
     def modified(self, base: int) -> float:
         """

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.broker.subscriptions}: what a pull wants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from msgspec.structs import replace
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.broker.peers import Connected, consumer
+from tests.processors.support import BROUGHT, pullHeader
+from tests.store.support import Disk, atOnce
+from txrocket.broker.clients import Consumers
+from txrocket.broker.groups import Groups
+from txrocket.broker.settings import GroupSettings, PullSettings
+from txrocket.broker.subscriptions import Subscriptions
+from txrocket.errors import (
+    NoPermission,
+    RemoteSystemError,
+    ResponseError,
+    SubscriptionGroupNotExist,
+    SubscriptionNotExist,
+    SubscriptionNotLatest,
+    SubscriptionParseFailed,
+)
+from txrocket.filters.expressions import ExpressionTypes, MessageFilter
+from txrocket.filters.tags import tagSubscription
+from txrocket.model import MessageModel, SubscriptionData, SubscriptionGroupConfig
+from txrocket.protocol.bodies import ConsumerData
+from txrocket.protocol.headers import PullMessageRequestHeader
+from txrocket.protocol.javahash import tagsCode
+from txrocket.store.tables import Table
+
+
+class SubscriptionsTests(SynchronousTestCase):
+    """
+    L{Subscriptions}.
+    """
+
+    def setUp(self) -> None:
+        """
+        Have a group of one consumer that subscribes to T.
+        """
+        table = Table(Disk(), f"{self.mktemp()}/config/subscriptionGroup.json")
+        self.groups = Groups(table, atOnce, GroupSettings(), lambda: 0)
+        self.consumers = Consumers(Clock(), lambda group: True)
+        self.compiled: list[SubscriptionData] = []
+        self.types = ExpressionTypes()
+        self.types.register("OWN", self.compile)
+        self.subscriptions = Subscriptions(self.groups, self.consumers, self.types, PullSettings())
+        self.config = SubscriptionGroupConfig("G")
+
+    def compile(self, subscription: SubscriptionData) -> MessageFilter:
+        """
+        Make a filter of a type of the tests' own.
+        """
+        if subscription.subString == "bad":
+            raise SubscriptionParseFailed("bad expression")
+        self.compiled.append(subscription)
+        return MessageFilter(accepts=lambda message: True)
+
+    def heartbeat(self, data: ConsumerData) -> None:
+        """
+        A consumer tells of itself.
+        """
+        self.consumers.register(data, Connected().client("c"), 0)
+
+    def wanted(self, header: PullMessageRequestHeader) -> MessageFilter:
+        """
+        What a pull wants.
+        """
+        return self.subscriptions.wanted(header, self.config)
+
+    def assertFails(
+        self, header: PullMessageRequestHeader, error: type[ResponseError], words: str
+    ) -> None:
+        """
+        What a pull wants cannot be told, and why.
+        """
+        self.assertIn(words, str(self.assertRaises(error, self.wanted, header)))
+
+    def registered(self, **changes: Any) -> PullMessageRequestHeader:
+        """
+        A pull that means the subscription of its group's heartbeats.
+        """
+        return pullHeader(**{"sysFlag": 0, "subscription": None, "subVersion": 5, **changes})
+
+    # --- groups ------------------------------------------------------------
+
+    def test_group(self) -> None:
+        """
+        A group is made by its first pull, and then it is the one that is there.
+        """
+        made = self.subscriptions.group("new")
+        self.assertEqual(made, SubscriptionGroupConfig("new"))
+        self.assertIs(self.subscriptions.group("new"), made)
+
+    def test_noGroup(self) -> None:
+        """
+        Unless groups are not made so, except those of the broker itself.
+        """
+        self.groups.settings = attrs.evolve(self.groups.settings, autoCreateSubscriptionGroup=False)
+        error = self.assertRaises(SubscriptionGroupNotExist, self.subscriptions.group, "new")
+        self.assertIn("autoCreateSubscriptionGroup is false", str(error))
+        self.assertEqual(self.subscriptions.group("CID_RMQ_SYS_X").groupName, "CID_RMQ_SYS_X")
+
+    def test_forbidden(self) -> None:
+        """
+        A group that may not consume may not pull.
+        """
+        self.groups.put(SubscriptionGroupConfig("G", consumeEnable=False))
+        error = self.assertRaises(NoPermission, self.subscriptions.group, "G")
+        self.assertIn("consumeEnable is false", str(error))
+
+    # --- subscriptions that are brought along -------------------------------
+
+    def test_everything(self) -> None:
+        """
+        Every message is wanted by C{*}, by an empty expression and by none.
+        """
+        for expression in ("*", "", None):
+            for kind in ("TAG", "", None):
+                wanted = self.wanted(pullHeader(subscription=expression, expressionType=kind))
+                self.assertEqual((wanted.matches, wanted.accepts), (None, None))
+
+    def test_tags(self) -> None:
+        """
+        Tags are compared by Java's hash.
+        """
+        wanted = self.wanted(pullHeader(subscription="a || bb"))
+        assert wanted.matches is not None
+        self.assertTrue(wanted.matches(tagsCode("a")))
+        self.assertTrue(wanted.matches(tagsCode("bb")))
+        self.assertFalse(wanted.matches(tagsCode("c")))
+        self.assertFalse(wanted.matches(0))
+
+    def test_noTags(self) -> None:
+        """
+        An expression that is none is SUBSCRIPTION_PARSE_FAILED.
+        """
+        self.assertFails(pullHeader(subscription="||"), SubscriptionParseFailed, "has no tags")
+
+    def test_heartbeatNotNeeded(self) -> None:
+        """
+        One that brings its subscription along needs no heartbeat, and a broadcast
+        that is forbidden does not concern it, as in Java.
+        """
+        self.config = replace(self.config, consumeBroadcastEnable=False)
+        self.heartbeat(replace(consumer("G"), messageModel=MessageModel.BROADCASTING))
+        self.assertIsNone(self.wanted(pullHeader(sysFlag=BROUGHT)).matches)
+
+    def test_compiledOnce(self) -> None:
+        """
+        An expression is compiled once for all pulls that bring it.
+        """
+        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        header = pullHeader(subscription="x > 1", expressionType="OWN")
+        first = self.wanted(header)
+        self.assertIs(self.wanted(header), first)
+        self.assertEqual(len(self.compiled), 1)
+        self.wanted(pullHeader(subscription="x > 2", expressionType="OWN"))
+        self.assertEqual([each.subString for each in self.compiled], ["x > 1", "x > 2"])
+
+    def test_bad(self) -> None:
+        """
+        One that cannot be compiled is told so each time.
+        """
+        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        for _ in range(2):
+            header = pullHeader(subscription="bad", expressionType="OWN")
+            self.assertFails(header, SubscriptionParseFailed, "bad expression")
+
+    def test_notEnabled(self) -> None:
+        """
+        Filters other than tags must be enabled, and then be there.
+        """
+        header = pullHeader(subscription="x > 1", expressionType="OWN")
+        self.assertFails(header, RemoteSystemError, "enablePropertyFilter is false")
+        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        header = pullHeader(subscription="x > 1", expressionType="SQL92")
+        self.assertFails(header, RemoteSystemError, "does not filter messages by SQL92")
+
+    # --- subscriptions of heartbeats ----------------------------------------
+
+    def test_registered(self) -> None:
+        """
+        The subscription of the group's heartbeats counts, whatever the pull says
+        it is.
+        """
+        data = consumer("G")
+        subscribed = frozenset({tagSubscription("T", "a", 5)})
+        self.heartbeat(replace(data, subscriptionDataSet=subscribed))
+        wanted = self.wanted(self.registered(subscription="b"))
+        assert wanted.matches is not None
+        self.assertTrue(wanted.matches(tagsCode("a")))
+        self.assertFalse(wanted.matches(tagsCode("b")))
+
+    def test_unknown(self) -> None:
+        """
+        Without a heartbeat nobody knows what the group wants.
+        """
+        self.assertFails(self.registered(), SubscriptionNotExist, "before its first heartbeat")
+
+    def test_otherTopic(self) -> None:
+        """
+        Nor if the group does not subscribe to the topic.
+        """
+        self.heartbeat(consumer("G", "U"))
+        self.assertFails(self.registered(), SubscriptionNotExist, "does not subscribe to T")
+
+    def test_older(self) -> None:
+        """
+        A heartbeat that is older than the pull's subscription does not tell what
+        it wants; one that is as old or newer does.
+        """
+        self.heartbeat(consumer("G", "T", version=5))
+        self.assertFails(self.registered(subVersion=6), SubscriptionNotLatest, "last heartbeat")
+        for version in (5, 4):
+            self.assertIsNone(self.wanted(self.registered(subVersion=version)).matches)
+
+    def test_broadcast(self) -> None:
+        """
+        A group that may not broadcast gets nothing while it does.
+        """
+        self.config = replace(self.config, consumeBroadcastEnable=False)
+        data = consumer("G", "T", version=5)
+        self.heartbeat(replace(data, messageModel=MessageModel.BROADCASTING))
+        self.assertFails(self.registered(), NoPermission, "consumeBroadcastEnable is false")
+        self.heartbeat(data)
+        self.assertIsNone(self.wanted(self.registered()).matches)
+
+    def test_registeredNotEnabled(self) -> None:
+        """
+        Filters other than tags must be enabled here as well.
+        """
+        subscription = SubscriptionData("T", "x > 1", subVersion=5, expressionType="OWN")
+        data = replace(consumer("G"), subscriptionDataSet=frozenset({subscription}))
+        self.heartbeat(data)
+        self.assertFails(self.registered(), RemoteSystemError, "enablePropertyFilter is false")
+        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        self.assertIsNotNone(self.wanted(self.registered()).accepts)
+
+    def test_newer(self) -> None:
+        """
+        A newer heartbeat changes what is wanted.
+        """
+        for version, tag in ((5, "a"), (6, "b")):
+            subscribed = frozenset({tagSubscription("T", tag, version)})
+            self.heartbeat(replace(consumer("G"), subscriptionDataSet=subscribed))
+            matches = self.wanted(self.registered()).matches
+            assert matches is not None
+            self.assertEqual([matches(tagsCode(each)) for each in "ab"], [tag == "a", tag == "b"])

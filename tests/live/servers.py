@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Servers and clients in processes of their own.
+
+Whatever a test starts here ends with it, by force if need be, and if the test
+fails, what the processes said last is told with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from twisted.internet import reactor as theReactor
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.protocol import ProcessProtocol
+from twisted.python.failure import Failure
+from twisted.trial.unittest import TestCase
+
+from txrocket.remoting.node import Remoting
+from txrocket.remoting.peers import Peers, endpoints
+
+__all__ = ["Child", "LiveTestCase", "freePort", "twistd"]
+
+reactor: Any = theReactor
+
+# So many seconds has a server to start, and to stop before it is killed.
+START = 30.0
+STOP = 15.0
+
+# Of what a process says, so many lines are kept.
+_KEPT = 60
+
+# From where the system takes no port for those that dial: a server that is away
+# for a moment finds its port free when it is back, and nobody who dials it
+# meanwhile happens to be connected to himself.
+_PORTS = range(12_000, 30_000)
+
+
+def freePort(chance: Random | None = None) -> int:
+    """
+    A port on which nobody listens, nor on the one two below it.
+    """
+    chance = chance or Random()
+    while True:
+        port = chance.choice(_PORTS)
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port - 2))
+            except OSError:
+                continue
+            return port
+
+
+def twistd(*arguments: str) -> list[str]:
+    """
+    The command line of a server.
+    """
+    program = str(Path(sys.executable).with_name("twistd"))
+    return [sys.executable, program, "--nodaemon", "--pidfile=", "--logfile=-", *arguments]
+
+
+class Child(ProcessProtocol):
+    """
+    A process.
+
+    @ivar listening: a Deferred that fires with L{True} once a server listens, or with
+        L{False} once it has ended without.
+    @ivar faults: lines of what it said that should not be there.
+    """
+
+    transport: Any
+
+    def __init__(self, said: bytes = b"") -> None:
+        """
+        @param said: the line that tells that a server listens has this in it.
+        """
+        self.listening: Deferred[bool] = Deferred()
+        self._ended: Deferred[int] = Deferred()
+        self.faults: list[str] = []
+        self._said = said
+        self._line = b""
+        self._lines: list[bytes] = []
+
+    @property
+    def output(self) -> str:
+        """
+        What it said last.
+        """
+        return b"\n".join([*self._lines, self._line]).decode(errors="replace")
+
+    def outReceived(self, data: bytes) -> None:
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            if re.search(rb"Traceback|Unhandled|#error|#critical", line):
+                self.faults.append(line.decode(errors="replace"))
+            if self._said and self._said in line and not self.listening.called:
+                self.listening.callback(True)
+        self._lines = [*self._lines, *lines][-_KEPT:]
+
+    errReceived = outReceived
+
+    def processEnded(self, reason: Failure) -> None:
+        if not self.listening.called:
+            self.listening.callback(False)
+        ended: Any = reason.value
+        self._ended.callback(-(ended.signal or 0) or ended.exitCode)
+
+    def signal(self, name: str) -> None:
+        """
+        Send it a signal, if it is there.
+        """
+        with contextlib.suppress(ProcessExitedAlready):
+            self.transport.signalProcess(name)
+
+    async def end(self, name: str = "TERM", limit: float = STOP) -> int:
+        """
+        End it with a signal, by force if it does not end in time.
+        """
+        self.signal(name)
+        killing = reactor.callLater(limit, self.signal, "KILL")
+        try:
+            return await self.whenEnded()
+        finally:
+            if killing.active():
+                killing.cancel()
+
+    def whenEnded(self) -> Deferred[int]:
+        """
+        A Deferred of the exit code, or of the number of the signal that ended it,
+        below zero.
+        """
+        told: Deferred[int] = Deferred()
+
+        def tell(code: int) -> int:
+            if not told.called:
+                told.callback(code)
+            return code
+
+        self._ended.addCallback(tell)
+        return told
+
+
+class LiveTestCase(TestCase):
+    """
+    Tests with processes.
+
+    @ivar folder: a folder of the test's own.
+    """
+
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.folder.mkdir()
+
+    def spawn(
+        self, command: Sequence[str], said: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> Child:
+        """
+        Start a process that ends when the test does.
+        """
+        child = Child(said)
+        # Each is at home in the test's folder: clients write their logs there.
+        environment = {**os.environ, "HOME": str(self.folder), **(env or {})}
+        reactor.spawnProcess(
+            child, command[0], list(command), env=environment, path=str(self.folder)
+        )
+        self.addCleanup(lambda: Deferred.fromCoroutine(child.end()))
+        return child
+
+    async def started(self, child: Child) -> Child:
+        """
+        Wait until a server listens.
+        """
+        late = reactor.callLater(START, child.signal, "KILL")
+        listening = await child.listening
+        if late.active():
+            late.cancel()
+        self.assertTrue(listening, child.output)
+        return child
+
+    async def finished(self, child: Child, limit: float) -> None:
+        """
+        Wait until a program has done its work.
+        """
+        late = reactor.callLater(limit, child.signal, "KILL")
+        code = await child.whenEnded()
+        if late.active():
+            late.cancel()
+        self.assertEqual(code, 0, child.output)
+
+    def peers(self) -> Peers:
+        """
+        Connections of their own.
+        """
+        peers = Peers(Remoting(reactor), endpoints(reactor))
+        self.addCleanup(peers.stop)
+        return peers

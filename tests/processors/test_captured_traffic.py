@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Captured messages and pulls, sent to our processors in the state that Java's were
+in, and the answers held against Java's, field by field but for times, ids, offsets
+in the log and addresses.
+
+Left out are messages in transactions and delayed ones, which this broker refuses:
+what it has no rules for yet it must not take for ordinary messages.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from tests.broker.peers import Connected, consumer
+from tests.captures import Capture
+from tests.processors.replay import fieldsOf, requests, responseTo
+from tests.processors.support import BrokerTests, sendHeader
+from txrocket.broker.settings import BrokerSettings
+from txrocket.message import MessageExt, splitProperties
+from txrocket.protocol.batch import decodeBatch
+from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import RemotingCommand
+from txrocket.protocol.parts import joinProperties
+from txrocket.protocol.record import decodeRecords
+
+# The captured broker's names.
+CLUSTER, BROKER = "HarnessCluster", "harness-a"
+
+SERVERS = ("broker", "vip")
+
+SENDS = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+)
+
+
+def propertiesOf(request: Capture) -> dict[str, str]:
+    """
+    The properties in a captured message's header.
+    """
+    fields = request.header["extFields"]
+    return splitProperties(fields.get("properties", fields.get("i")) or "")
+
+
+def isTaken(request: Capture) -> bool:
+    """
+    Whether a captured message is an ordinary one.
+    """
+    properties = propertiesOf(request)
+    return "TRAN_MSG" not in properties and "DELAY" not in properties
+
+
+def isBatch(request: Capture) -> bool:
+    """
+    Whether a captured message is a batch of them.
+    """
+    fields = request.header["extFields"]
+    return str(fields.get("batch", fields.get("m"))).lower() in ("true", "1")
+
+
+def unequal(fields: dict[str, Any]) -> dict[str, Any]:
+    """
+    What of an answer may differ from Java's, put aside: of ids and offsets in the
+    log only how many there are.
+    """
+    said = dict(fields["extFields"])
+    if "msgId" in said:
+        said["msgId"] = len(said["msgId"].split(","))
+    return {**fields, "extFields": said, "body": None}
+
+
+def ours(command: RemotingCommand) -> dict[str, Any]:
+    """
+    An answer of ours, as L{fieldsOf} tells of Java's.
+    """
+    return {
+        "code": command.code,
+        "flag": command.flag,
+        "opaque": command.opaque,
+        "version": command.version,
+        "form": "binary" if command.serializeType else "json",
+        "hasRemark": bool(command.remark),
+        "extFields": command.extFields,
+        "body": None,
+    }
+
+
+def java(capture: Capture) -> dict[str, Any]:
+    """
+    An answer of Java's; a pull's body is no JSON.
+    """
+    return fieldsOf(capture._replace(frame=capture.frame[: len(capture.frame) - len(capture.body)]))
+
+
+def content(record: MessageExt) -> dict[str, Any]:
+    """
+    What of a record depends on nothing but its message and its place in its queue.
+    """
+    return {
+        "topic": record.topic,
+        "queueId": record.queueId,
+        "queueOffset": record.queueOffset,
+        "flag": record.flag,
+        "sysFlag": record.sysFlag,
+        "bornTimestamp": record.bornTimestamp,
+        "reconsumeTimes": record.reconsumeTimes,
+        "preparedTransactionOffset": record.preparedTransactionOffset,
+        "properties": dict(record.properties),
+        "body": record.body,
+        "bodyCRC": record.bodyCRC,
+        "storeSize": record.storeSize,
+    }
+
+
+class TrafficTests(BrokerTests):
+    """
+    The base: a broker with the captured one's names.
+    """
+
+    settings = BrokerSettings(brokerClusterName=CLUSTER, brokerName=BROKER)
+    storeOptions = {
+        "mappedFileSizeCommitLog": 1024 * 1024,
+        "mappedFileSizeConsumeQueue": 20_000,
+    }
+
+    def replay(self, request: Capture) -> list[RemotingCommand]:
+        """
+        What a captured request is answered, when the reactor has turned.
+        """
+        self.client.peer.dataReceived(request.frame)
+        self.clock.advance(0)
+        return self.client.answers()
+
+
+class SendTests(TrafficTests):
+    """
+    Messages, of which each is the first in its queue.
+    """
+
+    def captured(self) -> list[Capture]:
+        """
+        All captured messages that are taken.
+        """
+        found = [each for code in SENDS for each in requests(code, *SERVERS) if isTaken(each)]
+        # Java's, Go's, C++'s and Node's, in both forms.
+        self.assertGreater(len(found), 20)
+        return found
+
+    def test_answers(self) -> None:
+        """
+        The codes and fields are Java's, and so are their values: the queue, the
+        offset in it, as many ids as messages, what is told of the broker.
+        """
+        compared = 0
+        for request in self.captured():
+            answers = self.replay(request)
+            if request.kind == "oneway":
+                self.assertEqual(answers, [])
+                continue
+            [answer] = answers
+            response = responseTo(request)
+            if response is None:
+                # Not captured, but there is only one that it can have been.
+                self.assertEqual(answer.code, ResponseCode.SUCCESS, request.pair)
+                self.assertEqual(answer.opaque, request.header["opaque"])
+                continue
+            self.assertEqual(unequal(ours(answer)), unequal(java(response)), request.pair)
+            compared += 1
+        self.assertGreater(compared, 9)
+
+    def test_stored(self) -> None:
+        """
+        What is stored is what was sent, without WAIT and with the cluster's name.
+        """
+        for request in self.captured():
+            fields = request.header["extFields"]
+            topic = fields.get("topic", fields.get("b"))
+            queueId = int(fields.get("queueId", fields.get("e")))
+            count = self.store.maxOffset(topic, queueId)
+            self.replay(request)
+            got = self.store.get(topic, queueId, count, 32)
+            records = decodeRecords(got.data, inflate=False)
+            expected = {**propertiesOf(request), "CLUSTER": CLUSTER}
+            expected.pop("WAIT", None)
+            if isBatch(request):
+                messages = decodeBatch(request.body, topic)
+                self.assertEqual([each.body for each in records], [m.body for m in messages])
+                for record, message in zip(records, messages, strict=True):
+                    self.assertEqual(dict(record.properties), {**message.properties, **expected})
+            else:
+                [record] = records
+                self.assertEqual(record.body, request.body)
+                self.assertEqual(dict(record.properties), expected)
+                self.assertEqual(record.sysFlag, int(fields.get("sysFlag", fields.get("f"))))
+                born = fields.get("bornTimestamp", fields.get("g"))
+                self.assertEqual(record.bornTimestamp, int(born))
+
+    def test_batchSizes(self) -> None:
+        """
+        The records of a batch are as long as Java's, whose ids tell, but for WAIT:
+        Java keeps the request's in each of them, and has no use for it.
+        """
+        compared = 0
+        for request in requests(RequestCode.SEND_BATCH_MESSAGE, *SERVERS):
+            response = responseTo(request)
+            if response is None:
+                continue
+            [answer] = self.replay(request)
+            waited = len("WAIT\x01true\x02") if "WAIT" in propertiesOf(request) else 0
+            self.assertEqual(
+                [each + waited for each in _sizes(answer.extFields["msgId"])],
+                _sizes(response.header["extFields"]["msgId"]),
+            )
+            compared += 1
+        self.assertEqual(compared, 6)
+
+    def test_leftOut(self) -> None:
+        """
+        What is left out is refused, and nothing of it is stored.
+        """
+        left = [each for code in SENDS for each in requests(code, *SERVERS) if not isTaken(each)]
+        self.assertEqual(len(left), 4)
+        for request in left:
+            [answer] = self.replay(request)
+            self.assertEqual(answer.code, ResponseCode.NO_PERMISSION)
+        self.assertEqual(self.store.log.end, 0)
+
+
+def _sizes(ids: str) -> list[int]:
+    """
+    How far the ids of a batch lie apart: the sizes of all records but the last.
+    """
+    offsets = [int(each[16:], 16) for each in ids.split(",")]
+    return [after - before for before, after in pairwise(offsets)]
+
+
+class PullTests(TrafficTests):
+    """
+    Pulls, from queues that hold what Java's held.
+    """
+
+    def prepare(self, request: Capture, version: int | None = None) -> None:
+        """
+        Have the topic and the group of a captured pull, as its client's heartbeat
+        told of them.
+
+        @param version: the subscription's, if it is not the pull's own.
+        """
+        fields = request.header["extFields"]
+        self.topic(fields["topic"])
+        told = int(fields["subVersion"]) if version is None else version
+        self.consumers.register(
+            consumer(fields["consumerGroup"], fields["topic"], version=told),
+            Connected().client("c"),
+            0,
+        )
+
+    def keep(self, record: MessageExt) -> None:
+        """
+        Send a message again of which Java's record is known.
+        """
+        properties = dict(record.properties)
+        # The broker's own doing; and what producers send, which it takes out.
+        del properties["CLUSTER"]
+        header = sendHeader(
+            record.topic,
+            queueId=record.queueId,
+            flag=record.flag,
+            sysFlag=record.sysFlag,
+            bornTimestamp=record.bornTimestamp,
+            properties=joinProperties({**properties, "WAIT": "true"}),
+        )
+        self.assertEqual(self.answerTo(self.message(header, record.body)).code, 0)
+
+    def test_found(self) -> None:
+        """
+        Messages that were found: the same offsets, and records with the same in
+        them.
+        """
+        compared = 0
+        for request in requests(RequestCode.PULL_MESSAGE, *SERVERS):
+            response = responseTo(request)
+            if response is None or response.header["code"] != ResponseCode.SUCCESS:
+                continue
+            self.prepare(request)
+            expected = decodeRecords(response.body, checkCrc=True)
+            for record in expected:
+                self.keep(record)
+            [answer] = self.replay(request)
+            self.assertEqual(ours(answer), java(response), request.pair)
+            self.assertEqual(answer.remark, response.header["remark"])
+            records = decodeRecords(answer.body, checkCrc=True)
+            self.assertEqual([content(each) for each in records], [content(e) for e in expected])
+            compared += 1
+        self.assertEqual(compared, 3)
+
+    def test_notLatest(self) -> None:
+        """
+        A pull that is ahead of its heartbeat.
+        """
+        [request] = [
+            each
+            for each in requests(RequestCode.PULL_MESSAGE, *SERVERS)
+            if (response := responseTo(each)) is not None
+            and response.header["code"] == ResponseCode.SUBSCRIPTION_NOT_LATEST
+        ]
+        response = responseTo(request)
+        assert response is not None
+        self.prepare(request, version=1)
+        [answer] = self.replay(request)
+        self.assertEqual(ours(answer), java(response))
+
+    def test_unanswered(self) -> None:
+        """
+        Pulls whose answers were not captured are read and answered, be it after
+        they were held: from an empty queue with PULL_NOT_FOUND, or with the offset
+        to go on at.
+        """
+        seen: set[str] = set()
+        for request in requests(RequestCode.PULL_MESSAGE, *SERVERS):
+            if responseTo(request) is not None:
+                continue
+            self.prepare(request)
+            answers = self.replay(request)
+            if not answers:
+                self.assertTrue(int(request.header["extFields"]["sysFlag"]) & 2)
+                self.clock.advance(20)
+                answers = self.client.answers()
+            [answer] = answers
+            moved = int(request.header["extFields"]["queueOffset"]) > 0
+            self.assertEqual(
+                answer.code,
+                ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND,
+            )
+            self.assertEqual(
+                set(answer.extFields),
+                {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"},
+            )
+            self.assertEqual(answer.extFields["nextBeginOffset"], "0")
+            seen.add(str(request.header["language"]))
+        self.assertLess({"JAVA", "GO", "CPP"}, seen)

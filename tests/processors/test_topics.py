@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.processors.topics}.
+"""
+
+from __future__ import annotations
+
+import os
+from unittest.mock import patch
+
+from twisted.internet.defer import Deferred
+
+from tests.processors.admincase import BROKER, CLUSTER, NOW, AdminCase
+from txrocket.broker.topics import Topics
+from txrocket.model import MessageQueue, TopicConfig, TopicFilterType
+from txrocket.protocol.bodies import (
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import requestCommand
+from txrocket.protocol.headers import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
+from txrocket.store.files import Files
+
+
+def create(
+    topic: str = "T", read: int = 4, write: int = 4, flag: int | None = 0
+) -> CreateTopicRequestHeader:
+    """
+    What makes a topic.
+    """
+    return CreateTopicRequestHeader(topic, "TBW102", read, write, 6, "SINGLE_TAG", flag, True)
+
+
+class UpdateTests(AdminCase):
+    """
+    UPDATE_AND_CREATE_TOPIC.
+    """
+
+    def test_create(self) -> None:
+        """
+        A topic is made as the header says, but for the order, which is the name
+        server's to say; it is there after a restart.
+        """
+        answer = self.succeed(RequestCode.UPDATE_AND_CREATE_TOPIC, create(read=3))
+        self.assertEqual(({}, b""), (answer.extFields, answer.body))
+        expected = TopicConfig("T", 3, 4, 6, TopicFilterType.SINGLE_TAG, 0, False)
+        self.assertEqual(expected, self.topics.get("T"))
+        again = Topics(
+            self.table("topics.json"),
+            lambda job: Deferred(),
+            ("c", "b"),
+            self.topics.settings,
+            self.now,
+        )
+        again.load()
+        self.assertEqual(expected, again.get("T"))
+
+    def test_change(self) -> None:
+        """
+        A topic that is there is changed.
+        """
+        self.topic(queues=2)
+        header = CreateTopicRequestHeader("T", "TBW102", 8, 8, 4, "MULTI_TAG")
+        self.succeed(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        self.assertEqual(TopicConfig("T", 8, 8, 4, TopicFilterType.MULTI_TAG), self.topics.get("T"))
+
+    def test_told(self) -> None:
+        """
+        The answer waits until name servers have been told, so that whoever asked
+        finds the topic there.
+        """
+        told: Deferred[None] = Deferred()
+        self.told.append(told)
+        command = requestCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        self.peer.dataReceived(command.encode())
+        self.assertIsNotNone(self.topics.get("T"))
+        self.assertIsNone(self.answer())
+        told.callback(None)
+        self.assertIsNotNone(self.answer())
+
+    def test_notWritten(self) -> None:
+        """
+        A topic that cannot be written to the disk is no success.
+        """
+        self.disk.failing["pwrite"] = OSError("broken")
+        self.refused(ResponseCode.SYSTEM_ERROR, RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+
+    def test_names(self) -> None:
+        """
+        The broker's own topics are left alone, and names that lead elsewhere are
+        none.
+        """
+        before = dict(self.topics.table)
+        for name in (
+            *("TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "rmq_sys_x", CLUSTER, BROKER),
+            *(f"{CLUSTER}_REPLY_TOPIC", "", "..", "../T", "a/b", "x" * 128),
+        ):
+            for code, header in (
+                (RequestCode.UPDATE_AND_CREATE_TOPIC, create(name)),
+                (RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(name)),
+            ):
+                self.refused(ResponseCode.SYSTEM_ERROR, code, header)
+        self.assertEqual(before, self.topics.table)
+        self.assertTrue(os.path.isdir(self.root))
+
+    def test_queues(self) -> None:
+        """
+        A number of queues that cannot be meant is refused: statistics have a line
+        for each.
+        """
+        for read, write in ((-1, 4), (4, -1), (8193, 4), (4, 2**31 - 1)):
+            self.refused(
+                ResponseCode.SYSTEM_ERROR,
+                RequestCode.UPDATE_AND_CREATE_TOPIC,
+                create(read=read, write=write),
+            )
+        self.succeed(RequestCode.UPDATE_AND_CREATE_TOPIC, create(read=8192, write=0))
+
+
+class DeleteTests(AdminCase):
+    """
+    DELETE_TOPIC_IN_BROKER.
+    """
+
+    def test_delete(self) -> None:
+        """
+        With a topic go its queues, the groups' offsets in it and what was counted;
+        another's stay.
+        """
+        for topic in ("T", "U"):
+            self.topic(topic)
+            self.fill(2, topic)
+            self.commit("G", topic, 1)
+            self.stats.put(topic, 2, 200)
+        self.succeed(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))
+        self.assertIsNone(self.topics.get("T"))
+        self.assertEqual(["U"], self.store.queues.topics())
+        self.assertEqual(["U"], os.listdir(self.path("consumequeue")))
+        self.assertEqual({"U"}, self.offsets.topicsOf("G"))
+        self.assertIsNone(self.stats.data("TOPIC_PUT_NUMS", "T"))
+        self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "U"))
+        self.assertIsNotNone(self.topics.get("U"))
+
+    def test_missing(self) -> None:
+        """
+        A topic that is not there is as good as deleted.
+        """
+        self.succeed(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("%RETRY%G"))
+
+    def test_fails(self) -> None:
+        """
+        Where its files cannot be deleted the topic stays, to be deleted again.
+        """
+        self.topic()
+        self.fill(1)
+        with patch.object(Files, "removeFolder", side_effect=OSError("broken")):
+            said = self.refused(
+                ResponseCode.SYSTEM_ERROR,
+                RequestCode.DELETE_TOPIC_IN_BROKER,
+                DeleteTopicRequestHeader("T"),
+            )
+        self.assertIn("broken", said)
+        self.assertIsNotNone(self.topics.get("T"))
+        self.succeed(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))
+
+
+class ListTests(AdminCase):
+    """
+    Looking at topics.
+    """
+
+    def test_all(self) -> None:
+        """
+        All topics, and the version of the table.
+        """
+        self.topic()
+        answer = self.succeed(RequestCode.GET_ALL_TOPIC_CONFIG)
+        self.assertEqual(
+            self.topics.wrapper(), decodeBody(TopicConfigSerializeWrapper, answer.body)
+        )
+
+    def test_own(self) -> None:
+        """
+        The topics that are no user's are those of all brokers and of this one.
+        """
+        answer = self.succeed(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        topics = decodeBody(TopicList, answer.body).topicList
+        self.assertLessEqual({"TBW102", "RMQ_SYS_TRANS_HALF_TOPIC", CLUSTER, BROKER}, topics)
+        self.assertNotIn("T", topics)
+
+    def ends(self, topic: str = "T") -> dict[MessageQueue, TopicOffset]:
+        """
+        The ends of a topic's queues.
+        """
+        header = GetTopicStatsInfoRequestHeader(topic)
+        answer = self.succeed(RequestCode.GET_TOPIC_STATS_INFO, header)
+        return decodeBody(TopicStatsTable, answer.body).offsetTable
+
+    def test_stats(self) -> None:
+        """
+        Where each queue begins and ends, and when its last message was stored; all
+        is 0 of one that has had none.
+        """
+        self.topic()
+        self.fill(3)
+        self.assertEqual(
+            {
+                MessageQueue("T", BROKER, 0): TopicOffset(0, 3, NOW + 2000),
+                MessageQueue("T", BROKER, 1): TopicOffset(0, 0, 0),
+            },
+            self.ends(),
+        )
+
+    def test_statsGone(self) -> None:
+        """
+        A last message that is no longer in the log has no time.
+        """
+        self.topic(queues=1)
+        self.fill(3)
+        with patch.object(self.store, "storeTimestamp", return_value=None):
+            self.assertEqual([TopicOffset(0, 3, -1)], list(self.ends().values()))
+
+    def test_noTopic(self) -> None:
+        """
+        There must be the topic.
+        """
+        header = GetTopicStatsInfoRequestHeader("T")
+        self.refused(ResponseCode.TOPIC_NOT_EXIST, RequestCode.GET_TOPIC_STATS_INFO, header)
+
+    def test_manyQueues(self) -> None:
+        """
+        A thousand queues are looked at bit by bit.
+        """
+        self.topic(queues=1024)
+        with (
+            patch.object(self.clock, "callLater", wraps=self.clock.callLater) as callLater,
+            patch("time.time", side_effect=range(10_000)),
+        ):
+            self.assertEqual(1024, len(self.ends()))
+        self.assertGreater(callLater.call_count, 1000)
+
+    def test_connectionLost(self) -> None:
+        """
+        Nothing more is done for one who has gone away.
+        """
+        self.topic(queues=1024)
+        command = requestCommand(
+            RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader("T")
+        )
+        self.peer.dataReceived(command.encode())
+        self.peer.connectionLost()
+        with patch.object(self.store, "maxOffset") as maxOffset:
+            self.clock.advance(0)
+        self.assertEqual(0, maxOffset.call_count)
+
+
+class CleaningTests(AdminCase):
+    """
+    What is no longer needed.
+    """
+
+    def test_unused(self) -> None:
+        """
+        Queues of topics that are not there any more go, with offsets and what was
+        counted; those that belong to the broker itself stay.
+        """
+        self.topic()
+        for topic in ("T", "U", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_OP_HALF_TOPIC"):
+            self.fill(1, topic)
+            self.stats.put(topic, 1, 1)
+        self.commit("G", "U", 1)
+        self.succeed(RequestCode.CLEAN_UNUSED_TOPIC)
+        self.assertEqual(
+            {"T", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_OP_HALF_TOPIC"},
+            set(self.store.queues.topics()),
+        )
+        self.assertIsNone(self.stats.data("TOPIC_PUT_NUMS", "U"))
+        self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "T"))
+        self.assertEqual(set(), self.offsets.topicsOf("G"))
+
+    def test_queues(self) -> None:
+        """
+        Queues need no cleaning: their messages stay.
+        """
+        self.fill(1)
+        self.succeed(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+        self.assertEqual(1, self.store.maxOffset("T", 0))
+
+    def test_files(self) -> None:
+        """
+        Old files of the log are deleted at once.
+        """
+        for _ in range(3):
+            self.put(self.store, b"x" * 40_000)
+        self.successResultOf(self.store.checkpointer.checkpoint())
+        self.assertEqual(3, len(self.logFiles()))
+        self.clock.advance(73 * 3600)
+        for name in self.logFiles():
+            os.utime(self.path("commitlog", name), (NOW / 1000, NOW / 1000))
+        self.succeed(RequestCode.DELETE_EXPIRED_COMMITLOG)
+        self.assertEqual(1, len(self.logFiles()))
+        self.assertEqual(2, self.store.minOffset("T", 0))
+
+    def test_filesFail(self) -> None:
+        """
+        A disk that does not let go of them is no success.
+        """
+        with patch.object(self.store.retention, "clean", side_effect=OSError("broken")):
+            self.refused(ResponseCode.SYSTEM_ERROR, RequestCode.DELETE_EXPIRED_COMMITLOG)

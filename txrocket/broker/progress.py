@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where queues stand, how far groups have come in them, and from where a group
+would go on at a time.
+
+A broker may have ten thousand queues, and what is asked of each is read from the
+disk.  So what may take long is a generator: it yields after each queue, for
+whoever runs it to see whether something else is due, and returns its result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeAlias, TypeVar
+
+from txrocket.broker.clients import Consumers
+from txrocket.broker.offsets import Offsets
+from txrocket.broker.stats import Stats
+from txrocket.broker.topics import Topics
+from txrocket.errors import RemoteSystemError, TopicNotExist
+from txrocket.model import MessageQueue, TopicConfig
+from txrocket.protocol.bodies import (
+    ConsumeStats,
+    OffsetWrapper,
+    QueueTimeSpan,
+    TopicOffset,
+    TopicStatsTable,
+)
+from txrocket.store.reading import StoreReader
+
+__all__ = ["Gradual", "Progress"]
+
+_T = TypeVar("_T")
+
+# A result that comes by and by.
+Gradual: TypeAlias = Generator[None, None, _T]
+
+
+class Progress:
+    """
+    What can be said of a broker's queues and groups.
+    """
+
+    def __init__(
+        self,
+        brokerName: str,
+        store: StoreReader,
+        topics: Topics,
+        offsets: Offsets,
+        consumers: Consumers,
+        stats: Stats,
+    ) -> None:
+        self._brokerName = brokerName
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._consumers = consumers
+        self._stats = stats
+
+    def ends(self, topic: str) -> Gradual[TopicStatsTable]:
+        """
+        The first and last offsets of a topic's queues.
+
+        @raise TopicNotExist: if there is no such topic.
+        """
+        config, store = self._topic(topic), self._store
+        table: dict[MessageQueue, TopicOffset] = {}
+        for queueId in range(config.writeQueueNums):
+            end = store.maxOffset(topic, queueId)
+            last = self._time(topic, queueId, end - 1) if end else 0
+            table[self._queue(topic, queueId)] = TopicOffset(
+                store.minOffset(topic, queueId), end, last
+            )
+            yield
+        return TopicStatsTable(table)
+
+    def ofGroup(self, group: str, topic: str | None) -> Gradual[ConsumeStats]:
+        """
+        How far a group has come in a topic, or in all in which it has offsets.
+        """
+        topics = [topic] if topic else sorted(self._offsets.topicsOf(group))
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        rate = 0.0
+        for config in self._consumed(group, topics):
+            yield from self._places(group, config.topicName, config.readQueueNums, table)
+            rate += self._stats.consumeTps(group, config.topicName)
+        return ConsumeStats(table, rate)
+
+    def inEachTopic(
+        self, group: str, ordered: bool, tell: Callable[[ConsumeStats], None]
+    ) -> Gradual[None]:
+        """
+        How far a group has come in each topic in which it has offsets.
+
+        @param ordered: whether to look at ordered topics only.
+        @param tell: told of one topic after the other.
+        """
+        for config in self._consumed(group, sorted(self._offsets.topicsOf(group))):
+            if config.order or not ordered:
+                table: dict[MessageQueue, OffsetWrapper] = {}
+                yield from self._places(group, config.topicName, config.writeQueueNums, table)
+                tell(ConsumeStats(table, self._stats.consumeTps(group, config.topicName)))
+
+    def times(self, group: str, topic: str, now: int) -> Gradual[tuple[QueueTimeSpan, ...]]:
+        """
+        When the first, the last, and the last consumed messages of a topic's queues
+        were stored, and for how long the first one not consumed has waited.
+
+        @raise TopicNotExist: if there is no such topic.
+        """
+        config = self._topic(topic)
+        spans = []
+        for queueId in range(config.writeQueueNums):
+            end = self._store.maxOffset(topic, queueId)
+            first = self._time(topic, queueId, self._store.minOffset(topic, queueId))
+            consumed = self._offsets.query(group, topic, queueId)
+            waiting = self._time(topic, queueId, consumed) if consumed >= 0 else first
+            last = self._time(topic, queueId, end - 1)
+            at = self._time(topic, queueId, consumed - 1) if consumed > 0 else first
+            spans.append(
+                QueueTimeSpan(
+                    self._queue(topic, queueId),
+                    first,
+                    last,
+                    at,
+                    now - waiting if max(consumed, 0) < end else 0,
+                    _text(first),
+                    _text(last),
+                    _text(at),
+                )
+            )
+            yield
+        return tuple(spans)
+
+    def offsetsAt(
+        self, group: str, topic: str, timestamp: int, force: bool
+    ) -> Gradual[dict[MessageQueue, int]]:
+        """
+        From where a group would go on with what was stored from a time on.
+
+        @param timestamp: in milliseconds; -1 for the end of each queue.
+        @param force: whether the group may go forward too, and not only back.
+        @raise RemoteSystemError: as Java answers, if there is no such topic, or if
+            the group has no offset in one of its queues.
+        """
+        config = self._topics.get(topic)
+        if config is None:
+            raise RemoteSystemError(f"there is no topic {topic} at this broker")
+        table: dict[MessageQueue, int] = {}
+        for queueId in range(config.writeQueueNums):
+            consumed = self._offsets.query(group, topic, queueId)
+            if consumed == -1:
+                raise RemoteSystemError(
+                    f"the group {group} has no offset in queue {queueId} of {topic}"
+                )
+            if timestamp == -1:
+                offset = self._store.maxOffset(topic, queueId)
+            else:
+                offset = self._store.offsetByTime(topic, queueId, timestamp)
+            table[self._queue(topic, queueId)] = offset if force else min(offset, consumed)
+            yield
+        return table
+
+    # --- inside ------------------------------------------------------------
+
+    def _topic(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise TopicNotExist(f"there is no topic {topic} at this broker")
+        return config
+
+    def _queue(self, topic: str, queueId: int) -> MessageQueue:
+        return MessageQueue(topic, self._brokerName, queueId)
+
+    def _time(self, topic: str, queueId: int, offset: int) -> int:
+        # As Java has it: no time is -1.
+        found = self._store.storeTimestamp(topic, queueId, offset)
+        return -1 if found is None else found
+
+    def _consumed(self, group: str, topics: Iterable[str]) -> Iterable[TopicConfig]:
+        """
+        Those topics that are there and that the group, if it is connected,
+        subscribes to.
+        """
+        online = self._consumers.get(group)
+        for topic in topics:
+            config = self._topics.get(topic)
+            if config is not None and (
+                online is None or not online.subscriptions or topic in online.subscriptions
+            ):
+                yield config
+
+    def _places(
+        self, group: str, topic: str, queues: int, table: dict[MessageQueue, OffsetWrapper]
+    ) -> Gradual[None]:
+        for queueId in range(queues):
+            consumed = max(self._offsets.query(group, topic, queueId), 0)
+            last = self._time(topic, queueId, consumed - 1) if consumed else 0
+            table[self._queue(topic, queueId)] = OffsetWrapper(
+                self._store.maxOffset(topic, queueId), consumed, max(last, 0)
+            )
+            yield
+
+
+def _text(timestamp: int) -> str:
+    seconds, milliseconds = divmod(timestamp, 1000)
+    return time.strftime("%Y-%m-%d#%H:%M:%S", time.localtime(seconds)) + f":{milliseconds:03d}"

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Taking away what is no longer wanted, wherever the broker keeps something of it::
+
+    a topic    its configuration, its queues, the groups' offsets in it, statistics
+    a group    its configuration, if asked for its offsets, statistics
+    old files  of the log, with what queues and index have of them
+"""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from txrocket.broker.groups import Groups
+from txrocket.broker.names import isSystemTopic
+from txrocket.broker.offsets import Offsets
+from txrocket.broker.progress import Gradual
+from txrocket.broker.stats import Stats
+from txrocket.broker.topics import Topics
+from txrocket.errors import StoreError
+from txrocket.store.messages import MessageStore
+
+__all__ = ["Removal"]
+
+
+class Removal:
+    """
+    Takes topics, groups and files away.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self, topics: Topics, groups: Groups, offsets: Offsets, store: MessageStore, stats: Stats
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._store = store
+        self._stats = stats
+
+    def topic(self, name: str) -> Deferred[None]:
+        """
+        Take a topic away.
+
+        @return: a Deferred that fires once that is on the disk.
+        @raise StoreError: if its queues cannot be deleted.
+        """
+        self._forget(name)
+        return self._topics.remove(name)
+
+    def unused(self) -> Gradual[int]:
+        """
+        Take away the queues of topics that are not there any more.
+
+        @return: how many topics had some.
+        @raise StoreError: if they cannot be deleted.
+        """
+        # The broker's own come and go without it.
+        unused = [
+            each
+            for each in self._store.queues.topics()
+            if self._topics.get(each) is None and not isSystemTopic(each)
+        ]
+        for name in unused:
+            self._forget(name)
+            yield
+        return len(unused)
+
+    def group(self, name: str, *, withOffsets: bool) -> Deferred[None]:
+        """
+        Take a group away.
+
+        @return: a Deferred that fires once that is on the disk.
+        """
+        removed = self._groups.remove(name)
+        if withOffsets:
+            self._offsets.remove(lambda topic, group: group == name)
+        self._stats.forgetGroup(name)
+        return removed
+
+    def oldFiles(self) -> int:
+        """
+        Delete the files of the log that are old enough to go.
+
+        @return: how many.
+        @raise StoreError: if they cannot be deleted.
+        """
+        try:
+            return self._store.retention.clean(asked=True)
+        except OSError as error:
+            raise StoreError(f"deleting old files failed: {error}") from error
+
+    def _forget(self, topic: str) -> None:
+        try:
+            self._store.removeTopic(topic)
+        except OSError as error:
+            raise StoreError(f"deleting the queues of {topic} failed: {error}") from error
+        self._offsets.remove(lambda each, group: each == topic)
+        self._stats.forgetTopic(topic)
+        self._log.info("The queues of topic {topic} are deleted", topic=topic)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Requests of administrators about the broker itself; all of them
+C{AdminBrokerProcessor}'s in Java.
+
+    VIEW_BROKER_STATS_DATA     GET_BROKER_CONFIG
+    GET_BROKER_RUNTIME_INFO    UPDATE_BROKER_CONFIG
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from txrocket.broker.runtime import RuntimeInfo
+from txrocket.broker.stats import Stats
+from txrocket.config import Configuration
+from txrocket.errors import RemoteSystemError
+from txrocket.protocol.bodies import KVTable
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import (
+    GetBrokerConfigResponseHeader,
+    ViewBrokerStatsDataRequestHeader,
+)
+from txrocket.protocol.properties import Properties
+from txrocket.remoting.interfaces import Process
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["BrokerProcessor"]
+
+
+class BrokerProcessor:
+    """
+    Serves those who look at the broker and change its settings.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        stats: Stats,
+        runtime: RuntimeInfo,
+        configuration: Configuration,
+        now: Callable[[], int],
+    ) -> None:
+        """
+        @param now: the time in milliseconds.
+        """
+        self._stats = stats
+        self._runtime = runtime
+        self._configuration = configuration
+        self._now = now
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What serves which code.
+        """
+        return {
+            RequestCode.VIEW_BROKER_STATS_DATA: self.stats,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime,
+            RequestCode.GET_BROKER_CONFIG: self.settings,
+            RequestCode.UPDATE_BROKER_CONFIG: self.update,
+        }
+
+    def stats(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        What was counted for a topic, a group or all, in the last minute, hour and
+        day.
+
+        @raise RemoteSystemError: if nothing was.
+        """
+        header = request.decodeHeader(ViewBrokerStatsDataRequestHeader)
+        data = self._stats.data(header.statsName, header.statsKey)
+        if data is None:
+            raise RemoteSystemError(
+                f"nothing was counted under {header.statsName} for {header.statsKey}"
+            )
+        return responseCommand(body=encodeBody(data))
+
+    def runtime(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        How the broker fares.
+        """
+        return responseCommand(body=encodeBody(KVTable(self._runtime.table())))
+
+    def settings(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        All settings but secret ones, and their version.
+        """
+        version = encodeBody(self._configuration.version).decode()
+        return responseCommand(
+            header=GetBrokerConfigResponseHeader(version),
+            body=encodeBody(self._configuration.properties()),
+        )
+
+    def update(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        Change settings, all that are named or none.
+
+        @raise ConfigError: naming those that may not be changed, or not so.
+        """
+        changes = decodeBody(Properties, request.body)
+        changed = self._configuration.update(changes, self._now())
+        self._log.info(
+            "{address} changes settings: {changed}",
+            address=peer.address,
+            changed={name: changes[name] for name in sorted(changed)},
+        )
+        return responseCommand()

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Requests about offsets: how far a group has come, where queues begin and end, and
+taking a group to another place.
+
+================================== ============================================
+request                            who serves it in Java
+================================== ============================================
+QUERY_CONSUMER_OFFSET              ConsumerManageProcessor
+UPDATE_CONSUMER_OFFSET             ConsumerManageProcessor
+GET_MAX_OFFSET, GET_MIN_OFFSET     AdminBrokerProcessor, as all that follow
+SEARCH_OFFSET_BY_TIMESTAMP
+GET_EARLIEST_MSG_STORETIME
+GET_ALL_CONSUMER_OFFSET            for slaves, which keep the same tables
+GET_ALL_DELAY_OFFSET
+QUERY_CORRECTION_OFFSET
+CLONE_GROUP_OFFSET
+================================== ============================================
+"""
+
+from __future__ import annotations
+
+from txrocket.broker.clients import Consumers
+from txrocket.broker.names import checkGroup, checkTopic
+from txrocket.broker.offsets import Offsets
+from txrocket.broker.topics import Topics
+from txrocket.errors import QueryNotFound
+from txrocket.protocol.bodies import DelayOffsetSerializeWrapper, QueryCorrectionOffsetBody
+from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import (
+    CloneGroupOffsetRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    QueryCorrectionOffsetHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from txrocket.remoting.interfaces import Process
+from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.store.reading import StoreReader
+
+__all__ = ["OffsetProcessor"]
+
+# What QUERY_CORRECTION_OFFSET says of a queue that needs no correction; Java's
+# Long.MAX_VALUE.
+_NO_CORRECTION = 2**63 - 1
+
+
+class OffsetProcessor:
+    """
+    Serves those who ask for offsets and commit them.
+    """
+
+    def __init__(
+        self, offsets: Offsets, store: StoreReader, topics: Topics, consumers: Consumers
+    ) -> None:
+        self._offsets = offsets
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What serves which code.
+        """
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+            RequestCode.GET_MAX_OFFSET: self.maxOffset,
+            RequestCode.GET_MIN_OFFSET: self.minOffset,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.offsetByTime,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliestTime,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.all,
+            RequestCode.GET_ALL_DELAY_OFFSET: self.allDelays,
+            RequestCode.QUERY_CORRECTION_OFFSET: self.corrections,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone,
+        }
+
+    # --- a group's ---------------------------------------------------------
+
+    def query(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        A group's offset in a queue.  A group that has none begins with the first
+        message, if the queue still has all it ever had and they are recent; else
+        it has to know itself.
+
+        @raise QueryNotFound: if it has none and does not begin with the first.
+        """
+        header = request.decodeHeader(QueryConsumerOffsetRequestHeader)
+        topic, queueId = header.topic, header.queueId
+        offset = self._offsets.query(header.consumerGroup, topic, queueId)
+        if offset < 0:
+            if self._store.minOffset(topic, queueId) > 0 or self._store.isOld(topic, queueId, 0):
+                raise QueryNotFound(
+                    f"the group {header.consumerGroup} has no offset in queue {queueId} of {topic}"
+                )
+            offset = 0
+        return responseCommand(header=QueryConsumerOffsetResponseHeader(offset))
+
+    def update(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        A group has come to an offset.
+
+        @raise RemoteSystemError: if topic or group cannot have that name.
+        """
+        header = request.decodeHeader(UpdateConsumerOffsetRequestHeader)
+        group, topic = header.consumerGroup, header.topic
+        if not self._offsets.of(group, topic):
+            # The table joins the two names by an @, so neither may have one.
+            checkTopic(topic)
+            checkGroup(group)
+        self._offsets.commit(group, topic, header.queueId, header.commitOffset, peer.address)
+        return responseCommand()
+
+    def clone(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        Give a group the offsets of another in a topic, or in all.
+
+        @raise RemoteSystemError: if the group cannot have that name.
+        """
+        header = request.decodeHeader(CloneGroupOffsetRequestHeader)
+        fromGroup, toGroup = header.srcGroup, checkGroup(header.destGroup)
+        online = self._consumers.get(fromGroup)
+        wanted = None if header.offline or online is None else online.subscriptions
+        for topic in [header.topic] if header.topic else self._offsets.topicsOf(fromGroup):
+            # A group that is online has done with topics that it does not name.
+            if self._topics.get(topic) is not None and (not wanted or topic in wanted):
+                self._offsets.clone(fromGroup, toGroup, topic)
+        return responseCommand()
+
+    # --- a queue's ---------------------------------------------------------
+
+    def maxOffset(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The offset that a queue's next message gets.
+        """
+        header = request.decodeHeader(GetMaxOffsetRequestHeader)
+        offset = self._store.maxOffset(header.topic, header.queueId)
+        return responseCommand(header=GetMaxOffsetResponseHeader(offset))
+
+    def minOffset(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The offset of a queue's first message.
+        """
+        header = request.decodeHeader(GetMinOffsetRequestHeader)
+        offset = self._store.minOffset(header.topic, header.queueId)
+        return responseCommand(header=GetMinOffsetResponseHeader(offset))
+
+    def offsetByTime(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The offset of the message that was stored at a time.
+        """
+        header = request.decodeHeader(SearchOffsetRequestHeader)
+        offset = self._store.offsetByTime(header.topic, header.queueId, header.timestamp)
+        return responseCommand(header=SearchOffsetResponseHeader(offset))
+
+    def earliestTime(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        When a queue's first message was stored; -1 if there is none.
+        """
+        header = request.decodeHeader(GetEarliestMsgStoretimeRequestHeader)
+        found = self._store.earliestTimestamp(header.topic, header.queueId)
+        return responseCommand(
+            header=GetEarliestMsgStoretimeResponseHeader(-1 if found is None else found)
+        )
+
+    # --- all ---------------------------------------------------------------
+
+    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        All groups' offsets.
+        """
+        return responseCommand(body=encodeBody(self._offsets.wrapper()))
+
+    def allDelays(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        How far each delay level has been delivered.
+        """
+        return responseCommand(body=encodeBody(DelayOffsetSerializeWrapper()))
+
+    def corrections(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The least offsets of all groups in a topic's queues, to which a group that
+        is behind may go on.
+        """
+        header = request.decodeHeader(QueryCorrectionOffsetHeader)
+        topic = header.topic
+        least = self._offsets.leastOf(
+            topic,
+            (header.filterGroups or "").split(","),
+            lambda queueId: self._store.minOffset(topic, queueId),
+        )
+        for queueId, offset in self._offsets.of(header.compareGroup, topic).items():
+            if least.get(queueId, -1) > offset:
+                least[queueId] = _NO_CORRECTION
+        return responseCommand(body=encodeBody(QueryCorrectionOffsetBody(least)))

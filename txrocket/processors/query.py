@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Looking messages up, and who consumes what.
+
+============================== ================================================
+request                        who serves it in Java
+============================== ================================================
+QUERY_MESSAGE                  QueryMessageProcessor: by key or unique id
+VIEW_MESSAGE_BY_ID             QueryMessageProcessor: by offset in the log
+QUERY_CONSUME_QUEUE            AdminBrokerProcessor: a queue's entries
+QUERY_CONSUME_TIME_SPAN        AdminBrokerProcessor: a group's place as times
+QUERY_TOPIC_CONSUME_BY_WHO     AdminBrokerProcessor: the groups of a topic
+============================== ================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.task import Cooperator
+
+from txrocket.broker.clients import Consumers
+from txrocket.broker.offsets import Offsets
+from txrocket.broker.progress import Progress
+from txrocket.errors import RemoteSystemError
+from txrocket.message import PROPERTY_UNIQ_KEY
+from txrocket.processors.gradual import gradually
+from txrocket.protocol.bodies import (
+    ConsumeQueueData,
+    GroupList,
+    QueryConsumeQueueResponseBody,
+    QueryConsumeTimeSpanBody,
+)
+from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import (
+    QueryConsumeQueueRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    ViewMessageRequestHeader,
+)
+from txrocket.protocol.record import decodeRecord
+from txrocket.remoting.interfaces import Process
+from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.store.consumequeue import entries
+from txrocket.store.messages import MessageStore
+
+__all__ = ["ConsumptionProcessor", "QueryProcessor"]
+
+# Says of a key that it is a unique id.
+_UNIQUE = "_UNIQUE_KEY_QUERY"
+
+# How many entries of a queue are shown at a time; Java's tool asks for ten.
+_MOST_ENTRIES = 1024
+
+
+class QueryProcessor:
+    """
+    Serves those who look for messages.
+    """
+
+    def __init__(self, store: MessageStore, consumers: Consumers) -> None:
+        self._store = store
+        self._consumers = consumers
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What serves which code.
+        """
+        return {
+            RequestCode.QUERY_MESSAGE: self.byKey,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.byId,
+            RequestCode.QUERY_CONSUME_QUEUE: self.queue,
+        }
+
+    @inlineCallbacks
+    def byKey(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> Generator[Deferred[Any], Any, RemotingCommand]:
+        """
+        The messages that have a key, or a unique id.
+        """
+        header = request.decodeHeader(QueryMessageRequestHeader)
+        most = header.maxNum
+        if request.extFields.get(_UNIQUE) == "true":
+            most = self._store.settings.defaultQueryMaxNum
+        records, timestamp, offset = yield self._store.search(
+            header.topic, header.key, header.beginTimestamp, header.endTimestamp, most
+        )
+        reach = QueryMessageResponseHeader(timestamp, offset)
+        found = b"".join(each for each in records if _has(each, header.topic, header.key))
+        if not found:
+            return responseCommand(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"no message of {header.topic} between the two times has the key {header.key}",
+                reach,
+            )
+        return responseCommand(header=reach, body=found)
+
+    def byId(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The message at an offset of the log, which is a part of its id.
+
+        @raise RemoteSystemError: if there is none.
+        """
+        offset = request.decodeHeader(ViewMessageRequestHeader).offset
+        record = self._store.messageAt(offset)
+        if record is None:
+            raise RemoteSystemError(f"there is no message at the offset {offset}")
+        return responseCommand(body=record)
+
+    def queue(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        Entries of a queue.
+
+        @raise RemoteSystemError: if there is no such queue.
+        """
+        header = request.decodeHeader(QueryConsumeQueueRequestHeader)
+        topic, queueId, index = header.topic or "", header.queueId, header.index
+        queue = self._store.queues.get(topic, queueId)
+        if queue is None:
+            raise RemoteSystemError(f"topic {topic} has no queue {queueId}")
+        if not queue.minOffset <= index < queue.maxOffset:
+            # Java calls it a success and gives no body.
+            return responseCommand(remark=f"queue {queueId} of {topic} has no entry {index}")
+        subscription = filterData = None
+        if header.consumerGroup is not None:
+            subscription = self._consumers.subscription(header.consumerGroup, topic)
+            filterData = (
+                # What Java has of a filter by tags, in words.
+                "null"
+                if subscription is not None
+                else f"no consumer of {header.consumerGroup} that wants {topic} is connected"
+            )
+        data = queue.read(index, min(header.count, _MOST_ENTRIES))
+        body = QueryConsumeQueueResponseBody(
+            subscription,
+            filterData,
+            tuple(ConsumeQueueData(*each) for each in entries(data)),
+            queue.maxOffset,
+            queue.minOffset,
+        )
+        return responseCommand(body=encodeBody(body))
+
+
+class ConsumptionProcessor:
+    """
+    Serves those who ask who consumes a topic, and how far they are.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        offsets: Offsets,
+        consumers: Consumers,
+        cooperator: Cooperator,
+        now: Callable[[], int],
+    ) -> None:
+        """
+        @param now: the time in milliseconds.
+        """
+        self._progress = progress
+        self._offsets = offsets
+        self._consumers = consumers
+        self._cooperator = cooperator
+        self._now = now
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What serves which code.
+        """
+        return {
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.times,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups,
+        }
+
+    def times(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
+        """
+        A group's place in the queues of a topic, as times.
+
+        @return: a Deferred that fails with L{TopicNotExist
+            <txrocket.errors.TopicNotExist>} if there is no such topic.
+        """
+        header = request.decodeHeader(QueryConsumeTimeSpanRequestHeader)
+        spans = gradually(
+            self._cooperator, self._progress.times(header.group, header.topic, self._now())
+        )
+        return spans.addCallback(
+            lambda spans: responseCommand(body=encodeBody(QueryConsumeTimeSpanBody(spans)))
+        )
+
+    def groups(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The groups that subscribe to a topic or have consumed it.
+        """
+        topic = request.decodeHeader(QueryTopicConsumeByWhoRequestHeader).topic
+        groups = self._consumers.groupsOf(topic) | self._offsets.groupsOf(topic)
+        return responseCommand(body=encodeBody(GroupList(frozenset(groups))))
+
+
+def _has(data: bytes, topic: str, key: str) -> bool:
+    """
+    Whether a record has a key: the index knows only the hash of both names.
+    """
+    record = decodeRecord(data, readBody=False)
+    return record.topic == topic and (
+        key in record.keys or record.properties.get(PROPERTY_UNIQ_KEY) == key
+    )

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Taking a group's connected consumers to another place, and asking them where they
+are; Java's C{Broker2Client}::
+
+    INVOKE_BROKER_TO_RESET_OFFSET --> offsets of all queues at a time
+        --> RESET_CONSUMER_CLIENT_OFFSET, oneway, to each consumer of the group
+
+    INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+        --> GET_CONSUMER_STATUS_FROM_CLIENT, to each or one --> all answers in one
+
+It is the consumers that go there, and then commit where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
+from twisted.internet.task import Cooperator
+from twisted.logger import Logger
+
+from txrocket.broker.clients import Client, Consumers
+from txrocket.broker.progress import Progress
+from txrocket.errors import ConsumerNotOnline, RemoteSystemError, RocketError
+from txrocket.model import MessageQueue
+from txrocket.processors.gradual import gradually
+from txrocket.protocol.bodies import (
+    GetConsumerStatusBody,
+    MessageQueueForC,
+    ResetOffsetBody,
+    ResetOffsetBodyForC,
+)
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.codes import LanguageCode, RequestCode
+from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
+from txrocket.protocol.headers import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+from txrocket.remoting.interfaces import Process
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["ResetProcessor"]
+
+# The ordinal of V3_0_7_SNAPSHOT: older clients know nothing of resets.
+_OLDEST = 28
+
+# How long a consumer has to tell where it is, in seconds.
+_TIMEOUT = 5.0
+
+
+class ResetProcessor:
+    """
+    Serves those who take groups to other offsets.
+    """
+
+    _log = Logger()
+
+    def __init__(self, progress: Progress, consumers: Consumers, cooperator: Cooperator) -> None:
+        self._progress = progress
+        self._consumers = consumers
+        self._cooperator = cooperator
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What serves which code.
+        """
+        return {
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.status,
+        }
+
+    @inlineCallbacks
+    def reset(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> Generator[Deferred[Any], Any, RemotingCommand]:
+        """
+        Have a group's consumers go on with what was stored from a time on.
+
+        @raise RemoteSystemError: if there is no such topic, the group has no
+            offsets, or a consumer is too old.
+        @raise ConsumerNotOnline: if the group has no consumer that could go.
+        """
+        header = request.decodeHeader(ResetOffsetRequestHeader)
+        offsets = yield gradually(
+            self._cooperator,
+            self._progress.offsetsAt(header.group, header.topic, header.timestamp, header.isForce),
+        )
+        clients = self._clients(header.group)
+        if not clients:
+            raise ConsumerNotOnline(
+                f"no consumer of the group {header.group} is connected that could be taken to"
+                f" other offsets in {header.topic}"
+            )
+        # Whether the group may go forward is decided here; Java passes no more on.
+        told = ResetOffsetRequestHeader(header.topic, header.group, header.timestamp)
+        for client in clients:
+            body = _resetBody(offsets, client.language, request.language)
+            command = requestCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
+            try:
+                client.peer.oneway(command)
+            except RocketError as error:
+                self._log.error(
+                    "Consumer {clientId} of {group} could not be told of other offsets: {error}",
+                    clientId=client.clientId,
+                    group=header.group,
+                    error=error,
+                )
+        self._log.info(
+            "{address} takes group {group} to other offsets in {topic}: {offsets}",
+            address=peer.address,
+            group=header.group,
+            topic=header.topic,
+            offsets={queue.queueId: offset for queue, offset in offsets.items()},
+        )
+        return responseCommand(body=encodeBody(ResetOffsetBody(offsets)))
+
+    @inlineCallbacks
+    def status(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> Generator[Deferred[Any], Any, RemotingCommand]:
+        """
+        Where a group's consumers are, or one of them.  Those that do not say are
+        left out.
+
+        @raise RemoteSystemError: if the group has no consumer, or one is too old.
+        """
+        header = request.decodeHeader(GetConsumerStatusRequestHeader)
+        clients = self._clients(header.group)
+        if not clients:
+            raise RemoteSystemError(f"no consumer of the group {header.group} is connected")
+        asked = [each for each in clients if header.clientAddr in (None, "", each.clientId)]
+        told = GetConsumerStatusRequestHeader(header.topic, header.group)
+        answers = yield DeferredList(
+            [
+                each.peer.request(
+                    requestCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, told), _TIMEOUT
+                ).addCallback(_table)
+                for each in asked
+            ],
+            consumeErrors=True,
+        )
+        tables = {
+            client.clientId: table
+            for client, (succeeded, table) in zip(asked, answers, strict=True)
+            if succeeded and table is not None
+        }
+        return responseCommand(body=encodeBody(GetConsumerStatusBody(consumerTable=tables)))
+
+    def _clients(self, name: str) -> list[Client]:
+        """
+        The consumers of a group.
+
+        @raise RemoteSystemError: if one of them is too old.
+        """
+        group = self._consumers.get(name)
+        clients = [] if group is None else [each.client for each in group.byId.values()]
+        for each in clients:
+            if each.version < _OLDEST:
+                raise RemoteSystemError(
+                    f"the consumer {each.clientId} of version {each.version} is too old for that"
+                )
+        return clients
+
+
+def _resetBody(offsets: dict[MessageQueue, int], language: str, asker: str) -> bytes:
+    """
+    Offsets as a consumer reads them.  Java's tool says by its language which form
+    is right; a C++ consumer can read but one.
+    """
+    cpp, java = LanguageCode.CPP.name, LanguageCode.JAVA.name
+    if language == cpp or (asker == cpp and language != java):
+        return encodeBody(
+            ResetOffsetBodyForC(
+                tuple(
+                    MessageQueueForC(each.topic, each.brokerName, each.queueId, offset)
+                    for each, offset in offsets.items()
+                )
+            )
+        )
+    return encodeBody(ResetOffsetBody(offsets))
+
+
+def _table(answer: RemotingCommand) -> dict[MessageQueue, int] | None:
+    if answer.code or not answer.body:
+        return None
+    return decodeBody(GetConsumerStatusBody, answer.body).messageQueueTable
