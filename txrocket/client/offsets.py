@@ -16,13 +16,13 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.client.pulling import GroupRequests
+from txrocket.client.grouprequests import GroupRequests
 from txrocket.errors import ProtocolError, RocketError
 from txrocket.model import MessageQueue
 from txrocket.protocol.bodies import ResetOffsetBody
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 
-__all__ = ["LocalOffsets", "OffsetStore", "RemoteOffsets"]
+__all__ = ["LocalOffsets", "MemoryOffsets", "OffsetStore", "RemoteOffsets"]
 
 
 class OffsetStore(Protocol):
@@ -83,6 +83,34 @@ class _Offsets:
         """
         if back or offset > self._table.get(queue, -1):
             self._table[queue] = offset
+
+
+class MemoryOffsets(_Offsets):
+    """
+    Offsets that are not kept.
+    """
+
+    def load(self) -> None:
+        """
+        There is nothing.
+        """
+
+    def fetch(self, queue: MessageQueue) -> Deferred[int | None]:
+        """
+        What is known.
+        """
+        return succeed(self._table.get(queue))
+
+    def persist(self, queues: Iterable[MessageQueue] | None = None) -> Deferred[None]:
+        """
+        There is nowhere to keep them.
+        """
+        return succeed(None)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """
+        All members of a group have all queues: none is ever another's.
+        """
 
 
 class RemoteOffsets(_Offsets):

@@ -46,7 +46,9 @@ from txrocket.errors import (
 from txrocket.message import (
     PROPERTY_CLUSTER,
     PROPERTY_CORRELATION_ID,
+    PROPERTY_MAX_RECONSUME_TIMES,
     PROPERTY_MSG_TYPE,
+    PROPERTY_RECONSUME_TIME,
     PROPERTY_REPLY_TO_CLIENT,
     PROPERTY_TTL,
     PROPERTY_UNIQ_KEY,
@@ -67,9 +69,11 @@ from txrocket.protocol.headers import (
 from txrocket.protocol.names import checkGroupName, checkTopicName
 from txrocket.protocol.parts import joinProperties
 
-__all__ = ["ISendMessageHook", "Producer", "Sending", "splitBatch"]
+__all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer", "splitBatch"]
 
 _REPLY: Final = "reply"
+_RETRY_PREFIX: Final = "%RETRY%"
+_INNER: Final = "CLIENT_INNER_PRODUCER"
 _STORED: Final = {each.value: each for each in SendStatus}
 
 # A batch's message beside its body and properties, and what a request has beside
@@ -92,8 +96,8 @@ class Sending:
 
     __slots__ = (
         *("address", "attempts", "batch", "began", "body", "deadline", "error", "fixed", "flag"),
-        *("key", "message", "msgId", "properties", "queue", "reply", "result", "selector"),
-        *("sysFlag", "topic"),
+        *("key", "maxReconsumeTimes", "message", "msgId", "properties", "queue"),
+        *("reconsumeTimes", "reply", "result", "selector", "sysFlag", "topic"),
     )
 
     def __init__(
@@ -116,6 +120,8 @@ class Sending:
         self.msgId = ""
         self.batch = False
         self.reply = False
+        self.reconsumeTimes = 0
+        self.maxReconsumeTimes: int | None = None
         self.result: SendResult | None = None
         self.error: SendFailed | None = None
 
@@ -477,6 +483,11 @@ class Producer(Service):
             raise InvalidMessage("a message without a body cannot be sent")
         if len(body) > self._maxMessageSize:
             raise MessageTooLarge(len(body), self._maxMessageSize)
+        if message.topic.startswith(_RETRY_PREFIX):
+            # Of these the request speaks, and not the message.
+            properties = dict(properties)
+            sending.reconsumeTimes = _number(properties.pop(PROPERTY_RECONSUME_TIME, None)) or 0
+            sending.maxReconsumeTimes = _number(properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None))
         if PROPERTY_UNIQ_KEY in properties:
             sending.msgId = properties[PROPERTY_UNIQ_KEY]
             text = joinProperties(properties)
@@ -604,7 +615,8 @@ class Producer(Service):
             int(sending.began * 1000),
             sending.flag,
             sending.properties,
-            0,
+            sending.reconsumeTimes,
+            maxReconsumeTimes=sending.maxReconsumeTimes,
             batch=sending.batch,
             bname=queue.brokerName,
         )
@@ -690,6 +702,10 @@ class Producer(Service):
         return self._route(sending).addCallback(self._attempt, sending)
 
 
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
+
+
 def _at(queue: MessageQueue, queueId: int) -> MessageQueue:
     return MessageQueue(queue.topic, queue.brokerName, queueId)
 
@@ -704,3 +720,16 @@ def _with(message: Message, properties: dict[str, str]) -> Message:
         flag=message.flag,
         properties={**message.properties, **properties},
     )
+
+
+def innerProducer(cluster: Cluster) -> Producer:
+    """
+    The producer that a cluster's consumers share, to send back what they could not
+    deal with.
+    """
+    known = cluster.producers.get(_INNER)
+    if isinstance(known, Producer):
+        return known
+    producer = Producer(cluster, _INNER)
+    producer.startService()
+    return producer

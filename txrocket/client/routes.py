@@ -163,15 +163,15 @@ class Routes:
             count = min(queues, data.readQueueNums)
             return replace(data, readQueueNums=count, writeQueueNums=count)
 
-        def take(data: TopicRouteData) -> Route:
+        def take(parent: Route) -> Route:
             known = self._routes.get(topic)
             # It may have come into being meanwhile.
-            if known is not None and not known.inherited:
+            if known is not None:
                 return known
-            own = replace(data, queueDatas=tuple(map(limited, data.queueDatas)))
-            return self._take(topic, own, inherited=True)
+            data = replace(parent.data, queueDatas=tuple(map(limited, parent.data.queueDatas)))
+            return self._take(topic, data, inherited=True)
 
-        return self._ask(DEFAULT_TOPIC).addCallback(take)
+        return self.find(DEFAULT_TOPIC).addCallback(take)
 
     def refreshAll(self, topics: Iterable[str]) -> Deferred[None]:
         """

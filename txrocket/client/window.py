@@ -155,7 +155,7 @@ class Window:
         """
         The next messages, in order; they stay until L{commit} or L{giveBack}.
         """
-        taken = []
+        taken: list[MessageExt] = []
         while self._messages and len(taken) < most:
             offset, message = self._messages.popitem(last=False)
             self._taken[offset] = message

@@ -1,0 +1,623 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Messages brought to a listener; Java's C{DefaultMQPushConsumer}.
+
+    consumer = PushConsumer(cluster, "billing", handle)
+    consumer.subscribe("Orders", "new || changed")
+    async with consumer:
+        ...
+
+How the parts work together::
+
+    Rebalance --> queues --> Pulls --> Window --> Concurrently or Orderly --> listener
+                               ^                          |
+                               '------ room again --------+--> offsets --> broker
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+from twisted.application.service import Service
+from twisted.internet.defer import (
+    Deferred,
+    DeferredList,
+    fail,
+    inlineCallbacks,
+    maybeDeferred,
+    succeed,
+)
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from txrocket.client.cluster import Cluster
+from txrocket.client.concurrently import Concurrently
+from txrocket.client.grouprequests import GroupRequests
+from txrocket.client.listening import ConsumeLater, Listener, Listening
+from txrocket.client.offsets import MemoryOffsets, OffsetStore, RemoteOffsets
+from txrocket.client.orderly import Orderly
+from txrocket.client.producer import innerProducer
+from txrocket.client.pulling import readable
+from txrocket.client.pulls import Pulls
+from txrocket.client.rebalance import Assign, Rebalance, averagely
+from txrocket.client.window import Room, Window
+from txrocket.errors import ConfigError, RocketError
+from txrocket.filters.expressions import buildSubscription
+from txrocket.message import (
+    PROPERTY_MAX_RECONSUME_TIMES,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RECONSUME_TIME,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TRAN_MSG,
+    Message,
+    MessageExt,
+)
+from txrocket.model import (
+    ConsumeFromWhere,
+    ConsumeType,
+    MessageModel,
+    MessageQueue,
+    SubscriptionData,
+)
+from txrocket.protocol.bodies import (
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+)
+from txrocket.protocol.names import checkGroupName, checkTopicName
+
+__all__ = ["PushConsumer"]
+
+_RETRY_PREFIX: Final = "%RETRY%"
+
+# In seconds: how often offsets are kept, queues locked, and late messages looked for.
+_PERSIST_INTERVAL: Final = 5.0
+_LOCK_INTERVAL: Final = 20.0
+_FIRST_LOCK: Final = 1.0
+
+# How often a message comes again before it is dead, if nothing else is said.
+_MAX_TIMES: Final = 16
+
+
+class PushConsumer(Service):
+    """
+    Brings messages to a listener.
+
+    @ivar group: the consumer's group.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        listener: Listener,
+        *,
+        orderly: bool = False,
+        blocking: bool = False,
+        batch: int = 0,
+        concurrency: int = 20,
+        messageModel: MessageModel = MessageModel.CLUSTERING,
+        consumeFromWhere: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        consumeTimestamp: float | None = None,
+        strategy: Assign = averagely,
+        offsets: OffsetStore | None = None,
+        room: Room | None = None,
+        pullBatch: int = 32,
+        pullInterval: float = 0.0,
+        consumeTimeout: float = 900.0,
+        maxReconsumeTimes: int | None = None,
+        suspend: float = 1.0,
+    ) -> None:
+        """
+        @param listener: is given each message; see L{txrocket.client.listening}.
+        @param orderly: whether the messages of each queue are consumed in order.
+        @param blocking: whether the listener blocks, and is called in a thread.
+        @param batch: gives the listener lists of so many messages at most.
+        @param concurrency: how many calls of the listener may be under way.
+        @param consumeFromWhere: where a group begins that is new to a queue.
+        @param consumeTimestamp: for CONSUME_FROM_TIMESTAMP, in seconds since 1970;
+            half an hour ago if not given.
+        @param strategy: divides the queues among the members.
+        @param offsets: where offsets are kept: at the brokers, or, for who
+            broadcasts, nowhere, unless a
+            L{LocalOffsets<txrocket.client.offsets.LocalOffsets>} is given.
+        @param room: how much of each queue may be held.
+        @param pullBatch: how many messages to pull at a time.
+        @param pullInterval: how many seconds to wait between pulls.
+        @param consumeTimeout: after how many seconds a message that a listener has
+            not dealt with is sent back.  Not in order.
+        @param maxReconsumeTimes: how often a message is tried again: 16 times, or
+            for ever in order, if not given.
+        @param suspend: how many seconds a queue is held up by a message that the
+            listener did not deal with.  In order only.
+        @raise InvalidMessage: if the group's name is none.
+        """
+        checkGroupName(group)
+        self.cluster = cluster
+        self.group = group
+        self._clock = cluster.reactor
+        self._orderly = orderly
+        self._broadcast = messageModel is MessageModel.BROADCASTING
+        self._model = messageModel
+        self._where = consumeFromWhere
+        self._timestamp = consumeTimestamp
+        self._consumeTimeout = consumeTimeout
+        self._maxTimes = _MAX_TIMES if maxReconsumeTimes is None else maxReconsumeTimes
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._requests = GroupRequests(cluster, group)
+        if offsets is None:
+            offsets = MemoryOffsets() if self._broadcast else RemoteOffsets(self._requests)
+        self._offsets = offsets
+        self._pulls = Pulls(
+            cluster,
+            group,
+            offsets,
+            self._subscriptions,
+            room=room or Room(),
+            most=pullBatch,
+            interval=pullInterval,
+            orderly=orderly,
+            broadcast=self._broadcast,
+        )
+        listening = Listening(listener, batch, cluster.reactor, blocking=blocking)
+        self._listening = listening
+        self._consuming: Concurrently | Orderly
+        if orderly:
+            self._consuming = Orderly(
+                self._clock,
+                listening,
+                concurrency,
+                self._consumed,
+                self._toRetryTopic,
+                self._prepared,
+                suspend=suspend,
+                maxTimes=maxReconsumeTimes,
+                needsLock=not self._broadcast,
+            )
+        else:
+            self._consuming = Concurrently(
+                self._clock,
+                listening,
+                concurrency,
+                self._consumed,
+                None if self._broadcast else self._sendBack,
+                self._prepared,
+            )
+        self._pulls.consuming = self._consuming
+        self._rebalance = Rebalance(
+            cluster,
+            group,
+            self.topics,
+            self._queuesChanged,
+            strategy=strategy,
+            broadcast=self._broadcast,
+        )
+        self._loops = [
+            (self._loop(self._offsets.persist), _PERSIST_INTERVAL, False),
+            (self._loop(self._expire), min(60.0, consumeTimeout), False),
+        ]
+        if orderly and not self._broadcast:
+            self._loops.append((self._loop(self._lockAll), _LOCK_INTERVAL, False))
+        self._startedAt = 0
+
+    # --- subscriptions ---------------------------------------------------
+
+    def subscribe(self, topic: str, expression: str = "*", expressionType: str = "TAG") -> None:
+        """
+        Want messages of a topic.  May be called before and after the start.
+
+        @param expression: tags, as C{a || b}, or SQL92.
+        @raise InvalidMessage: if the topic's name is none.
+        @raise SubscriptionParseFailed: if the expression is none.
+        """
+        checkTopicName(topic)
+        subscription = buildSubscription(topic, expression, expressionType)
+        self._subscriptions[topic] = replace(subscription, subVersion=self.cluster.now())
+        self._subscriptionsChanged()
+
+    def unsubscribe(self, topic: str) -> None:
+        """
+        Want no more messages of a topic.
+        """
+        self._subscriptions.pop(topic, None)
+        self._subscriptionsChanged()
+
+    def _subscriptionsChanged(self) -> None:
+        if self.running:
+            self.cluster.heartbeat()
+            self._rebalance.soon()
+
+    # --- life ------------------------------------------------------------
+
+    def startService(self) -> None:
+        """
+        Begin.
+
+        @raise ConfigError: if there is nothing to consume, or the cluster has a
+            consumer of this group already.
+        """
+        if not self._subscriptions:
+            raise ConfigError(f"consumer group {self.group} subscribes to nothing")
+        if not self._broadcast:
+            retry = _RETRY_PREFIX + self.group
+            self._subscriptions.setdefault(
+                retry, replace(buildSubscription(retry, "*", None), subVersion=self.cluster.now())
+            )
+        self._offsets.load()
+        self.cluster.addConsumer(self)
+        Service.startService(self)
+        self._startedAt = self.cluster.now()
+        self._rebalance.start()
+        for loop, interval, now in self._loops:
+            loop.start(interval, now=now).addErrback(self._ended)
+        if self._orderly and not self._broadcast:
+            self._clock.callLater(_FIRST_LOCK, self._lockAll)
+
+    def start(self) -> Deferred[None]:
+        """
+        Begin.
+        """
+        try:
+            self.startService()
+        except RocketError:
+            return fail()
+        return succeed(None)
+
+    @inlineCallbacks
+    def stop(self, within: float = 5.0) -> Any:
+        """
+        Pull no more, wait for listeners, keep the offsets, and leave.
+
+        @param within: how many seconds to wait for listeners.
+        """
+        if not self.running:
+            return
+        Service.stopService(self)
+        self._rebalance.stop()
+        self._pulls.stop()
+        for loop, _, _ in self._loops:
+            if loop.running:
+                loop.stop()
+        yield self._consuming.stop().addTimeout(within, self._clock).addErrback(self._notDone)
+        yield self._offsets.persist()
+        yield self._unlock(list(self._pulls.windows))
+        yield self.cluster.removeConsumer(self)
+        for queue in list(self._pulls.windows):
+            self._pulls.end(queue)
+
+    def stopService(self) -> Any:
+        """
+        The same, for who stops services.
+        """
+        return self.stop()
+
+    async def __aenter__(self) -> PushConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.stop()
+
+    def pause(self) -> None:
+        """
+        Pull nothing for now.  What was pulled is consumed.
+        """
+        self._pulls.stop()
+
+    def resume(self) -> None:
+        """
+        Pull again.
+        """
+        self._pulls.resume()
+
+    def _notDone(self, failure: Failure) -> None:
+        self._log.warn(
+            "Consumer {group} stops while {count} calls of its listener are under way:"
+            " their messages come again",
+            group=self.group,
+            count=self._consuming.running,
+        )
+
+    def _loop(self, function: Any) -> LoopingCall:
+        # What takes long is not waited for.
+        loop = LoopingCall(lambda: function() and None)
+        loop.clock = self._clock
+        return loop
+
+    def _ended(self, failure: Failure) -> None:
+        self._log.failure("A task of consumer {group} has ended", failure, group=self.group)
+
+    # --- queues ----------------------------------------------------------
+
+    def _queuesChanged(
+        self, topic: str, added: Sequence[MessageQueue], removed: Sequence[MessageQueue]
+    ) -> None:
+        for queue in removed:
+            self._leave(queue)
+        if self._orderly and not self._broadcast and added:
+            self._lock(added).addCallback(self._takeLocked, added)
+        else:
+            for queue in added:
+                self._take(queue)
+
+    def _leave(self, queue: MessageQueue) -> None:
+        window = self._pulls.end(queue)
+        if window is None:
+            return
+
+        def kept(none: Any) -> None:
+            # Unless it has come back meanwhile.
+            if queue not in self._pulls.windows:
+                self._offsets.forget(queue)
+                self._unlock([queue])
+
+        self._offsets.persist([queue]).addCallback(kept)
+
+    def _takeLocked(self, locked: frozenset[MessageQueue], added: Sequence[MessageQueue]) -> None:
+        for queue in added:
+            if queue in locked:
+                self._take(queue)
+            else:
+                # Another member has it still; it comes with one of the next divisions.
+                self._rebalance.refuse(queue)
+
+    def _take(self, queue: MessageQueue) -> None:
+        def begin(offset: int) -> None:
+            mine = self._rebalance.queues.get(queue.topic, frozenset())
+            if self.running and queue in mine and queue not in self._pulls.windows:
+                window = self._pulls.begin(queue, offset)
+                if self._orderly:
+                    window.locked, window.lockedAt = True, self._clock.seconds()
+                self._pulls.pull(window)
+
+        def failed(failure: Failure) -> None:
+            failure.trap(RocketError)
+            self._log.warn(
+                "{queue} cannot be begun yet, trying again: {error}",
+                queue=queue,
+                error=failure.value,
+            )
+            self._rebalance.refuse(queue)
+
+        self._startOffset(queue).addCallbacks(begin, failed)
+
+    @inlineCallbacks
+    def _startOffset(self, queue: MessageQueue) -> Any:
+        """
+        Where to begin, and why.
+        """
+        kept = yield self._offsets.fetch(queue)
+        where = self._where
+        retry = queue.topic.startswith(_RETRY_PREFIX)
+        if kept is not None:
+            offset, why = kept, "that is where the group was"
+        elif where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+            offset = yield self._requests.minOffset(queue)
+            why = "the group is new here, and begins with the first message"
+        elif where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not retry:
+            when = self._timestamp
+            if when is None:
+                when = self._clock.seconds() - 1800
+            offset = yield self._requests.searchByTime(queue, when)
+            why = f"the group is new here, and begins at time {when:.3f}"
+        elif retry:
+            offset, why = 0, "what is to be tried again is never too old"
+        else:
+            offset = yield self._requests.maxOffset(queue)
+            why = "the group is new here, and begins with what comes from now on"
+        self._log.info(
+            "Consumer {group} begins {queue} at {offset}: {why}",
+            group=self.group,
+            queue=queue,
+            offset=offset,
+            why=why,
+        )
+        return offset
+
+    # --- locks -----------------------------------------------------------
+
+    def _lock(self, queues: Iterable[MessageQueue]) -> Deferred[frozenset[MessageQueue]]:
+        """
+        Have queues locked.
+
+        @return: a Deferred of those that are.
+        """
+        locked: set[MessageQueue] = set()
+
+        def failed(failure: Failure, name: str) -> None:
+            failure.trap(RocketError)
+            self._log.warn(
+                "Broker {name} does not lock queues, trying again: {error}",
+                name=name,
+                error=failure.value,
+            )
+
+        locking = [
+            self._requests.lock(name, own).addCallbacks(locked.update, failed, errbackArgs=(name,))
+            for name, own in _byBroker(queues).items()
+        ]
+        return DeferredList(locking).addCallback(lambda results: frozenset(locked))
+
+    def _lockAll(self) -> Deferred[None]:
+        def note(locked: frozenset[MessageQueue]) -> None:
+            for window in self._pulls.each():
+                window.locked = window.queue in locked
+                if window.locked:
+                    window.lockedAt = self._clock.seconds()
+                    self._consuming.locked(window)
+
+        return self._lock(list(self._pulls.windows)).addCallback(note)
+
+    def _unlock(self, queues: Iterable[MessageQueue]) -> Deferred[None]:
+        if not self._orderly or self._broadcast:
+            return succeed(None)
+        unlocking = [
+            self._requests.unlock(name, own).addErrback(
+                # The lock is gone after a minute anyway.
+                lambda failure: failure.trap(RocketError) and None
+            )
+            for name, own in _byBroker(queues).items()
+        ]
+        return DeferredList(unlocking).addCallback(lambda results: None)
+
+    # --- consuming -------------------------------------------------------
+
+    def _prepared(self, message: MessageExt) -> MessageExt:
+        message = readable(message)
+        if message.topic.startswith(_RETRY_PREFIX):
+            # The listener sees the topic that it subscribed to.
+            origin = message.properties.get(PROPERTY_RETRY_TOPIC)
+            if origin:
+                return replace(message, topic=origin)
+        return message
+
+    def _consumed(self, window: Window, offset: int) -> None:
+        self._offsets.update(window.queue, offset)
+        self._pulls.consumed(window)
+
+    def _expire(self) -> None:
+        self._consuming.expire(list(self._pulls.each()), self._consumeTimeout)
+
+    def _sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
+        """
+        Have a message brought again later.
+        """
+
+        def otherwise(failure: Failure) -> Deferred[None]:
+            failure.trap(RocketError)
+            return self._toRetryTopic(message, delayLevel)
+
+        sent = self._requests.sendBack(message, delayLevel, maxReconsumeTimes=self._maxTimes)
+        return sent.addErrback(otherwise)
+
+    def _toRetryTopic(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
+        """
+        Send a message to the group's retry topic, as its broker would have; one that
+        has had its last time the broker makes a dead letter.
+        """
+        again = _retried(message, self.group, self._maxTimes)
+        sent = maybeDeferred(lambda: innerProducer(self.cluster).send(again))
+        return sent.addCallback(lambda result: None)
+
+    # --- as a member -----------------------------------------------------
+
+    def topics(self) -> Iterable[str]:
+        """
+        The topics that it subscribes to.
+        """
+        return self._subscriptions.keys()
+
+    def consumerData(self) -> ConsumerData:
+        """
+        What its heartbeat says.
+        """
+        return ConsumerData(
+            self.group,
+            ConsumeType.CONSUME_PASSIVELY,
+            self._model,
+            self._where,
+            frozenset(self._subscriptions.values()),
+        )
+
+    def idsChanged(self) -> None:
+        """
+        A member has come to the group, or has left it.
+        """
+        self._rebalance.soon()
+
+    def resetOffsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """
+        An administrator moves the group.
+        """
+        for queue, offset in offsets.items():
+            self._pulls.move(queue, offset)
+        self._offsets.persist(list(offsets))
+
+    def status(self, topic: str) -> Mapping[MessageQueue, int]:
+        """
+        The offsets of its queues of a topic.
+        """
+        return {window.queue: self._committed(window) for window in self._pulls.each(topic)}
+
+    def _committed(self, window: Window) -> int:
+        committed = self._offsets.get(window.queue)
+        return window.commitOffset if committed is None else committed
+
+    def runningInfo(self) -> ConsumerRunningInfo:
+        """
+        All that it tells of itself.
+        """
+        return ConsumerRunningInfo(
+            properties={
+                "PROP_NAMESERVER_ADDR": ";".join(self.cluster.nameServers.addresses),
+                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
+                "PROP_CONSUME_ORDERLY": "true" if self._orderly else "false",
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._startedAt),
+                "PROP_CLIENT_VERSION": "V4_9_7",
+                "consumerGroup": self.group,
+                "messageModel": self._model.value,
+                "consumeFromWhere": self._where.value,
+            },
+            subscriptionSet=tuple(
+                sorted(
+                    self._subscriptions.values(), key=lambda each: f"{each.topic}@{each.subString}"
+                )
+            ),
+            mqTable={
+                window.queue: window.info(self._committed(window))
+                for window in sorted(self._pulls.each(), key=lambda each: each.queue)
+            },
+        )
+
+    def consumeDirectly(
+        self, message: MessageExt, brokerName: str
+    ) -> Deferred[ConsumeMessageDirectlyResult]:
+        """
+        Have a message consumed that an administrator has chosen.
+        """
+        began = self._clock.seconds()
+
+        def result(returned: Any) -> ConsumeMessageDirectlyResult:
+            what, remark = CMResult.CR_SUCCESS, None
+            if isinstance(returned, Failure):
+                what, remark = CMResult.CR_THROW_EXCEPTION, returned.getErrorMessage()
+            elif isinstance(returned, ConsumeLater):
+                what = CMResult.CR_LATER
+            spent = int((self._clock.seconds() - began) * 1000)
+            return ConsumeMessageDirectlyResult(self._orderly, True, what, remark, spent)
+
+        return maybeDeferred(
+            lambda: self._listening.call([self._prepared(replace(message, brokerName=brokerName))])
+        ).addBoth(result)
+
+
+def _byBroker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    grouped: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        grouped.setdefault(queue.brokerName, []).append(queue)
+    return grouped
+
+
+def _retried(message: MessageExt, group: str, maxTimes: int) -> Message:
+    properties = dict(message.properties)
+    origin = properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or message.msgId
+    properties |= {
+        PROPERTY_ORIGIN_MESSAGE_ID: origin,
+        PROPERTY_RETRY_TOPIC: properties.get(PROPERTY_RETRY_TOPIC) or message.topic,
+        PROPERTY_RECONSUME_TIME: str(message.reconsumeTimes + 1),
+        PROPERTY_MAX_RECONSUME_TIMES: str(maxTimes),
+    }
+    properties.pop(PROPERTY_TRAN_MSG, None)
+    return Message(
+        _RETRY_PREFIX + group,
+        message.body,
+        flag=message.flag,
+        delayTimeLevel=3 + message.reconsumeTimes,
+        properties=properties,
+    )
