@@ -651,6 +651,10 @@ class Producer(Service):
         if status is None:
             error = responseError(response.code, response.remark or "", sending.address)
             return self._again(error, sending)
+        route = self._routes.get(sending.topic)
+        if route is not None and route.inherited:
+            # It has come into being with this message.
+            self._refresh(sending.topic)
         header = response.decodeHeader(SendMessageResponseHeader)
         fields = response.extFields
         result = SendResult(
@@ -676,8 +680,12 @@ class Producer(Service):
         if self._faults is not None:
             self._note(sending.queue, began, failed=True)
         # The broker may have moved, or be gone.
-        self._routes.refresh(sending.topic).addErrback(lambda failure: failure.trap(RocketError))
+        self._refresh(sending.topic)
         return self._again(error, sending)
+
+    def _refresh(self, topic: str) -> None:
+        # A failure leaves things as they were.
+        self._routes.refresh(topic).addErrback(lambda failure: failure.trap(RocketError))
 
     def _note(self, queue: MessageQueue, began: float, *, failed: bool) -> None:
         assert self._faults is not None
