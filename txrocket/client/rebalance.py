@@ -68,6 +68,7 @@ class Rebalance:
     Keeps up with which queues a member has.
 
     @ivar queues: the queues that it has now, by topic.
+    @ivar started: whether it does.
     """
 
     _log = Logger()
@@ -98,7 +99,7 @@ class Rebalance:
         self.queues: dict[str, frozenset[MessageQueue]] = {}
         self._loop = LoopingCall(self.soon)
         self._loop.clock = cluster.reactor
-        self._started = False
+        self.started = False
         self._unfollow: Callable[[], None] | None = None
         self._due: IDelayedCall | None = None
         self._dividing = False
@@ -111,7 +112,7 @@ class Rebalance:
         """
         Divide the queues now, and from now on.
         """
-        self._started = True
+        self.started = True
         self.queues.clear()
         self._unfollow = self._cluster.routes.follow(self._routeChanged)
         # It only ever schedules, which does not fail.
@@ -121,7 +122,7 @@ class Rebalance:
         """
         Leave things as they are.
         """
-        self._started = False
+        self.started = False
         if self._unfollow is not None:
             self._unfollow()
             self._unfollow = None
@@ -135,7 +136,7 @@ class Rebalance:
         """
         Divide the queues as soon as possible: the group has changed.
         """
-        if not self._started:
+        if not self.started:
             return
         if self._dividing:
             self._again = True
@@ -189,7 +190,7 @@ class Rebalance:
         mine: Sequence[MessageQueue] = route.readQueues
         if mine and not self._broadcast:
             mine = self._strategy(self._group, self._cluster.clientId, mine, ids)
-        if self._started and topic in self._topics():
+        if self.started and topic in self._topics():
             self._take(topic, mine)
 
     @inlineCallbacks
@@ -230,7 +231,7 @@ class Rebalance:
 
     def _failed(self, topic: str, error: RocketError) -> None:
         # Once, and not every 20 s.
-        if self._started and topic not in self._failing:
+        if self.started and topic not in self._failing:
             self._failing.add(topic)
             self._log.warn(
                 "Group {group} keeps its queues of {topic}: {error}",
