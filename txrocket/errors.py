@@ -44,6 +44,7 @@ __all__ = [
     "NoBuyerId",
     "NoMessage",
     "NoPermission",
+    "NotAssigned",
     "NotInCurrentUnit",
     "ProtocolError",
     "PullNotFound",
@@ -339,6 +340,13 @@ class SendFailed(RocketError):
         Whether another attempt may do.
         """
         return self.error.retriable
+
+
+class NotAssigned(RocketError):
+    """
+    A queue is not one that the consumer reads, or no longer: another member of its
+    group may have it now.
+    """
 
 
 def _phase(error: RocketError) -> str:
