@@ -8,6 +8,7 @@ Everything that txrocket raises on purpose::
       StoreError         a store that cannot do what is asked
       ConfigError        settings that are wrong
       RemotingError      a request that got no answer: where, and in which phase
+      SendFailed         a message that was not sent, after all attempts
       ResponseError      an answer other than SUCCESS: one class per response code
 
 A caller that retries looks at C{retriable} and never at a number.
@@ -56,6 +57,7 @@ __all__ = [
     "RequestTimedOut",
     "ResponseError",
     "RocketError",
+    "SendFailed",
     "ServiceNotAvailable",
     "SlaveNotAvailable",
     "StoreCorrupt",
