@@ -30,6 +30,7 @@ from typing import Final, TypeAlias, TypeVar
 import attrs
 from twisted.logger import Logger
 
+from txrocket.client.queues import roomOf
 from txrocket.errors import AssignFailed, ConfigError
 from txrocket.model import MessageQueue
 
@@ -141,12 +142,6 @@ def byConfig(queues: Iterable[MessageQueue]) -> Strategy:
     return Strategy("CONFIG", lambda group, clientId, queues, clientIds: configured)
 
 
-def _room(brokerName: str) -> str | None:
-    # As Java's split does: what is empty at the end does not count.
-    parts = brokerName.rstrip("@").split("@")
-    return parts[0] if len(parts) == 2 else None
-
-
 def byMachineRoom(rooms: Collection[str]) -> Strategy:
     """
     The queues in some machine rooms, of brokers that are named C{room@name}.
@@ -158,7 +153,7 @@ def byMachineRoom(rooms: Collection[str]) -> Strategy:
         group: str, clientId: str, queues: Sequence[MessageQueue], clientIds: Sequence[str]
     ) -> Sequence[MessageQueue]:
         index = clientIds.index(clientId)
-        near = [queue for queue in queues if _room(queue.brokerName) in wanted]
+        near = [queue for queue in queues if roomOf(queue.brokerName) in wanted]
         each = len(near) // len(clientIds)
         over = each * len(clientIds) + index
         return near[index * each : (index + 1) * each] + near[over : over + 1]
