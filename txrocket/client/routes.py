@@ -73,6 +73,15 @@ def _ordered(configured: str) -> Iterable[tuple[str, int]]:
             yield name, int(count)
 
 
+def _sorted(data: TopicRouteData) -> TopicRouteData:
+    # Name servers have sets of brokers, and each its own order of them.
+    return replace(
+        data,
+        queueDatas=tuple(sorted(data.queueDatas, key=lambda each: each.brokerName)),
+        brokerDatas=tuple(sorted(data.brokerDatas, key=lambda each: each.brokerName)),
+    )
+
+
 class Route:
     """
     A topic's route, and what follows from it, reckoned once.
@@ -215,7 +224,7 @@ class Routes:
                 raise responseError(
                     answer.code, answer.remark or "", self._nameServers.current or ""
                 )
-            return decodeBody(TopicRouteData, answer.body)
+            return _sorted(decodeBody(TopicRouteData, answer.body))
 
         header = GetRouteInfoRequestHeader(topic, True)
         request = requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
