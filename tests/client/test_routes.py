@@ -400,6 +400,30 @@ class RoutesTests(RemotingTests):
         self.assertIsNone(routes.anyAddress("e"))
         self.assertIsNone(routes.anyAddress("x"))
 
+    def test_moved(self) -> None:
+        """
+        The newest answer says where a broker is, whichever topic it was about: a
+        send that failed asks for its own route only.
+        """
+        for topic in ("A", "B"):
+            self.know(topic, route("a", port=1))
+        self.know("A", route("a", port=2))
+        self.assertEqual(self.routes.address("a"), "a:2")
+        # It moves back, and B's route is as it was before.
+        self.know("B", route("a", port=1))
+        self.assertEqual(self.routes.address("a"), "a:1")
+
+    def test_slaveGone(self) -> None:
+        """
+        A slave that the newest answer does not have is gone, although an older one
+        has it.
+        """
+        slave = TopicRouteData(brokerDatas=(BrokerData("c", "a", {0: "a:1", 1: "a:2"}),))
+        self.know("A", slave)
+        self.know("B", slave)
+        self.know("A", route("a", port=1))
+        self.assertEqual(self.routes.brokers, {"a": {0: "a:1"}})
+
     def test_brokerGone(self) -> None:
         """
         A broker that is in no route any more has no address.

@@ -231,8 +231,11 @@ class Routes:
         return self._nameServers.request(request, self._timeout).addCallback(decode)
 
     def _take(self, topic: str, data: TopicRouteData, *, inherited: bool) -> Route:
-        known = self._routes.get(topic)
+        # The newest is the last, for who reckons by all of them.
+        known = self._routes.pop(topic, None)
         if known is not None and known.data == data and known.inherited == inherited:
+            self._routes[topic] = known
+            self._locate(known)
             return known
         route = self._routes[topic] = Route(topic, data, inherited=inherited)
         self._collect()
@@ -244,11 +247,13 @@ class Routes:
         """
         The brokers of all routes; one that is in none is gone.
         """
-        addresses: dict[str, dict[int, str]] = {}
+        self._addresses = {}
         for route in self._routes.values():
-            for broker in route.data.brokerDatas:
-                addresses.setdefault(broker.brokerName, {}).update(broker.brokerAddrs)
-        self._addresses = addresses
+            self._locate(route)
+
+    def _locate(self, route: Route) -> None:
+        for broker in route.data.brokerDatas:
+            self._addresses[broker.brokerName] = broker.brokerAddrs
 
     def _gone(self, failure: Failure, topic: str) -> Failure:
         if failure.check(TopicNotExist):
