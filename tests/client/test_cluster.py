@@ -217,6 +217,17 @@ class AskTests(ClusterTestsBase):
         self.network.advance(0.1)
         self.failureResultOf(usual, RequestTimedOut)
 
+    def test_noTime(self) -> None:
+        """
+        Who has no time left does not get all of it.
+        """
+        self.a.mute = True
+        self.a.answers[self.CODE] = lambda request: responseCommand()
+        self.successResultOf(self.cluster.peers.connection(A))
+        answer = self.ask(timeout=0.0)
+        self.network.advance(0.1)
+        self.failureResultOf(answer, RequestTimedOut)
+
     def test_nobody(self) -> None:
         """
         Nobody at the address is an error that says so.

@@ -241,8 +241,8 @@ class Cluster:
                 raise responseError(answer.code, answer.remark or "", address)
             return answer
 
-        asked = self.peers.request(address, request, timeout or self.timeout)
-        return asked.addCallback(check)
+        limit = self.timeout if timeout is None else timeout
+        return self.peers.request(address, request, limit).addCallback(check)
 
     # --- routes ----------------------------------------------------------
 
