@@ -404,6 +404,37 @@ class RefreshTests(ClusterTestsBase):
         self.network.flush()
         return left
 
+    def test_deafBrokerLeaves(self) -> None:
+        """
+        What is known of a broker that never answered goes with it: when it comes
+        back and does not answer, that is news again.
+        """
+        del self.network.listeners[B]
+        both, one = routeTo(a={0: A}, b={0: B}), routeTo(a={0: A})
+        self.producer()
+        self.ns.routes["T"] = both
+        self.find()
+        for data in (one, both):
+            self.ns.routes["T"] = data
+            self.network.advance(30)
+        self.network.advance(10)
+        self.assertEqual(len(self.logged(LogLevel.warn)), 2)
+
+    def test_leavesSilently(self) -> None:
+        """
+        That a broker which has left does not answer its last heartbeat is nothing to
+        warn of.
+        """
+        self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
+        self.producer()
+        self.find()
+        self.b.mute = True
+        self.ns.routes["T"] = routeTo(a={0: A})
+        self.network.advance(30)
+        self.network.advance(3)
+        self.assertEqual(self.b.open, 0)
+        self.assertEqual(self.logged(LogLevel.warn), [])
+
     def test_unreachable(self) -> None:
         """
         While no name server answers, everything stays as it was.
@@ -459,6 +490,22 @@ class MembersTests(ClusterTestsBase):
         self.assertEqual((header.producerGroup, header.consumerGroup), ("p", None))
         self.network.advance(30)
         self.assertEqual(self.a.groups(), [])
+
+    def test_leaveAtOnce(self) -> None:
+        """
+        A broker that has been sent a heartbeat is told, although it has not answered
+        yet: otherwise a consumer would keep its queues for two minutes after it left.
+        """
+        consumer = self.consumer()
+        found = self.cluster.routes.find("T")
+        while not found.called:
+            self.network.step()
+        self.clock.advance(0)
+        left = self.cluster.removeConsumer(consumer)
+        self.network.flush()
+        self.successResultOf(left)
+        self.assertEqual(len(self.a.beats), 1)
+        self.assertEqual([each.consumerGroup for each in self.a.left], ["g"])
 
     def test_leaveDeaf(self) -> None:
         """

@@ -139,7 +139,8 @@ class Cluster:
             self._loop(self.heartbeat),
         ]
         self._beating: Any = None
-        self._heard: set[str] = set()
+        # Brokers that were sent a heartbeat, and those of them that failed to answer.
+        self._told: set[str] = set()
         self._deaf: set[str] = set()
 
     async def __aenter__(self) -> Cluster:
@@ -208,7 +209,7 @@ class Cluster:
                 # A broker that is not there forgets this client by itself.
                 lambda failure: failure.trap(RocketError) and None
             )
-            for address in self._heard
+            for address in self._told - self._deaf
         ]
         return DeferredList(leaving).addCallback(lambda results: None)
 
@@ -260,8 +261,8 @@ class Cluster:
         there = {
             address for addresses in self.routes.brokers.values() for address in addresses.values()
         }
-        for gone in self._heard - there:
-            self._heard.discard(gone)
+        for gone in self._told - there:
+            self._told.discard(gone)
             self._deaf.discard(gone)
             self.peers.forget(gone)
 
@@ -301,15 +302,14 @@ class Cluster:
 
     def _beat(self, address: str, body: bytes) -> Deferred[None]:
         def heard(answer: RemotingCommand) -> None:
-            self._heard.add(address)
             if address in self._deaf:
                 self._deaf.remove(address)
                 self._log.info("Broker {address} is there again", address=address)
 
         def failed(failure: Failure) -> None:
             failure.trap(RocketError)
-            # Once, and not every half minute.
-            if address not in self._deaf:
+            # Once, and not every half minute; and not of one that has left meanwhile.
+            if address in self._told - self._deaf:
                 self._deaf.add(address)
                 self._log.warn(
                     "Broker {address} does not take heartbeats, trying again: {error}",
@@ -317,6 +317,7 @@ class Cluster:
                     error=failure.value,
                 )
 
+        self._told.add(address)
         request = requestCommand(RequestCode.HEART_BEAT, None, body)
         return self.ask(address, request).addCallbacks(heard, failed)
 
