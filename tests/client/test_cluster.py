@@ -533,11 +533,15 @@ class MembersTests(ClusterTestsBase):
 
     def test_stranger(self) -> None:
         """
-        One who was refused, and stops, does not take the other's place with it.
+        One who was refused, and stops, does not take the other's place with it, and
+        brokers hear nothing of it.
         """
         member = self.producer()
-        self.cluster.removeProducer(FakeProducer("p"))
+        self.find()
+        self.successResultOf(self.cluster.removeProducer(FakeProducer("p")))
+        self.network.flush()
         self.assertEqual(self.cluster.producers, {"p": member})
+        self.assertEqual(self.a.left, [])
 
     def test_served(self) -> None:
         """

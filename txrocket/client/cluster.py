@@ -19,7 +19,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -201,8 +201,9 @@ class Cluster:
     def _remove(
         self, members: dict[str, _Member], member: _Member, **groups: str
     ) -> Deferred[None]:
-        if members.get(member.group) is member:
-            del members[member.group]
+        if members.get(member.group) is not member:
+            return succeed(None)
+        del members[member.group]
         header = UnregisterClientRequestHeader(self.clientId, **groups)
         leaving = [
             self.ask(address, requestCommand(RequestCode.UNREGISTER_CLIENT, header)).addErrback(
