@@ -585,6 +585,37 @@ class StopTests(ClusterTestsBase):
         """
         self.successResultOf(self.cluster.stop())
 
+    def test_again(self) -> None:
+        """
+        After a stop a cluster can be used again, and brokers hear of its members at
+        once as before.
+        """
+        member = self.producer()
+        self.find()
+        self.consumer()
+        self.cluster.removeProducer(member)
+        self.cluster.stop()
+        self.network.flush()
+        self.cluster.consumers.clear()
+        self.a.groups()
+        self.producer("p2")
+        self.network.flush()
+        self.assertEqual(self.a.groups(), [({"p2"}, set())])
+        self.network.advance(30)
+        self.assertEqual(len(self.a.groups()), 1)
+
+    def test_tooLate(self) -> None:
+        """
+        A member that leaves after the stop has nobody dialled again.
+        """
+        member = self.producer()
+        self.find()
+        self.cluster.stop()
+        self.network.flush()
+        self.network.dialled.clear()
+        self.successResultOf(self.cluster.removeProducer(member))
+        self.assertEqual(self.network.dialled, [])
+
     def test_context(self) -> None:
         """
         As a context, a cluster stops at its end.

@@ -221,8 +221,12 @@ class Cluster:
         for loop in self._loops:
             if loop.running:
                 loop.stop()
-        if self._beating is not None and self._beating.active():
+        if self._beating is not None:
             self._beating.cancel()
+            self._beating = None
+        # They notice by their connections that this client is gone.
+        self._told.clear()
+        self._deaf.clear()
         return self.peers.stop()
 
     # --- requests --------------------------------------------------------
