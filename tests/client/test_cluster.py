@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from typing import Any
 
 from twisted.internet.defer import Deferred, ensureDeferred
@@ -14,7 +15,7 @@ from twisted.logger import LogLevel
 
 from tests.client.members import FakeConsumer, FakeProducer
 from tests.client.network import FakeBroker, FakeNameServer, Network, routeTo
-from tests.remoting.doubles import Recorder, RemotingTests
+from tests.remoting.doubles import Raise, Recorder, RemotingTests
 from txrocket.client.cluster import Cluster
 from txrocket.errors import ConfigError, ConnectFailed, RequestTimedOut, SystemBusy
 from txrocket.protocol.codes import RequestCode
@@ -135,6 +136,23 @@ class MakingTests(ClusterTestsBase):
         self.assertTrue(re.fullmatch(pattern, first.clientId), first.clientId)
         self.assertNotEqual(first.clientId, second.clientId)
         self.assertEqual(self.made(clientId="me").clientId, "me")
+
+    def test_address(self) -> None:
+        """
+        A host that is none does not keep a cluster from being made: dialling it will
+        tell.  Names are not looked up for it, which would hold up the reactor.
+        """
+        self.patch(socket, "getaddrinfo", Raise(AssertionError("looked up")))
+        for host in ("a..b", "x" * 64, "name.invalid", "[2001:db8::1%none]"):
+            made = self.made(f"{host}:9876")
+            self.assertTrue(re.fullmatch(r"[0-9a-f.:]+@\d+#\w+", made.clientId), made.clientId)
+
+    def test_noAddress(self) -> None:
+        """
+        A machine without a network has its loopback.
+        """
+        self.patch(socket, "socket", Raise(OSError("unreachable")))
+        self.assertTrue(self.made().clientId.startswith("127.0.0.1@"))
 
     def test_uniqueIds(self) -> None:
         """

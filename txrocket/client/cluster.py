@@ -17,6 +17,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
@@ -60,12 +61,17 @@ def _localIp(nameServer: str) -> str:
     """
     The address of this machine, as a name server sees it.
     """
-    host = nameServer.rpartition(":")[0].strip("[]") or "192.0.2.1"
+    host = nameServer.rpartition(":")[0].strip("[]")
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        # A name; to look it up would hold up the reactor.  What faces the world will do,
+        # and this address of RFC 5737 is out there.
+        family, host = socket.AF_INET, "192.0.2.1"
+    try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             # Nothing is sent: the system only chooses the interface it would use.
-            probe.connect(address)
+            probe.connect((host, 9))
             ip: str = probe.getsockname()[0]
     except OSError:
         return "127.0.0.1"
