@@ -17,10 +17,11 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from txrocket.client.assign import Assign
 from txrocket.client.cluster import Cluster
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.offsets import MemoryOffsets, OffsetStore, RemoteOffsets
-from txrocket.client.rebalance import Assign, Rebalance
+from txrocket.client.rebalance import Rebalance
 from txrocket.errors import RemoteSystemError, RocketError, ServiceNotAvailable
 from txrocket.message import MessageExt
 from txrocket.model import (

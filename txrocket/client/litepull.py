@@ -27,12 +27,12 @@ from msgspec.structs import replace
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 
 from txrocket.client.active import ActiveConsumer
+from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.fromwhere import FromWhere
 from txrocket.client.offsets import OffsetStore
 from txrocket.client.prefetch import Ahead, Prefetch
 from txrocket.client.reading import Reading
-from txrocket.client.rebalance import Assign, averagely
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, NotAssigned, PullOffsetMoved, RocketError
 from txrocket.filters.expressions import buildSubscription

@@ -25,10 +25,11 @@ from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 from twisted.python.failure import Failure
 
 from txrocket.client.active import ActiveConsumer
+from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.offsets import OffsetStore
 from txrocket.client.pulling import Puller, readable
-from txrocket.client.rebalance import Assign, Changed, averagely
+from txrocket.client.rebalance import Changed
 from txrocket.client.results import PullResult
 from txrocket.errors import RocketError
 from txrocket.filters.expressions import buildSubscription

@@ -33,6 +33,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.concurrently import Concurrently
 from txrocket.client.grouprequests import GroupRequests
@@ -42,7 +43,7 @@ from txrocket.client.orderly import Orderly
 from txrocket.client.producer import innerProducer
 from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
-from txrocket.client.rebalance import Assign, Rebalance, averagely
+from txrocket.client.rebalance import Rebalance
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, RocketError
 from txrocket.filters.expressions import buildSubscription

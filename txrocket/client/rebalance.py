@@ -28,39 +28,20 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.routes import Route
 from txrocket.errors import ResponseError, RocketError
 from txrocket.model import MessageQueue
 
-__all__ = ["Assign", "Changed", "Rebalance"]
+__all__ = ["Changed", "Rebalance"]
 
 # In seconds (rocketmq.client.rebalance.waitInterval).
 _INTERVAL: Final = 20.0
 
-#: The group, this member's client id, the queues and the client ids of all members,
-#: both sorted, to this member's queues.
-Assign: TypeAlias = Callable[
-    [str, str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]
-]
-
 #: Is told of the queues of a topic that a member gets, and of those that it loses.
 Changed: TypeAlias = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]
-
-
-def averagely(
-    group: str, clientId: str, queues: Sequence[MessageQueue], ids: Sequence[str]
-) -> Sequence[MessageQueue]:
-    """
-    A stretch of the queues each, of equal length or one more.
-    """
-    if clientId not in ids:
-        return ()
-    size, more = divmod(len(queues), len(ids))
-    index = ids.index(clientId)
-    start = index * size + min(index, more)
-    return queues[start : start + size + (index < more)]
 
 
 class Rebalance:
