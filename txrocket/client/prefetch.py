@@ -159,7 +159,8 @@ class Prefetch:
         paused.
         """
         window = ahead.window
-        if ahead.working or ahead.waiting or ahead.paused or window is None:
+        # Dropped: a reader that was woken may have ended it, or the whole consumer.
+        if window is None or window.dropped or ahead.working or ahead.waiting or ahead.paused:
             return
         if ahead.moved and len(window):
             return
