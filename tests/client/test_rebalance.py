@@ -73,6 +73,7 @@ class WhenTests(RebalanceTestsBase):
         """
         self.started()
         self.assertEqual(self.since(), [("T", [0, 1, 2, 3], [])])
+        self.assertEqual(self.a.asked, ["g"])
         self.a.ids = ("me", "you")
         self.network.advance(19.9)
         self.assertEqual(self.since(), [])
@@ -307,6 +308,16 @@ class TroubleTests(RebalanceTestsBase):
         self.failed(self.cluster.routes.refresh("T"), TopicNotExist)
         self.network.advance(20)
         self.assertEqual(self.since(), [])
+
+    def test_noRetryTopicYet(self) -> None:
+        """
+        A retry topic that does not exist yet is not worth telling: it comes with the
+        group's first heartbeat.
+        """
+        self.topics = ["%RETRY%g", "U"]
+        self.started()
+        (told,) = self.logged(LogLevel.warn)
+        self.assertIn("of U: ", told)
 
     def test_noTopicYet(self) -> None:
         """

@@ -92,7 +92,6 @@ class Prefetch:
         @param most: how many messages to pull at a time.
         """
         self._clock = cluster.reactor
-        self._now = cluster.now
         self._puller = Puller(cluster, group)
         self._find = find
         self._arrived = arrived
@@ -133,9 +132,7 @@ class Prefetch:
 
         @return: what was held of it.
         """
-        ahead = self._queues.pop(queue, None)
-        if ahead is None:
-            return None
+        ahead = self._queues.pop(queue)
         self._cancel(ahead)
         self._puller.forget(queue)
         if ahead.window is not None:

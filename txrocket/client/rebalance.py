@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from twisted.internet.defer import DeferredList, inlineCallbacks
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -32,13 +32,15 @@ from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.routes import Route
-from txrocket.errors import ResponseError, RocketError
+from txrocket.errors import ResponseError, RocketError, TopicNotExist
 from txrocket.model import MessageQueue
 
 __all__ = ["Changed", "Rebalance"]
 
 # In seconds (rocketmq.client.rebalance.waitInterval).
 _INTERVAL: Final = 20.0
+
+_RETRY_PREFIX: Final = "%RETRY%"
 
 #: Is told of the queues of a topic that a member gets, and of those that it loses.
 Changed: TypeAlias = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]
@@ -85,6 +87,7 @@ class Rebalance:
         self._due: IDelayedCall | None = None
         self._dividing = False
         self._again = False
+        self._finding: set[str] = set()
         self._failing: set[str] = set()
 
     # --- when ------------------------------------------------------------
@@ -133,7 +136,7 @@ class Rebalance:
         self.queues[queue.topic] = had - {queue}
 
     def _routeChanged(self, route: Route) -> None:
-        if route.topic in self._topics():
+        if route.topic in self._topics() and route.topic not in self._finding:
             self.soon()
 
     # --- what ------------------------------------------------------------
@@ -158,7 +161,7 @@ class Rebalance:
     @inlineCallbacks
     def _divide(self, topic: str) -> Any:
         try:
-            route = yield self._cluster.routes.find(topic)
+            route = yield self._find(topic)
             ids = () if self._broadcast else (yield self._ids(topic))
         except RocketError as error:
             self._failed(topic, error)
@@ -173,6 +176,15 @@ class Rebalance:
             mine = self._strategy(self._group, self._cluster.clientId, mine, ids)
         if self.started and topic in self._topics():
             self._take(topic, mine)
+
+    def _find(self, topic: str) -> Deferred[Route]:
+        def found(result: Route | Failure) -> Route | Failure:
+            self._finding.discard(topic)
+            return result
+
+        # One that is new is no reason to divide the queues once more.
+        self._finding.add(topic)
+        return self._cluster.routes.find(topic).addBoth(found)
 
     @inlineCallbacks
     def _ids(self, topic: str) -> Any:
@@ -211,8 +223,10 @@ class Rebalance:
         )
 
     def _failed(self, topic: str, error: RocketError) -> None:
+        # A retry topic comes into being with the group's first heartbeat.
+        young = topic.startswith(_RETRY_PREFIX) and isinstance(error, TopicNotExist)
         # Once, and not every 20 s.
-        if self.started and topic not in self._failing:
+        if self.started and not young and topic not in self._failing:
             self._failing.add(topic)
             self._log.warn(
                 "Group {group} keeps its queues of {topic}: {error}",
