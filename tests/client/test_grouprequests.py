@@ -159,6 +159,7 @@ class GroupTests(GroupRequestsTestsBase):
         there is none.
         """
         self.a.ids = ("x", "me")
+        self.ns.routes["T"] = routeTo(a={0: A, 1: A1})
         self.assertEqual(self.got(self.requests.consumerIds("T")), ("x", "me"))
         self.assertEqual(self.a.asked, ["g"])
         self.ns.routes["U"] = routeTo(a={1: A1}, b={0: B})

@@ -125,6 +125,17 @@ class PollTests(LiteTestsBase):
         self.assertEqual(self.poll(consumer), [b"2", b"y"])
         self.assertEqual(self.poll(consumer), [])
 
+    def test_turns(self) -> None:
+        """
+        A queue whose messages came in several pulls has its turn no more often.
+        """
+        consumer = self.assigned(*self.queues[:2])
+        for body in b"0", b"1":
+            self.a.put(body)
+            self.network.flush()
+        self.a.put(b"x", queueId=1)
+        self.assertEqual([self.poll(consumer, 1)[0] for _ in range(3)], [b"0", b"x", b"1"])
+
     def test_most(self) -> None:
         """
         As many are given as are pulled at a time, if nothing else is said.
@@ -972,6 +983,7 @@ class CommitTests(LiteTestsBase):
         self.assertEqual(self.a.updates, [])
         self.got(consumer.commit())
         self.assertEqual(self.a.updates, [(0, 2)])
+        self.poll(consumer, 1)
         self.poll(consumer, 1)
         self.got(consumer.stop())
         self.assertEqual(self.a.updates, [(0, 2)])

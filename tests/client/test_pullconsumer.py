@@ -379,13 +379,17 @@ class MemberTests(PullConsumerTestsBase):
 
     def test_topics(self) -> None:
         """
-        The routes of the topics that it has pulled are kept up to date.
+        The routes of the topics that it has pulled are kept up to date, and of those
+        that are divided.
         """
         self.a.put(b"0")
         self.got(self.consumer.pull(self.queue, 0))
+        self.ns.routes["U"] = self.ns.routes["T"]
+        self.consumer.listen("U", lambda topic, added, removed: None)
+        self.network.flush()
         asked = len(self.ns.asked)
         self.network.advance(30)
-        self.assertEqual(self.ns.asked[asked:], ["T"])
+        self.assertEqual(sorted(self.ns.asked[asked:]), ["T", "U"])
 
     def test_runningInfo(self) -> None:
         """

@@ -138,12 +138,15 @@ class PullScheduleTests(ConsumerTests):
         self.assertEqual(self.seen(), [0])
         self.a.ids = ("a", "b", "c", "me")
         self.consumer.idsChanged()
-        self.returned = Deferred()
+        other: Deferred[Any] = Deferred()
+        self.returned = other
         self.assertEqual(self.seen(), [3])
         self.a.ids = ("me", "n", "o", "p")
         self.consumer.idsChanged()
         self.assertEqual(self.seen(), [])
         self.returned = None
+        other.callback(0.0)
+        self.assertEqual(self.seen(), [])
         done.callback(0.0)
         self.assertEqual(self.seen(), [0])
         self.a.ids = ("a", "b", "c", "me")

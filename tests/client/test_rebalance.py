@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel
 
 from tests.client.brokers import A, B, ConsumerTests
@@ -18,7 +19,10 @@ from tests.client.network import routeTo
 from txrocket.client.rebalance import Rebalance
 from txrocket.errors import TopicNotExist
 from txrocket.model import MessageQueue, QueueData, TopicRouteData
+from txrocket.protocol.bodies import GetConsumerListByGroupResponseBody
+from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import responseCommand
 
 
 class RebalanceTestsBase(ConsumerTests):
@@ -111,6 +115,26 @@ class WhenTests(RebalanceTestsBase):
             rebalance.soon()
         self.assertEqual(self.since(), [("T", [], [2, 3])])
         self.assertEqual(len(self.a.asked), asked + 2)
+
+    def test_oneAtATime(self) -> None:
+        """
+        While a broker takes its time it is not asked again, lest an old answer come
+        after a new one.
+        """
+        rebalance = self.started()
+        self.since()
+        late: Any = Deferred()
+        self.a.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda request: late
+        rebalance.soon()
+        self.network.flush()
+        del self.a.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP]
+        asked = len(self.a.asked)
+        rebalance.soon()
+        self.network.flush()
+        self.assertEqual(len(self.a.asked), asked)
+        old = GetConsumerListByGroupResponseBody(("me", "you"))
+        late.callback(responseCommand(body=encodeBody(old)))
+        self.assertEqual(self.since(), [("T", [], [2, 3]), ("T", [2, 3], [])])
 
     def test_route(self) -> None:
         """

@@ -206,7 +206,7 @@ class LitePullConsumer(ActiveConsumer):
             return None
 
         arrival = self._reading.arrival().addTimeout(timeout, self._clock, onTimeoutCancel=late)
-        return arrival.addCallback(lambda none: self._reading.next(limit) if self.running else [])
+        return arrival.addCallback(lambda none: self._reading.next(limit))
 
     def __aiter__(self) -> LitePullConsumer:
         return self

@@ -144,8 +144,6 @@ class Prefetch:
         Go on elsewhere in a queue: what is held of it is dropped.
         """
         self._cancel(ahead)
-        if ahead.window is not None:
-            ahead.window.dropped = True
         ahead.window = Window(ahead.queue, offset)
         ahead.moved = False
         self.pull(ahead)
