@@ -7,7 +7,9 @@ Everything that txrocket raises on purpose::
       InvalidMessage     a message that breaks a limit
       StoreError         a store that cannot do what is asked
       ConfigError        settings that are wrong
+      AssignFailed       queues that cannot be divided
       RemotingError      a request that got no answer: where, and in which phase
+      SendFailed         a message that was not sent, after all attempts
       ResponseError      an answer other than SUCCESS: one class per response code
 
 A caller that retries looks at C{retriable} and never at a number.
@@ -18,6 +20,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AssignFailed",
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
@@ -56,6 +59,7 @@ __all__ = [
     "RequestTimedOut",
     "ResponseError",
     "RocketError",
+    "SendFailed",
     "ServiceNotAvailable",
     "SlaveNotAvailable",
     "StoreCorrupt",
@@ -261,6 +265,12 @@ class ConfigError(RocketError, ValueError):
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class AssignFailed(RocketError, ValueError):
+    """
+    Queues cannot be divided among the members of a group as they are given.
+    """
 
 
 # --- requests without an answer ------------------------------------------

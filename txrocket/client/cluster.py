@@ -17,9 +17,10 @@ import os
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -60,12 +61,17 @@ def _localIp(nameServer: str) -> str:
     """
     The address of this machine, as a name server sees it.
     """
-    host = nameServer.rpartition(":")[0].strip("[]") or "192.0.2.1"
+    host = nameServer.rpartition(":")[0].strip("[]")
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        # A name; to look it up would hold up the reactor.  What faces the world will do,
+        # and this address of RFC 5737 is out there.
+        family, host = socket.AF_INET, "192.0.2.1"
+    try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             # Nothing is sent: the system only chooses the interface it would use.
-            probe.connect(address)
+            probe.connect((host, 9))
             ip: str = probe.getsockname()[0]
     except OSError:
         return "127.0.0.1"
@@ -139,7 +145,8 @@ class Cluster:
             self._loop(self.heartbeat),
         ]
         self._beating: Any = None
-        self._heard: set[str] = set()
+        # Brokers that were sent a heartbeat, and those of them that failed to answer.
+        self._told: set[str] = set()
         self._deaf: set[str] = set()
 
     async def __aenter__(self) -> Cluster:
@@ -200,15 +207,16 @@ class Cluster:
     def _remove(
         self, members: dict[str, _Member], member: _Member, **groups: str
     ) -> Deferred[None]:
-        if members.get(member.group) is member:
-            del members[member.group]
+        if members.get(member.group) is not member:
+            return succeed(None)
+        del members[member.group]
         header = UnregisterClientRequestHeader(self.clientId, **groups)
         leaving = [
             self.ask(address, requestCommand(RequestCode.UNREGISTER_CLIENT, header)).addErrback(
                 # A broker that is not there forgets this client by itself.
                 lambda failure: failure.trap(RocketError) and None
             )
-            for address in self._heard
+            for address in self._told - self._deaf
         ]
         return DeferredList(leaving).addCallback(lambda results: None)
 
@@ -219,8 +227,12 @@ class Cluster:
         for loop in self._loops:
             if loop.running:
                 loop.stop()
-        if self._beating is not None and self._beating.active():
+        if self._beating is not None:
             self._beating.cancel()
+            self._beating = None
+        # They notice by their connections that this client is gone.
+        self._told.clear()
+        self._deaf.clear()
         return self.peers.stop()
 
     # --- requests --------------------------------------------------------
@@ -241,8 +253,8 @@ class Cluster:
                 raise responseError(answer.code, answer.remark or "", address)
             return answer
 
-        asked = self.peers.request(address, request, timeout or self.timeout)
-        return asked.addCallback(check)
+        limit = self.timeout if timeout is None else timeout
+        return self.peers.request(address, request, limit).addCallback(check)
 
     # --- routes ----------------------------------------------------------
 
@@ -260,8 +272,8 @@ class Cluster:
         there = {
             address for addresses in self.routes.brokers.values() for address in addresses.values()
         }
-        for gone in self._heard - there:
-            self._heard.discard(gone)
+        for gone in self._told - there:
+            self._told.discard(gone)
             self._deaf.discard(gone)
             self.peers.forget(gone)
 
@@ -301,15 +313,14 @@ class Cluster:
 
     def _beat(self, address: str, body: bytes) -> Deferred[None]:
         def heard(answer: RemotingCommand) -> None:
-            self._heard.add(address)
             if address in self._deaf:
                 self._deaf.remove(address)
                 self._log.info("Broker {address} is there again", address=address)
 
         def failed(failure: Failure) -> None:
             failure.trap(RocketError)
-            # Once, and not every half minute.
-            if address not in self._deaf:
+            # Once, and not every half minute; and not of one that has left meanwhile.
+            if address in self._told - self._deaf:
                 self._deaf.add(address)
                 self._log.warn(
                     "Broker {address} does not take heartbeats, trying again: {error}",
@@ -317,6 +328,7 @@ class Cluster:
                     error=failure.value,
                 )
 
+        self._told.add(address)
         request = requestCommand(RequestCode.HEART_BEAT, None, body)
         return self.ask(address, request).addCallbacks(heard, failed)
 

@@ -10,6 +10,8 @@ function of the queues, the message and the sender's key.
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +19,7 @@ from txrocket.message import Message
 from txrocket.model import MessageQueue
 from txrocket.protocol.javahash import javaHash
 
-__all__ = ["FaultTable", "Selector", "byHash", "byMachineRoom", "byRandom", "inTurn"]
+__all__ = ["FaultTable", "Selector", "byHash", "byMachineRoom", "byRandom", "inTurn", "roomOf"]
 
 #: Chooses one of the queues for a message, by a key of the sender's.
 Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
@@ -37,11 +39,16 @@ def _hash(key: Any) -> int:
         return 1231 if key else 1237
     if isinstance(key, int):
         # An Integer is its own hash, a Long's halves are folded.
-        if -(2**31) <= key < 2**31:
-            return key
-        folded = (key ^ (key >> 32)) & 0xFFFFFFFF
-        return folded - 2**32 if folded >= 2**31 else folded
+        return key if -(2**31) <= key < 2**31 else _folded(key)
+    if isinstance(key, float):
+        # A Double's bits are folded; Java knows one NaN only.
+        return _folded(int.from_bytes(struct.pack(">d", math.nan if key != key else key), "big"))
     return javaHash(str(key))
+
+
+def _folded(bits: int) -> int:
+    folded = (bits ^ (bits >> 32)) & 0xFFFFFFFF
+    return folded - 2**32 if folded >= 2**31 else folded
 
 
 def byRandom(choose: Callable[[int], int]) -> Selector:
@@ -57,6 +64,15 @@ def byRandom(choose: Callable[[int], int]) -> Selector:
     return select
 
 
+def roomOf(brokerName: str) -> str | None:
+    """
+    The machine room of a broker that is named C{room@name}.
+    """
+    # As Java's split does: what is empty at the end does not count.
+    parts = brokerName.rstrip("@").split("@")
+    return parts[0] if len(parts) == 2 else None
+
+
 def byMachineRoom(rooms: Collection[str], within: Selector = byHash) -> Selector:
     """
     A queue in one of some machine rooms: of a broker that is named C{room@name}.
@@ -66,7 +82,7 @@ def byMachineRoom(rooms: Collection[str], within: Selector = byHash) -> Selector
     """
 
     def select(queues: Sequence[MessageQueue], message: Message, key: Any) -> MessageQueue:
-        near = [each for each in queues if each.brokerName.partition("@")[0] in rooms]
+        near = [each for each in queues if roomOf(each.brokerName) in rooms]
         return within(near or queues, message, key)
 
     return select

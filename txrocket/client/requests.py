@@ -12,7 +12,12 @@ from twisted.logger import Logger
 
 from txrocket.client.members import ConsumerMember, ProducerMember
 from txrocket.errors import InvalidMessage, RemoteSystemError
-from txrocket.message import PROPERTY_CORRELATION_ID, PROPERTY_PGROUP, MessageExt
+from txrocket.message import (
+    PROPERTY_ARRIVE_TIME,
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_PGROUP,
+    MessageExt,
+)
 from txrocket.protocol.bodies import (
     ConsumeMessageDirectlyResult,
     GetConsumerStatusBody,
@@ -129,10 +134,12 @@ class ClientRequests:
 
     def status(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
-        GET_CONSUMER_STATUS_FROM_CLIENT: at which offsets is a consumer?
+        GET_CONSUMER_STATUS_FROM_CLIENT: at which offsets is a consumer?  One that
+        is not here has none.
         """
         header = request.decodeHeader(GetConsumerStatusRequestHeader)
-        offsets = dict(self._consumer(header.group).status(header.topic))
+        consumer = self._consumers.get(header.group)
+        offsets = {} if consumer is None else dict(consumer.status(header.topic))
         return responseCommand(body=encodeBody(GetConsumerStatusBody(offsets)))
 
     def runningInfo(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
@@ -161,7 +168,7 @@ class ClientRequests:
         PUSH_REPLY_MESSAGE_TO_CLIENT: the reply to a message of ours.
         """
         header = request.decodeHeader(ReplyMessageRequestHeader)
-        message = inflated(_replied(header, request.body))
+        message = inflated(_replied(header, request.body, self._now()))
         waiting = self.replies.pop(message.properties.get(PROPERTY_CORRELATION_ID, ""), None)
         if waiting is None:
             self._log.info(
@@ -179,12 +186,13 @@ class ClientRequests:
         return consumer
 
 
-def _replied(header: ReplyMessageRequestHeader, body: bytes) -> MessageExt:
+def _replied(header: ReplyMessageRequestHeader, body: bytes, now: int) -> MessageExt:
+    properties = f"{header.properties or ''}\x02{PROPERTY_ARRIVE_TIME}\x01{now}"
     return MessageExt(
         topic=header.topic,
         body=body,
         flag=header.flag,
-        propertiesData=(header.properties or "").encode(),
+        propertiesData=properties.encode(),
         queueId=header.queueId,
         queueOffset=0,
         commitLogOffset=0,

@@ -73,6 +73,15 @@ def _ordered(configured: str) -> Iterable[tuple[str, int]]:
             yield name, int(count)
 
 
+def _sorted(data: TopicRouteData) -> TopicRouteData:
+    # Name servers have sets of brokers, and each its own order of them.
+    return replace(
+        data,
+        queueDatas=tuple(sorted(data.queueDatas, key=lambda each: each.brokerName)),
+        brokerDatas=tuple(sorted(data.brokerDatas, key=lambda each: each.brokerName)),
+    )
+
+
 class Route:
     """
     A topic's route, and what follows from it, reckoned once.
@@ -215,15 +224,18 @@ class Routes:
                 raise responseError(
                     answer.code, answer.remark or "", self._nameServers.current or ""
                 )
-            return decodeBody(TopicRouteData, answer.body)
+            return _sorted(decodeBody(TopicRouteData, answer.body))
 
         header = GetRouteInfoRequestHeader(topic, True)
         request = requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         return self._nameServers.request(request, self._timeout).addCallback(decode)
 
     def _take(self, topic: str, data: TopicRouteData, *, inherited: bool) -> Route:
-        known = self._routes.get(topic)
+        # The newest is the last, for who reckons by all of them.
+        known = self._routes.pop(topic, None)
         if known is not None and known.data == data and known.inherited == inherited:
+            self._routes[topic] = known
+            self._locate(known)
             return known
         route = self._routes[topic] = Route(topic, data, inherited=inherited)
         self._collect()
@@ -235,11 +247,13 @@ class Routes:
         """
         The brokers of all routes; one that is in none is gone.
         """
-        addresses: dict[str, dict[int, str]] = {}
+        self._addresses = {}
         for route in self._routes.values():
-            for broker in route.data.brokerDatas:
-                addresses.setdefault(broker.brokerName, {}).update(broker.brokerAddrs)
-        self._addresses = addresses
+            self._locate(route)
+
+    def _locate(self, route: Route) -> None:
+        for broker in route.data.brokerDatas:
+            self._addresses[broker.brokerName] = broker.brokerAddrs
 
     def _gone(self, failure: Failure, topic: str) -> Failure:
         if failure.check(TopicNotExist):
