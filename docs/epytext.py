@@ -160,10 +160,11 @@ def _process(
 
 def _interface(interface: InterfaceClass, resolve: Resolve) -> str:
     pieces = [_described("class", interface.__name__, interface.getDoc(), resolve)]
-    for name, method in interface.namesAndDescriptions():
-        assert isinstance(method, Method)
-        signature = name + method.getSignatureString()
-        pieces.append(indent(_described("method", signature, method.getDoc(), resolve), "   "))
+    for name, member in interface.namesAndDescriptions():
+        kind, signature = "attribute", name
+        if isinstance(member, Method):
+            kind, signature = "method", name + member.getSignatureString()
+        pieces.append(indent(_described(kind, signature, member.getDoc(), resolve), "   "))
     return "".join(pieces)
 
 

@@ -38,6 +38,11 @@ ROWS: tuple[tuple[str, ...], ...] = (
 # Parts that may import less of txrocket than their row allows.
 ONLY: dict[str, tuple[str, ...]] = {
     "protocol": ("errors", "model", "message"),
+    # What is in a server is none of its affair: it talks to Java's as well.
+    "client": (
+        *("errors", "model", "message", "protocol"),
+        *("remoting", "filters", "config"),
+    ),
     # Records and batches, Java's hashes, and tables in fastjson's shape: what is in
     # its files, and nothing of the network.
     "store": (

@@ -182,6 +182,7 @@ def broker(
         storeHost,
         longPoll.arrived,
         around.files,
+        awaited=longPoll.awaited,
     )
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()

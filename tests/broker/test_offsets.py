@@ -173,6 +173,14 @@ class OffsetsTests(SynchronousTestCase):
         self.successResultOf(self.offsets.save())
         self.assertEqual({"U@G", "T@H"}, set(self.saved()["offsetTable"]))
 
+    def test_topicsByGroup(self) -> None:
+        """
+        What all groups consume can be had at once.
+        """
+        for group, topic in (("G", "T"), ("G", "U"), ("H", "T")):
+            self.offsets.commit(group, topic, 0, 7, WHO)
+        self.assertEqual({"G": ["T", "U"], "H": ["T"]}, self.offsets.topicsByGroup())
+
     def test_least(self) -> None:
         """
         The least of all groups' offsets in each queue of a topic, leaving out

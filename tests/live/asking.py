@@ -18,12 +18,26 @@ from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    QueryMessageRequestHeader,
     SendMessageRequestHeaderV2,
+    UpdateConsumerOffsetRequestHeader,
 )
 from txrocket.protocol.record import decodeRecords, encodeProperties
 from txrocket.remoting.peers import Peers
 
-__all__ = ["COMMIT", "SUSPEND", "Pulled", "pull", "sendBatch", "sendOne"]
+__all__ = [
+    "COMMIT",
+    "SUSPEND",
+    "Pulled",
+    "commit",
+    "committed",
+    "pull",
+    "query",
+    "sendBatch",
+    "sendOne",
+]
 
 # Bits of a pull's sysFlag.
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
@@ -102,7 +116,7 @@ async def pull(
     count: int = 32,
     flags: int = 0,
     hold: float = 15.0,
-    commit: int = 0,
+    commitOffset: int = 0,
     tags: str = "*",
     group: str = "pullers",
     limit: float = LIMIT,
@@ -111,7 +125,7 @@ async def pull(
     Pull messages.
 
     @param hold: how many seconds the broker may hold it, with L{SUSPEND}.
-    @param commit: how far the group has come, with L{COMMIT}.
+    @param commitOffset: how far the group has come, with L{COMMIT}.
     """
     header = PullMessageRequestHeader(
         consumerGroup=group,
@@ -120,7 +134,7 @@ async def pull(
         queueOffset=offset,
         maxMsgNums=count,
         sysFlag=flags | SUBSCRIPTION,
-        commitOffset=commit,
+        commitOffset=commitOffset,
         suspendTimeoutMillis=int(hold * 1000),
         subVersion=0,
         subscription=tags,
@@ -132,3 +146,38 @@ async def pull(
     told = answer.decodeHeader(PullMessageResponseHeader)
     messages = decodeRecords(answer.body) if answer.code == ResponseCode.SUCCESS else ()
     return Pulled(answer.code, answer.remark, told.nextBeginOffset, told.maxOffset, messages)
+
+
+async def commit(
+    peers: Peers, address: str, group: str, topic: str, queueId: int, offset: int
+) -> None:
+    """
+    Say how far a group has come.
+    """
+    header = UpdateConsumerOffsetRequestHeader(group, topic, queueId, offset)
+    command = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+    answer = await peers.request(address, command, LIMIT)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+async def committed(peers: Peers, address: str, group: str, topic: str, queueId: int) -> int:
+    """
+    How far a group has come; -1 if it has no offset.
+    """
+    header = QueryConsumerOffsetRequestHeader(group, topic, queueId)
+    command = requestCommand(RequestCode.QUERY_CONSUMER_OFFSET, header)
+    answer = await peers.request(address, command, LIMIT)
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return -1
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return answer.decodeHeader(QueryConsumerOffsetResponseHeader).offset
+
+
+async def query(peers: Peers, address: str, topic: str, key: str) -> Sequence[MessageExt]:
+    """
+    The messages that have a key.
+    """
+    header = QueryMessageRequestHeader(topic, key, 32, 0, 2**63 - 1)
+    command = requestCommand(RequestCode.QUERY_MESSAGE, header)
+    answer = await peers.request(address, command, LIMIT)
+    return decodeRecords(answer.body) if answer.code == ResponseCode.SUCCESS else ()

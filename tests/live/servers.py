@@ -36,8 +36,8 @@ reactor: Any = theReactor
 START = 30.0
 STOP = 15.0
 
-# Of what a process says, so many lines are kept.
-_KEPT = 60
+# Of what a process said, so many lines are told if something fails.
+_TOLD = 60
 
 # From where the system takes no port for those that dial: a server that is away
 # for a moment finds its port free when it is back, and nobody who dials it
@@ -75,7 +75,8 @@ class Child(ProcessProtocol):
 
     @ivar listening: a Deferred that fires with L{True} once a server listens, or with
         L{False} once it has ended without.
-    @ivar faults: lines of what it said that should not be there.
+    @ivar lines: what it said.
+    @ivar faults: lines that should not be there.
     """
 
     transport: Any
@@ -86,17 +87,17 @@ class Child(ProcessProtocol):
         """
         self.listening: Deferred[bool] = Deferred()
         self._ended: Deferred[int] = Deferred()
+        self.lines: list[bytes] = []
         self.faults: list[str] = []
         self._said = said
         self._line = b""
-        self._lines: list[bytes] = []
 
     @property
     def output(self) -> str:
         """
         What it said last.
         """
-        return b"\n".join([*self._lines, self._line]).decode(errors="replace")
+        return b"\n".join([*self.lines[-_TOLD:], self._line]).decode(errors="replace")
 
     def outReceived(self, data: bytes) -> None:
         *lines, self._line = (self._line + data).split(b"\n")
@@ -105,7 +106,7 @@ class Child(ProcessProtocol):
                 self.faults.append(line.decode(errors="replace"))
             if self._said and self._said in line and not self.listening.called:
                 self.listening.callback(True)
-        self._lines = [*self._lines, *lines][-_KEPT:]
+        self.lines += lines
 
     errReceived = outReceived
 

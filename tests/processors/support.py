@@ -81,6 +81,13 @@ class Counted:
     def __init__(self) -> None:
         self.puts: list[tuple[str, int, int]] = []
         self.gots: list[tuple[str, str, int, int]] = []
+        self.misses = self.failures = 0
+
+    def missed(self) -> None:
+        self.misses += 1
+
+    def failed(self) -> None:
+        self.failures += 1
 
     def put(self, *counted: Any) -> None:
         self.puts.append(counted)

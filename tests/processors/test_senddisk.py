@@ -96,6 +96,7 @@ class CreditTests(BrokerTests):
             self.assertEqual(answer.code, ResponseCode.SERVICE_NOT_AVAILABLE)
             self.assertIn("no room", answer.remark or "")
             self.assertEqual(set(answer.extFields), {"MSG_REGION", "TRACE_ON"})
+        self.assertEqual(self.stats.failures, 2)
         answer = self.sent(b"c")
         self.assertEqual((answer.code, answer.extFields["queueOffset"]), (0, "0"))
         self.assertEqual(self.bodies(), [b"c"])

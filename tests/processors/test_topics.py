@@ -27,7 +27,6 @@ from txrocket.protocol.headers import (
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from txrocket.store.files import Files
 
 
 def create(
@@ -157,11 +156,11 @@ class DeleteTests(AdminCase):
 
     def test_fails(self) -> None:
         """
-        Where its files cannot be deleted the topic stays, to be deleted again.
+        Where its queues cannot be removed the topic stays, to be deleted again.
         """
         self.topic()
         self.fill(1)
-        with patch.object(Files, "removeFolder", side_effect=OSError("broken")):
+        with patch.object(self.disk, "rename", side_effect=OSError("broken")):
             said = self.refused(
                 ResponseCode.SYSTEM_ERROR,
                 RequestCode.DELETE_TOPIC_IN_BROKER,

@@ -398,3 +398,13 @@ class TurnTests(SynchronousTestCase):
         refused: Any = self.executor.bind(fail)(self.request, self.peer)
         self.failureResultOf(refused, SystemBusy)
         self.assertEqual(self.executor.running, 0)
+
+    def test_cancelled(self) -> None:
+        """
+        What a request waits for is given up with it, and makes room.
+        """
+        first = self._ask()
+        first.cancel()
+        self.failureResultOf(first, CancelledError)
+        self.assertTrue(self.begun[0].called)
+        self.assertEqual(self.executor.running, 0)

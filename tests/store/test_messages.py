@@ -6,9 +6,12 @@ Tests for L{txrocket.store.messages}: put, get and look up.
 from __future__ import annotations
 
 import os
+from unittest.mock import patch
+
+from twisted.logger import capturedLogs
 
 from tests.store.support import AROUND, HOST, QUEUE_ENTRIES, START, Held, StoreCase, abandon
-from txrocket.errors import InvalidMessage, MalformedRecord
+from txrocket.errors import InvalidMessage, MalformedRecord, StoreError
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.javahash import tagsCode
@@ -22,6 +25,7 @@ from txrocket.protocol.record import (
     encodeHost,
 )
 from txrocket.store import reading
+from txrocket.store.files import SyncFailed
 from txrocket.store.messages import MessageStore
 from txrocket.store.reading import GetStatus, Got
 
@@ -772,15 +776,71 @@ class TopicTests(StoreCase):
         store = self.start()
         appended = self.put(store, b"a")
         self.put(store, b"b", topic="U")
-        self.disk.synced.clear()
-        store.removeTopic("T")
-        # A topic may have a thousand queues.
-        self.assertEqual([], self.disk.synced)
+        self.successResultOf(store.removeTopic("T"))
+        self.successResultOf(store.removeTopic("never"))
         self.assertEqual(GetStatus.NO_MATCHED_LOGIC_QUEUE, store.get("T", 0, 0, 1).status)
         self.assertEqual(["U"], os.listdir(self.path("consumequeue")))
         self.assertIsNotNone(store.messageAt(appended.offset))
         self.assertEqual([b"b"], self.bodies(store, "U"))
         store.stop()
+
+    def test_inThread(self) -> None:
+        """
+        A topic may have a thousand queues: it is gone at once, and may be made
+        again, while its files are deleted in a thread.
+        """
+        held = Held()
+        store = self.start(held)
+        self.put(store, b"a")
+        self.disk.synced.clear()
+        first = store.removeTopic("T")
+        self.assertEqual([], self.disk.synced)
+        self.assertEqual([], store.queues.topics())
+        self.put(store, b"b")
+        second = store.removeTopic("T")
+        self.put(store, b"c")
+        self.assertEqual([".gone-0", ".gone-1", "T"], sorted(os.listdir(self.path("consumequeue"))))
+        while held.jobs:
+            held.work()
+        self.successResultOf(first)
+        self.successResultOf(second)
+        self.assertEqual(["T"], os.listdir(self.path("consumequeue")))
+        self.assertEqual([b"c"], self.bodies(store))
+        abandon(store)
+
+    def test_leftOver(self) -> None:
+        """
+        Files that were not deleted before a crash are deleted by the next start,
+        and are no topic.
+        """
+        store = self.start(Held())
+        self.put(store, b"a")
+        store.removeTopic("T")
+        self.put(store, b"b", topic="U")
+        abandon(store)
+        store = self.start()
+        self.assertIn("U", store.queues.topics())
+        self.assertNotIn(".gone-0", store.queues.topics())
+        self.assertNotIn(".gone-0", os.listdir(self.path("consumequeue")))
+        store.stop()
+
+    def test_notRemoved(self) -> None:
+        """
+        A disk that does not let a topic go is an error; one that fails to sync is
+        the end of writing, as always.
+        """
+        store = self.start()
+        self.put(store, b"a")
+        with patch.object(self.disk, "rename", side_effect=OSError("broken")):
+            self.assertRaises(StoreError, store.removeTopic, "T")
+        self.put(store, b"b")
+        self.disk.failing["syncFolder"] = SyncFailed("broken")
+        with capturedLogs() as events:
+            self.successResultOf(store.removeTopic("T"))
+        self.assertIn("T", [each.get("topic") for each in events])
+        self.assertIsNotNone(store.failure)
+        self.disk.failing.clear()
+        abandon(store)
 
     def test_madeAgain(self) -> None:
         """

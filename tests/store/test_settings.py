@@ -5,6 +5,8 @@ Tests for L{txrocket.store.settings}.
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -57,17 +59,35 @@ class SettingsTests(SynchronousTestCase):
     def test_java(self) -> None:
         """
         Names, types and defaults are those that Java says C{MessageStoreConfig}
-        has, but for the folder, for two ratios that are system properties in
-        Java, and for txrocket's own.
+        has, but for two ratios that are system properties in Java, and for
+        txrocket's own.
         """
         self.assertEqual(
             differences(StoreSettings, "MessageStoreConfig"),
             {
-                "storePathRootDir": "no default",
-                "diskSpaceCleanForciblyRatio": "not in RocketMQ",
-                "diskSpaceWarningLevelRatio": "not in RocketMQ",
+                "rocketmq.broker.diskSpaceCleanForciblyRatio": "not in RocketMQ",
+                "rocketmq.broker.diskSpaceWarningLevelRatio": "not in RocketMQ",
                 "openFiles": "not in RocketMQ",
             },
+        )
+
+    def test_refused(self) -> None:
+        """
+        What cannot be meant is refused, and what Java rounds is rounded.
+        """
+        bad: list[tuple[str, Any]] = [
+            ("mappedFileSizeCommitLog", 2**31),
+            ("storePathCommitLog", "a,b"),
+            ("deleteWhen", "25"),
+            ("deleteWhen", "at four"),
+            ("messageDelayLevel", "1s soon"),
+            ("diskMaxUsedSpaceRatio", 101),
+        ]
+        for name, value in bad:
+            with self.assertRaises(ValueError, msg=name):
+                StoreSettings("root", **{name: value})
+        self.assertEqual(
+            StoreSettings("root", mappedFileSizeConsumeQueue=41).mappedFileSizeConsumeQueue, 60
         )
 
     def test_frozen(self) -> None:

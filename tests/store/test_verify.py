@@ -104,6 +104,15 @@ class SoundTests(_FolderTests):
     Folders that nothing is wrong with.
     """
 
+    def test_beingDeleted(self) -> None:
+        """
+        Queues that were put aside to be deleted are no topic's, and not looked at.
+        """
+        aside = self.folder / "consumequeue" / ".gone-0" / "0"
+        aside.mkdir(parents=True)
+        (aside / ("0" * 20)).write_bytes(b"anything")
+        self.assertEqual([], self.verify().problems)
+
     def test_counts(self) -> None:
         """
         A sound folder has no problems, and everything in it is counted.

@@ -14,7 +14,7 @@ no scan, only the timer for the nearest limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from heapq import heapify, heappop, heappush
 
 from twisted.internet.defer import Deferred
@@ -77,6 +77,13 @@ class LongPoll:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def awaited(self) -> Container[tuple[str, int]]:
+        """
+        The queues, by topic and number, that pulls are held for.
+        """
+        return self._held
 
     def hold(
         self,

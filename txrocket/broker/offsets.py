@@ -113,6 +113,15 @@ class Offsets:
         """
         return {topic for topic, each in self._table if each == group}
 
+    def topicsByGroup(self) -> dict[str, list[str]]:
+        """
+        The topics in which each group has offsets.
+        """
+        found: dict[str, list[str]] = {}
+        for topic, group in self._table:
+            found.setdefault(group, []).append(topic)
+        return found
+
     def groupsOf(self, topic: str) -> set[str]:
         """
         The groups that have offsets in a topic.

@@ -87,20 +87,24 @@ class Progress:
             rate += self._stats.consumeTps(group, config.topicName)
         return ConsumeStats(table, rate)
 
-    def inEachTopic(
-        self, group: str, ordered: bool, tell: Callable[[ConsumeStats], None]
+    def ofGroups(
+        self, groups: Iterable[str], ordered: bool, tell: Callable[[str, ConsumeStats], None]
     ) -> Gradual[None]:
         """
-        How far a group has come in each topic in which it has offsets.
+        How far groups have come in each topic in which they have offsets.
 
         @param ordered: whether to look at ordered topics only.
-        @param tell: told of one topic after the other.
+        @param tell: told of one group and one topic after the other.
         """
-        for config in self._consumed(group, sorted(self._offsets.topicsOf(group))):
-            if config.order or not ordered:
-                table: dict[MessageQueue, OffsetWrapper] = {}
-                yield from self._places(group, config.topicName, config.writeQueueNums, table)
-                tell(ConsumeStats(table, self._stats.consumeTps(group, config.topicName)))
+        topics = self._offsets.topicsByGroup()
+        for group in groups:
+            yield
+            for config in self._consumed(group, sorted(topics.get(group, ()))):
+                if config.order or not ordered:
+                    table: dict[MessageQueue, OffsetWrapper] = {}
+                    yield from self._places(group, config.topicName, config.writeQueueNums, table)
+                    rate = self._stats.consumeTps(group, config.topicName)
+                    tell(group, ConsumeStats(table, rate))
 
     def times(self, group: str, topic: str, now: int) -> Gradual[tuple[QueueTimeSpan, ...]]:
         """

@@ -9,7 +9,7 @@ Starting::
 Stopping, so that nothing that was acknowledged is lost and nobody waits in vain::
 
     name servers told goodbye --> held pulls answered --> sends on the disk
-        --> ports and connections closed --> tables written --> store closed
+        --> tables written --> ports and connections closed --> store closed
 """
 
 from __future__ import annotations
@@ -186,13 +186,20 @@ class Broker(Service):
         self.longPoll.stop()
         # What failed was answered so; the store says the rest when it is closed.
         yield maybeDeferred(self.store.flushed).addErrback(lambda failure: failure.trap(StoreError))
+        # A message to a new topic waits for that as well.
+        yield self._tablesWritten()
         gone = [each.whenLost() for each in self.factory.connections]
         yield DeferredList([maybeDeferred(each.stopListening) for each in self._ports])
         yield DeferredList(gone)
-        yield self.offsets.save()
-        yield self.topics.stop()
-        yield self.groups.stop()
+        # What was being done for those that are gone now has perhaps changed them.
+        yield self._tablesWritten()
         yield self.store.stop()
         yield self.peers.stop()
         self.after()
         self._log.info("Broker {name} has stopped", name=self.announcement.identity.name)
+
+    @inlineCallbacks
+    def _tablesWritten(self) -> Generator[Deferred[Any], Any, None]:
+        yield self.topics.stop()
+        yield self.groups.stop()
+        yield self.offsets.save()

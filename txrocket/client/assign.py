@@ -65,7 +65,7 @@ class Strategy:
     """
 
     strategyName: str
-    _assign: Assign
+    _assign: Assign = attrs.field(repr=False)
 
     def __call__(
         self,
@@ -145,7 +145,7 @@ def byConfig(queues: Iterable[MessageQueue]) -> Strategy:
 def byMachineRoom(rooms: Collection[str]) -> Strategy:
     """
     The queues in some machine rooms, of brokers that are named C{room@name}.
-    Nobody gets the others, unless another group sees to them.
+    Nobody in the group gets the others.
     """
     wanted = frozenset(rooms)
 

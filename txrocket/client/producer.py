@@ -380,8 +380,7 @@ class Producer(Service):
             sending = self._prepared(message, timeout)
         except RocketError:
             return fail()
-        sending.fixed, sending.queue = queue is not None, queue
-        sending.selector, sending.key = selector, key
+        self._aim(sending, queue, selector, key)
 
         def go(route: Route) -> Deferred[None]:
             address, request = self._request(sending, route, oneway=True)
@@ -523,6 +522,17 @@ class Producer(Service):
 
     # --- attempts --------------------------------------------------------
 
+    def _aim(
+        self,
+        sending: Sending,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        key: Any,
+    ) -> None:
+        sending.fixed, sending.queue = queue is not None, queue
+        sending.selector = byHash if selector is None and key is not None else selector
+        sending.key = key
+
     def _send(
         self,
         sending: Sending,
@@ -530,9 +540,7 @@ class Producer(Service):
         selector: Selector | None,
         key: Any,
     ) -> Deferred[SendResult]:
-        sending.fixed, sending.queue = queue is not None, queue
-        sending.selector = byHash if selector is None and key is not None else selector
-        sending.key = key
+        self._aim(sending, queue, selector, key)
         for hook in self._hooks:
             hook.beforeSend(sending)
         self._underWay += 1
@@ -646,7 +654,7 @@ class Producer(Service):
         queue = sending.queue
         assert queue is not None
         if self._faults is not None:
-            self._note(queue, began, failed=bool(response.code))
+            self._note(queue, began, failed=response.code not in _STORED)
         status = _STORED.get(response.code)
         if status is None:
             error = responseError(response.code, response.remark or "", sending.address)

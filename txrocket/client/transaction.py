@@ -122,21 +122,15 @@ class TransactionProducer(Producer):
         @return: a Deferred of a L{TransactionSendResult}; it fails as
             L{Producer.send}'s does if the half message was not sent.
         """
-        half = Message(
-            message.topic,
-            message.body,
-            flag=message.flag,
-            properties={
-                # A delay cannot begin before it is known whether there is a message.
-                **{
-                    key: value for key, value in message.properties.items() if key != PROPERTY_DELAY
-                },
-                PROPERTY_TRAN_MSG: "true",
-                PROPERTY_PGROUP: self.group,
-                PROPERTY_UNIQ_KEY: message.properties.get(PROPERTY_UNIQ_KEY)
-                or self.cluster.uniqueId(),
-            },
-        )
+        properties = {
+            PROPERTY_UNIQ_KEY: self.cluster.uniqueId(),
+            **message.properties,
+            PROPERTY_TRAN_MSG: "true",
+            PROPERTY_PGROUP: self.group,
+        }
+        # A delay cannot begin before it is known whether there is a message.
+        properties.pop(PROPERTY_DELAY, None)
+        half = Message(message.topic, message.body, flag=message.flag, properties=properties)
         result: SendResult = yield self.send(half, timeout=timeout)
         state, error = LocalTransactionState.ROLLBACK_MESSAGE, None
         if result.sendStatus is SendStatus.SEND_OK:

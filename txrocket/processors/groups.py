@@ -152,21 +152,19 @@ class GroupProcessor:
         part by part: to write it takes as long as to gather what is in it.
         """
         behind = 0
-        parts: list[bytes] = []
+        parts: dict[str, list[bytes]] = {group: [] for group in self._groups.table}
 
-        def tell(stats: ConsumeStats) -> None:
+        def tell(group: str, stats: ConsumeStats) -> None:
             nonlocal behind
             behind += sum(
                 each.brokerOffset - each.consumerOffset for each in stats.offsetTable.values()
             )
-            parts.append(encodeBody(stats))
+            parts[group].append(encodeBody(stats))
 
-        groups: list[bytes] = []
-        for group in list(self._groups.table):
-            parts.clear()
-            yield from self._progress.inEachTopic(group, ordered, tell)
-            groups.append(b"{%s:[%s]}" % (encodeBody(group), b",".join(parts)))
-            yield
+        yield from self._progress.ofGroups(parts, ordered, tell)
+        groups = (
+            b"{%s:[%s]}" % (encodeBody(name), b",".join(each)) for name, each in parts.items()
+        )
         return b'{"brokerAddr":%s,"consumeStatsList":[%s],"totalDiff":%d}' % (
             encodeBody(self._address),
             b",".join(groups),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-PULL_MESSAGE; Java's C{PullMessageProcessor}.
+PULL_MESSAGE; Java's C{PullMessageProcessor}::
 
     header --> may it pull? --> what does it want? --> store.get --> answer
                                                            |
@@ -147,8 +147,10 @@ class PullProcessor:
             self._stats.got(header.consumerGroup, header.topic, got.count, len(got.data))
         elif code is ResponseCode.PULL_NOT_FOUND and mayHold:
             return self._hold(header, peer, wanted)
-        elif code is ResponseCode.PULL_OFFSET_MOVED:
-            self._tellMoved(header, got)
+        else:
+            self._stats.missed()
+            if code is ResponseCode.PULL_OFFSET_MOVED:
+                self._tellMoved(header, got)
         return responseCommand(
             code,
             got.status.value,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE; Java's C{SendMessageProcessor}.
+SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE; Java's C{SendMessageProcessor}::
 
     header --> may it be sent? --> properties --> store.put --> answer
                     |                                             |
@@ -176,6 +176,7 @@ class SendProcessor:
             lost = self._store.settle(self._losses)
             if lost is not None:
                 for response in credit:
+                    self._stats.failed()
                     self._refuse(response, _unavailable(lost))
 
     def _serve(
@@ -191,6 +192,7 @@ class SendProcessor:
         except (InvalidMessage, MalformedRecord) as error:
             refused = MessageIllegal(str(error))
         except StoreError as error:
+            self._stats.failed()
             refused = _unavailable(error)
         response = responseCommand()
         self._refuse(response, refused)
@@ -308,6 +310,7 @@ class SendProcessor:
             response.remark = sayable(error.remark)
         else:
             assert isinstance(error, StoreError)
+            self._stats.failed()
             self._refuse(response, _unavailable(error))
         return response
 

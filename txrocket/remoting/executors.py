@@ -73,15 +73,24 @@ class _Reactor(_Clock, Protocol):
     def callFromThread(self, callable: Callable[..., object], *args: object) -> None: ...
 
 
+def _cancelWork(task: Deferred[Any]) -> None:
+    assert isinstance(task, _Task)
+    if task.work is not None:
+        task.work.cancel()
+
+
 class _Task(Deferred["RemotingCommand | None"]):
     """
     A request that waits or runs, and the Deferred of its answer.
+
+    @ivar work: what it waits for, if that can be given up.
     """
 
     def __init__(
         self, process: Process, request: RemotingCommand, peer: RemotingProtocol, arrived: float
     ) -> None:
-        super().__init__(lambda task: None)
+        super().__init__(_cancelWork)
+        self.work: Deferred[Any] | None = None
         self.process = process
         self.request = request
         self.peer = peer
@@ -249,5 +258,5 @@ class TurnExecutor(_BoundedExecutor):
         super().__init__(clock, name, size, queueLimit, maxWait)
 
     def _begin(self, task: _Task) -> None:
-        done = maybeDeferred(task.process, task.request, task.peer)
-        done.addBoth(lambda result: self._finished(task, result))
+        task.work = maybeDeferred(task.process, task.request, task.peer)
+        task.work.addBoth(lambda result: self._finished(task, result))

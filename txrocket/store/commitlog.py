@@ -62,6 +62,8 @@ class CommitLog:
     @ivar segments: the files.
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
+    @ivar brim: what ends before it, with a body of at most C{maxBody}, fits without
+        more ado.
     """
 
     def __init__(
@@ -78,7 +80,8 @@ class CommitLog:
         self._files = handles.files
         self.segments = Segments(handles, folder, segmentSize, handles.files.allocate)
         self._limit = min(maxMessageSize + _AROUND_BODY, segmentSize - BLANK_SIZE)
-        self._maxBody = maxMessageSize
+        self.maxBody = maxMessageSize
+        self.brim = 0
         self._wrote = wrote
         self._gathered: list[bytes] = []
         self._spoiled = 0  # up to where a write that failed may have come
@@ -99,14 +102,15 @@ class CommitLog:
         @raise MessageTooLarge: if it never fits.
         @raise DiskFull: if there is no room for a new file.
         """
-        if bodySize > self._maxBody:
-            raise MessageTooLarge(bodySize, self._maxBody)
+        if bodySize > self.maxBody:
+            raise MessageTooLarge(bodySize, self.maxBody)
         if size > self._limit:
             raise MessageTooLarge(size, self._limit)
         bases = self.segments.bases
         room = bases[-1] + self.segments.size - self.end if bases else 0
         if size + BLANK_SIZE > room:
             self._roll(room)
+        self.brim = bases[-1] + self.segments.size - BLANK_SIZE
         return self.end
 
     def add(self, data: bytes) -> None:

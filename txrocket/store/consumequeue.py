@@ -22,13 +22,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from struct import Struct
 from typing import TypeAlias
 
 from txrocket.store.files import Handles
 from txrocket.store.segments import Segments, SyncJob
 
-__all__ = ["ENTRY_SIZE", "FILLER_SIZE", "Confirm", "ConsumeQueue", "ConsumeQueues", "entries"]
+__all__ = [
+    "ASIDE",
+    "ENTRY_SIZE",
+    "FILLER_SIZE",
+    "Confirm",
+    "ConsumeQueue",
+    "ConsumeQueues",
+    "entries",
+]
 
 _ENTRY = Struct(">qiq")
 ENTRY_SIZE = _ENTRY.size
@@ -41,6 +50,9 @@ _FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)
 # No record is that long: an entry with such a size stands for nothing.  Java adds a
 # position in a file of 1 GiB to it, which just does not overflow.
 FILLER_SIZE = 0x3FFFFFFF
+
+# What the folder of a topic is called while it is being deleted; no topic is.
+ASIDE = ".gone-"
 
 # Queue offset, offset in the log, size, hash: whether that is a record's entry.
 Confirm: TypeAlias = Callable[[int, int, int, int], bool]
@@ -283,7 +295,8 @@ class ConsumeQueues:
         self._folder = folder
         self._segmentSize = segmentSize
         self._queues: dict[str, dict[int, ConsumeQueue]] = {}
-        self._touched: set[ConsumeQueue] = set()
+        # Those with something to write.
+        self._touched: dict[tuple[str, int], ConsumeQueue] = {}
         self._unsynced: set[ConsumeQueue] = set()
 
     def __iter__(self) -> Iterator[tuple[str, int, ConsumeQueue]]:
@@ -298,6 +311,9 @@ class ConsumeQueues:
         files = self._handles.files
         for topic in files.names(self._folder):
             folder = os.path.join(self._folder, topic)
+            if topic.startswith(ASIDE):
+                files.removeFolder(folder)
+                continue
             hollow = not files.names(folder)
             for name in files.names(folder):
                 if name.isascii() and name.isdigit():
@@ -334,18 +350,26 @@ class ConsumeQueues:
         """
         Add an entry to a queue, which is made if there is none.
         """
-        queue = self.get(topic, queueId) or self._make(topic, queueId)
-        queue.put(queueOffset, offset, size, tagsCode)
-        self._touched.add(queue)
+        self.find((topic, queueId)).put(queueOffset, offset, size, tagsCode)
+
+    def find(self, key: tuple[str, int]) -> ConsumeQueue:
+        """
+        A queue to put something into, by its topic and number; it is made if there
+        is none.
+        """
+        queue = self._touched.get(key)
+        if queue is None:
+            queue = self._touched[key] = self.get(*key) or self._make(*key)
+        return queue
 
     def write(self) -> None:
         """
         Bring what was put into the files.
         """
         while self._touched:
-            queue = next(iter(self._touched))
+            key, queue = next(iter(self._touched.items()))
             queue.write()
-            self._touched.discard(queue)
+            del self._touched[key]
             self._unsynced.add(queue)
 
     def sync(self, job: SyncJob) -> None:
@@ -370,25 +394,36 @@ class ConsumeQueues:
         """
         for queue in self._pop(topic):
             queue.clear()
-        self._removeFolder(topic)
+        self._handles.files.removeFolder(os.path.join(self._folder, topic))
 
-    def abandon(self, topic: str) -> None:
+    def abandon(self, topic: str) -> Callable[[], None]:
         """
-        The same without waiting for the disk, which takes half a millisecond for
-        each queue.  After a crash some may be there again, as they were.
+        Forget a topic, and put its files aside.
+
+        @return: a function that deletes them, which takes long where there are
+            many; it touches nothing but the files.
         """
+        files, names = self._handles.files, self._handles.files.names(self._folder)
+        number = next(each for each in count() if f"{ASIDE}{each}" not in names)
+        aside = os.path.join(self._folder, f"{ASIDE}{number}")
+        if topic in names:
+            files.rename(os.path.join(self._folder, topic), aside)
         for queue in self._pop(topic):
             queue.segments.abandon()
-        self._removeFolder(topic)
+
+        def delete() -> None:
+            # Else a crash might bring the topic back with some of its files.
+            files.syncFolder(self._folder)
+            files.removeFolder(aside)
+
+        return delete
 
     def _pop(self, topic: str) -> Iterable[ConsumeQueue]:
-        queues = set(self._queues.pop(topic, {}).values())
-        self._touched -= queues
-        self._unsynced -= queues
-        return queues
-
-    def _removeFolder(self, topic: str) -> None:
-        self._handles.files.removeFolder(os.path.join(self._folder, topic))
+        queues = self._queues.pop(topic, {})
+        for queueId, queue in queues.items():
+            self._touched.pop((topic, queueId), None)
+            self._unsynced.discard(queue)
+        return queues.values()
 
     def _make(self, topic: str, queueId: int) -> ConsumeQueue:
         folder = os.path.join(self._folder, topic, str(queueId))

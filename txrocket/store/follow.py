@@ -9,16 +9,28 @@ for messages learn of it.
 
 Records come straight from memory while the store runs, and out of the files after
 a start, or after a full disk kept the queues from being written.
+
+What was put message by message is not even read: what the queues and the index
+need of a record was known when it was built (L{Follow.take}), but for what its
+properties say (L{filed}).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import TypeAlias
 
 from txrocket.errors import InvalidMessage
-from txrocket.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_UNIQ_KEY, MessageExt
+from txrocket.message import (
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    MessageExt,
+    splitProperties,
+)
 from txrocket.protocol.javahash import tagsCode
 from txrocket.protocol.record import (
     BLANK_MAGIC_CODE,
@@ -29,15 +41,52 @@ from txrocket.protocol.record import (
 )
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import ConsumeQueues
-from txrocket.store.index import Index
+from txrocket.store.index import Index, idHash, keyHash
 
-__all__ = ["SCHEDULE_TOPIC", "Arrived", "Follow"]
+__all__ = ["SCHEDULE_TOPIC", "Arrived", "Follow", "Put", "filed"]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 # A message has come to a queue: topic, queue, its queue offset, the hash of its
 # tag, and the message without its body.
 Arrived: TypeAlias = Callable[[str, int, int, int, MessageExt], None]
+
+# A message that was put: topic and queue, queue offset, offset in the log, size of
+# the record, properties.
+Put: TypeAlias = tuple[tuple[str, int], int, int, int, bytes]
+
+_UNIQUE = PROPERTY_UNIQ_KEY.encode() + b"\x01"
+
+# Properties that are kept for the next message that has them too, and how long.
+_KEPT = 1024
+_KEPT_SIZE = 256
+
+
+def filed(properties: bytes) -> tuple[int, bytes, str]:
+    """
+    What a message is filed by: the hash of its tag, its unique id and its keys.
+
+    What a producer's messages say beside the unique id is often the same for all of
+    them.  So the id is cut out, and what the rest means is remembered: 0.3 us, where
+    to split all costs 1.0.
+    """
+    head, found, tail = properties.partition(_UNIQUE)
+    if found and head and head[-1] != 2:
+        # Another name that ends like this one.
+        head, tail = properties, b""
+    unique, _, rest = tail.partition(b"\x02")
+    rest = head + rest
+    hashed, later, keys = _others(rest) if len(rest) <= _KEPT_SIZE else _read(rest)
+    return hashed, later or unique, keys
+
+
+def _read(properties: bytes) -> tuple[int, bytes, str]:
+    split = splitProperties(str(properties, "utf-8", "replace"))
+    unique = split.get(PROPERTY_UNIQ_KEY, "").encode()
+    return tagsCode(split.get(PROPERTY_TAGS)), unique, split.get(PROPERTY_KEYS, "")
+
+
+_others = lru_cache(_KEPT)(_read)
 
 
 class Follow:
@@ -54,14 +103,17 @@ class Follow:
         index: Index | None,
         delays: Sequence[int],
         arrived: Arrived,
+        awaited: Container[tuple[str, int]] | None = None,
     ) -> None:
         """
         @param delays: the delay levels in milliseconds.
+        @param awaited: the queues of which C{arrived} needs to hear; L{None} for all.
         """
         self._queues = queues
         self._index = index
         self._delays = delays
         self._arrived = arrived
+        self._awaited = awaited
         self.position = 0
         self.timestamp = 0
 
@@ -83,6 +135,36 @@ class Follow:
             position += size
             offset += size
         self._take(records, offset)
+
+    def take(self, offset: int, data: bytes, puts: list[Put], timestamp: int) -> None:
+        """
+        What L{feed} does, for a stretch of ordinary messages that were put one by one
+        at one time: a quarter of what it costs to read them.
+        """
+        if offset != self.position:
+            return
+        queues, index, awaited = self._queues, self._index, self._awaited
+        entries: list[tuple[int, int]] = []
+        arrived: list[tuple[Put, int]] = []
+        for put in puts:
+            key, queueOffset, recordOffset, size, properties = put
+            hashed, unique, keys = filed(properties)
+            queues.find(key).put(queueOffset, recordOffset, size, hashed)
+            if unique:
+                entries.append((idHash(key[0], unique), recordOffset))
+            if keys:
+                hashes = [keyHash(key[0], each) for each in keys.split(" ") if each]
+                entries += [(each, recordOffset) for each in hashes]
+            if awaited is None or key in awaited:
+                arrived.append((put, hashed))
+        if index is not None and entries:
+            index.add(entries, timestamp)
+        self.timestamp = max(self.timestamp, timestamp)
+        queues.write()
+        self.position = offset + len(data)
+        for (key, queueOffset, recordOffset, _, _), hashed in arrived:
+            record = decodeRecord(data, recordOffset - offset, readBody=False)
+            self._arrived(*key, queueOffset, hashed, record)
 
     def catchUp(self, log: CommitLog) -> None:
         """
@@ -153,4 +235,4 @@ class Follow:
                 level = min(record.delayTimeLevel, len(self._delays))
                 if level > 0:
                     return record.storeTimestamp + self._delays[level - 1]
-        return tagsCode(properties.get("TAGS"))
+        return tagsCode(properties.get(PROPERTY_TAGS))

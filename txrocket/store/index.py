@@ -29,7 +29,8 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
@@ -46,6 +47,14 @@ _SLOT = Struct(">i")
 _ENTRY = Struct(">iqii")
 _INT_MAX = 0x7FFFFFFF
 
+# After this many reads of single slots, all are read and kept: 20 MB for 5,000,000
+# slots.  A read takes 0.9 us, a tenth of a message's way through a broker, and so does
+# a write of a single slot.
+_READS = 20_000
+
+# Slots that are then written together, 64 KiB.
+_RUN = 16 * 1024
+
 # The store time of the record at an offset of the log, if there is one.
 TimeOf: TypeAlias = Callable[[int], int | None]
 
@@ -56,6 +65,24 @@ def keyHash(topic: str, key: str) -> int:
     """
     found = abs(javaHash(f"{topic}#{key}"))
     return found if found <= _INT_MAX else 0
+
+
+# A client's ids begin alike for 65 seconds: address, process, and half of the time.
+_begun = lru_cache(1024)(lambda topic, start: javaHash(f"{topic}#{start}") * 31**8)
+
+
+def idHash(topic: str, key: bytes) -> int:
+    """
+    L{keyHash} of a key in UTF-8, made for unique ids.  The hash of how it begins is
+    remembered, and only its last 8 characters are hashed: 0.6 us in place of 1.7.
+    """
+    if not 8 < len(key) <= 64 or not key.isascii():
+        return keyHash(topic, str(key, "utf-8", "replace"))
+    a, b, c, d, e, f, g, h = key[-8:]
+    end = ((((((a * 31 + b) * 31 + c) * 31 + d) * 31 + e) * 31 + f) * 31 + g) * 31 + h
+    found: int = _begun(topic, key[:-8].decode()) + end & 0xFFFFFFFF
+    # As abs of an int in Java, and -2^31, which has none, is 0.
+    return found if found <= _INT_MAX else -found & _INT_MAX
 
 
 @attrs.frozen
@@ -122,6 +149,13 @@ class _Chain:
         return _ENTRY.unpack(data) if len(data) == _ENTRY.size else (0, 0, 0, 0)
 
 
+def _slotAt(slot: int) -> int:
+    """
+    Where a slot is in a file.
+    """
+    return _HEADER.size + slot * _SLOT.size
+
+
 class Search:
     """
     A search for a key: made in the reactor thread, run in any, ended in the
@@ -165,6 +199,8 @@ class _IndexFile:
         self._gathered: list[bytes] = []
         self._changed: dict[int, int] = {}  # slots since the last seal
         self._sealed: dict[int, int] = {}  # slots of the last seal, not settled yet
+        self._reads = 0
+        self._table: bytearray | None = None  # all slots as they are in the file
 
     @property
     def size(self) -> int:
@@ -175,8 +211,8 @@ class _IndexFile:
         return os.path.basename(self.path)
 
     @property
-    def full(self) -> bool:
-        return self.count >= self._capacity
+    def room(self) -> int:
+        return self._capacity - self.count
 
     def create(self) -> None:
         self.named = False
@@ -196,17 +232,36 @@ class _IndexFile:
         self.count = self._written = min(max(count, 1), self._capacity)
         self.slotCount = min(max(self.slotCount, 0), self._slots)
 
-    def put(self, hashed: int, offset: int, timestamp: int) -> None:
-        slot = hashed % self._slots
-        before = self._slot(slot)
-        if self.count <= 1:
-            self.beginOffset, self.beginTimestamp = offset, timestamp
+    def put(self, entries: Sequence[tuple[int, int]], timestamp: int) -> None:
+        """
+        Add entries of records of one time: the hash of a key, the record's offset.
+        There must be room for them.
+        """
+        count, slots, changed, gather = (
+            self.count,
+            self._slots,
+            self._changed,
+            self._gathered.append,
+        )
+        if count <= 1:
+            self.beginOffset, self.beginTimestamp = entries[0][1], timestamp
         seconds = min(max((timestamp - self.beginTimestamp) // 1000, 0), _INT_MAX)
-        self._gathered.append(_ENTRY.pack(hashed, offset, seconds, before))
-        self._changed[slot] = self.count
-        self.slotCount += not before
-        self.count += 1
-        self.endOffset, self.endTimestamp = offset, timestamp
+        last = self.endOffset
+        try:
+            for hashed, offset in entries:
+                slot = hashed % slots
+                before = changed.get(slot, count)
+                if before >= count:
+                    before = self._slot(slot)
+                    self.slotCount += not before
+                gather(_ENTRY.pack(hashed, offset, seconds, before))
+                changed[slot] = count
+                count += 1
+                last = offset
+        finally:
+            # The disk may have failed to tell a slot.
+            self.count = count
+            self.endOffset, self.endTimestamp = last, timestamp
 
     def search(self, hashed: int) -> _Chain:
         """
@@ -246,10 +301,22 @@ class _IndexFile:
 
     def settle(self, header: bytes) -> None:
         handle = self._handles.get(self.path)
-        for slot, value in self._sealed.items():
-            self._files.pwrite(handle, _SLOT.pack(value), _HEADER.size + slot * _SLOT.size)
+        if self._table is None:
+            for slot, value in self._sealed.items():
+                self._files.pwrite(handle, _SLOT.pack(value), _slotAt(slot))
+        else:
+            self._settleRuns(handle, self._table)
         self._sealed = {}
         self._files.pwrite(handle, header, 0)
+
+    def _settleRuns(self, handle: int, table: bytearray) -> None:
+        runs = set()
+        for slot, value in self._sealed.items():
+            _SLOT.pack_into(table, slot * _SLOT.size, value)
+            runs.add(slot // _RUN)
+        for run in sorted(runs):
+            data = table[run * _RUN * _SLOT.size : (run + 1) * _RUN * _SLOT.size]
+            self._files.pwrite(handle, bytes(data), _slotAt(run * _RUN))
 
     def rewind(self, count: int, timeOf: TimeOf) -> None:
         """
@@ -274,6 +341,7 @@ class _IndexFile:
         the last ones that do.  That must be on the disk before the entries that
         lead back are written over.
         """
+        self._table = None
         handle = self._handles.get(self.path)
         values = array("i", self._files.pread(handle, self._slots * _SLOT.size, _HEADER.size))
         if sys.byteorder == "little":
@@ -285,8 +353,7 @@ class _IndexFile:
                 while value >= self.count:
                     before = self._entry(value)[3]
                     value = before if 0 < before < value else 0
-                data = _SLOT.pack(value)
-                self._files.pwrite(handle, data, _HEADER.size + slot * _SLOT.size)
+                self._files.pwrite(handle, _SLOT.pack(value), _slotAt(slot))
         self._files.sync(handle)
 
     def cut(self, end: int, timeOf: TimeOf) -> None:
@@ -314,12 +381,22 @@ class _IndexFile:
         value = self._changed.get(slot)
         if value is None:
             value = self._sealed.get(slot)
+        if value is None and self._table is not None:
+            value = _SLOT.unpack_from(self._table, slot * _SLOT.size)[0]
         if value is None:
-            data = self._files.pread(
-                self._handles.get(self.path), _SLOT.size, _HEADER.size + slot * _SLOT.size
-            )
-            value = _SLOT.unpack(data)[0] if len(data) == _SLOT.size else 0
+            value = self._readSlot(slot)
         return value if 0 < value < self.count else 0
+
+    def _readSlot(self, slot: int) -> int:
+        handle = self._handles.get(self.path)
+        self._reads += 1
+        if self._reads > _READS:
+            size = self._slots * _SLOT.size
+            self._table = bytearray(self._files.pread(handle, size, _slotAt(0)).ljust(size, b"\0"))
+            data = bytes(self._table[slot * _SLOT.size : (slot + 1) * _SLOT.size])
+        else:
+            data = self._files.pread(handle, _SLOT.size, _slotAt(slot))
+        return _SLOT.unpack(data)[0] if len(data) == _SLOT.size else 0
 
     def _entry(self, at: int) -> tuple[int, int, int, int]:
         if at >= self._written:
@@ -411,11 +488,22 @@ class Index:
         """
         Add a record's keys.  Those of records that are in it are left as they are.
         """
-        if self._indexFiles and offset < self._indexFiles[-1].endOffset:
-            return
-        for key in keys:
-            if key:
-                self._room().put(keyHash(topic, key), offset, timestamp)
+        self.add([(keyHash(topic, key), offset) for key in keys if key], timestamp)
+
+    def add(self, entries: list[tuple[int, int]], timestamp: int) -> None:
+        """
+        Add the hashes of keys, and the offsets of their records, which follow each
+        other in the log and are of one time.
+        """
+        if self._indexFiles and entries:
+            last = self._indexFiles[-1].endOffset
+            if entries[0][1] < last:
+                entries = [each for each in entries if each[1] >= last]
+        while entries:
+            indexFile = self._room()
+            room = indexFile.room
+            indexFile.put(entries[:room], timestamp)
+            entries = entries[room:]
 
     def search(self, topic: str, key: str, begin: int, end: int, most: int) -> Search:
         """
@@ -511,7 +599,7 @@ class Index:
         """
         The file that takes the next entry.
         """
-        if self._indexFiles and not self._indexFiles[-1].full:
+        if self._indexFiles and self._indexFiles[-1].room > 0:
             return self._indexFiles[-1]
         now = self._now()
         while True:

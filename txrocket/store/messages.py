@@ -9,7 +9,7 @@ so: in the files with ASYNC_FLUSH, on the disk with SYNC_FLUSH.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Container, Generator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import FULL, Files, Handles, Locked, SyncFailed
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
-from txrocket.store.follow import Arrived, Follow
+from txrocket.store.follow import SCHEDULE_TOPIC, Arrived, Follow, Put
 from txrocket.store.index import Index
 from txrocket.store.reading import StoreReader
 from txrocket.store.recovery import Recovery
@@ -121,12 +121,15 @@ class MessageStore(StoreReader):
         arrived: Arrived = lambda topic, queueId, queueOffset, hashed, record: None,
         files: Files | None = None,
         memory: int | None = None,
+        awaited: Container[tuple[str, int]] | None = None,
     ) -> None:
         """
         @param inThread: runs a function that blocks: two at a time, and searches.
         @param storeHost: the broker's address, as records hold it.
         @param arrived: told of every message that has come to a queue.
         @param memory: the machine's, in bytes: it decides what counts as old.
+        @param awaited: the queues, by topic and number, of which C{arrived} needs to
+            hear; without it, all.
         """
         root = settings.storePathRootDir
         self._files = files or Files()
@@ -159,7 +162,7 @@ class MessageStore(StoreReader):
         self._storeHost = storeHost
         self._abortPath = os.path.join(root, "abort")
         self.follow = Follow(
-            self.queues, self.index, delayLevels(settings.messageDelayLevel), arrived
+            self.queues, self.index, delayLevels(settings.messageDelayLevel), arrived, awaited
         )
         self.flusher = Flusher(self.log, handles, inThread, self._fail)
         checkpointFile = CheckpointFile(handles, os.path.join(root, "checkpoint"))
@@ -194,6 +197,9 @@ class MessageStore(StoreReader):
         self.failure: StoreFailed | None = None
         self._next: dict[tuple[str, int], int] = {}
         self._unwritten: dict[tuple[str, int], int] = {}
+        # What is not written yet, if all of it is as ordinary as L{Follow.take} wants.
+        self._puts: list[Put] = []
+        self._ordinary = True
         self.losses = 0
         self._lost: StoreError | None = None
         self._writing: IDelayedCall | None = None
@@ -319,12 +325,17 @@ class MessageStore(StoreReader):
             self._refuse()
         if self._writing is None:
             self._beginTurn()
-        if queueId < 0 or b"\0" in properties:
+        # A number is found in 0.02 us where a string of one byte takes 0.14.
+        if queueId < 0 or 0 in properties:
             _checkTellable(queueId, properties)
         field = _topicField(topic)
+        bodySize = len(body)
         # What a record has beside hosts, body, topic and properties.
-        size = 74 + len(bornHost) + len(self._storeHost) + len(body) + len(field) + len(properties)
-        offset = self._reserve(size, len(body))
+        size = 74 + len(bornHost) + len(self._storeHost) + bodySize + len(field) + len(properties)
+        log = self.log
+        offset = log.end
+        if offset + size > log.brim or bodySize > log.maxBody:
+            offset = self._reserve(size, bodySize)
         key = topic, queueId
         # The halves of transactions are in the log, but not in a queue.
         queued = not sysFlag & TRANSACTION_PREPARED_TYPE
@@ -346,7 +357,11 @@ class MessageStore(StoreReader):
             reconsumeTimes,
             preparedTransactionOffset,
         )
-        self.log.add(record)
+        log.add(record)
+        if queued and topic != SCHEDULE_TOPIC:
+            self._puts.append((key, queueOffset, offset, size, properties))
+        else:
+            self._ordinary = False
         if queued:
             if key not in self._unwritten:
                 self._unwritten[key] = queueOffset
@@ -407,6 +422,7 @@ class MessageStore(StoreReader):
             # It goes to a new file: the records tell where they are.
             records, sizes = at(offset)
         self.log.add(records)
+        self._ordinary = False
         self._unwritten.setdefault(key, queueOffset)
         self._next[key] = queueOffset + len(sizes)
         return Appended(offset, tuple(sizes), queueOffset, timestamp, offset + len(records))
@@ -526,16 +542,23 @@ class MessageStore(StoreReader):
         if not self.flusher.running:
             self._flush()
 
-    def removeTopic(self, topic: str) -> None:
+    def removeTopic(self, topic: str) -> Deferred[None]:
         """
         Forget a topic's queues; its records stay in the log until they are old.
 
         If it is made again, its queues go on counting, where Java's begin at 0:
         should the log be read again after a crash, older records come before
         newer ones, and none takes another's place.
+
+        @return: a Deferred that fires once the files are gone.  If they cannot be
+            deleted that is logged, and the next start deletes them.
+        @raise StoreError: if the queues cannot be put aside.
         """
-        # The records are there still, so queues that a crash brings back tell no lie.
-        self.queues.abandon(topic)
+        try:
+            delete = self.queues.abandon(topic)
+        except OSError as error:
+            raise StoreError(f"removing the queues of {topic} failed: {error}") from error
+        return self._inThread(delete).addErrback(self._notDeleted, topic)
 
     # --- inside ----------------------------------------------------------
 
@@ -578,19 +601,32 @@ class MessageStore(StoreReader):
 
     def _wrote(self, offset: int, data: bytes) -> None:
         # All that was put is in the files now, be it that a new one was begun.
-        self._unwritten.clear()
+        puts = self._forgetPuts()
         try:
-            self.follow.feed(offset, data)
+            # Not if a blank is the end of it.
+            if puts and puts[-1][2] + puts[-1][3] == offset + len(data):
+                self.follow.take(offset, data, puts, self._lastTimestamp)
+            else:
+                self.follow.feed(offset, data)
         except (OSError, StoreError) as error:
             self._syncFailed(error)
             self._log.error("The queues fall behind the log, which is kept: {error}", error=error)
+
+    def _forgetPuts(self) -> list[Put]:
+        """
+        @return: all that was put since the last time; nothing if not all is known.
+        """
+        puts, ordinary = self._puts, self._ordinary
+        self._puts, self._ordinary = [], True
+        self._unwritten.clear()
+        return puts if ordinary else []
 
     def _dropped(self, error: StoreError) -> None:
         """
         What was put and not written is lost, and those who wait must know.
         """
         self._next |= self._unwritten
-        self._unwritten.clear()
+        self._forgetPuts()
         self.losses += 1
         self._lost = error
         if isinstance(error, StoreFailed):
@@ -656,6 +692,15 @@ class MessageStore(StoreReader):
             return
         self._log.error(
             "No checkpoint could be written, so the next start will take longer: {error}",
+            error=failure.value,
+        )
+
+    def _notDeleted(self, failure: Any, topic: str) -> None:
+        failure.trap(OSError)
+        self._syncFailed(failure.value)
+        self._log.error(
+            "The files of {topic} were not deleted, the next start will try again: {error}",
+            topic=topic,
             error=failure.value,
         )
 

@@ -293,12 +293,8 @@ class Segments:
 
     def abandon(self) -> None:
         """
-        Let go of the first piece, which is about to be deleted with the folder that
-        all is in, and delete the others: should it come back after a crash, none of
-        them may come back with a gap before it.
+        Let go of all pieces: somebody else deletes them.
         """
-        while len(self.bases) > 1:
-            self.removeLast()
         for base in self.bases:
             self._handles.forget(self.pathOf(base))
         self.bases.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from txrocket.store.consumequeue import ENTRY_SIZE, FILLER_SIZE, ConsumeQueues, entries
+from txrocket.store.consumequeue import ASIDE, ENTRY_SIZE, FILLER_SIZE, ConsumeQueues, entries
 from txrocket.store.files import Handles
 from txrocket.store.readonly import Note, openSegments, sizeOfFirst
 from txrocket.store.segments import Segments
@@ -79,7 +79,7 @@ class QueuesCheck(ConsumeQueues):
         files = self._handles.files
         for topic in files.names(self._root):
             for name in files.names(os.path.join(self._root, topic)):
-                if name.isascii() and name.isdigit():
+                if name.isascii() and name.isdigit() and not topic.startswith(ASIDE):
                     self._open(topic, name)
 
     def _open(self, topic: str, name: str) -> None:

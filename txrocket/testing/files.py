@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A disk in memory, in the place of L{Files<txrocket.store.files.Files>}.
+
+A file is a table of pages, and a page that was never written to is not in it: a
+log's file of a gibibyte costs what was written to it::
+
+    size 1073741824
+    pages {0: 4096 bytes, 1: 4096 bytes}     all others read as zeros
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import TypeAlias
+
+from txrocket.store.files import Files, Locked
+
+__all__ = ["MemoryFiles"]
+
+_PAGE = 4096
+
+# As large as any test needs: a tebibyte.
+_TOTAL = 1 << 40
+
+
+class _File:
+    """
+    One file.
+    """
+
+    __slots__ = ("modified", "pages", "size")
+
+    def __init__(self, modified: float) -> None:
+        self.modified = modified
+        self.pages: dict[int, bytearray] = {}
+        self.size = 0
+
+    def read(self, size: int, offset: int) -> bytes:
+        """
+        Read; short at the file's end.
+        """
+        end = min(offset + size, self.size)
+        pieces = []
+        while offset < end:
+            page, start = divmod(offset, _PAGE)
+            stop = min(_PAGE, start + end - offset)
+            found = self.pages.get(page)
+            pieces.append(bytes(stop - start) if found is None else found[start:stop])
+            offset += stop - start
+        return b"".join(pieces)
+
+    def write(self, data: bytes, offset: int) -> None:
+        """
+        Write, and grow if need be.
+        """
+        written = 0
+        while written < len(data):
+            page, start = divmod(offset + written, _PAGE)
+            piece = data[written : written + _PAGE - start]
+            held = self.pages.get(page)
+            if held is None:
+                held = self.pages[page] = bytearray(_PAGE)
+            held[start : start + len(piece)] = piece
+            written += len(piece)
+        if data:
+            self.size = max(self.size, offset + len(data))
+
+    def resize(self, size: int) -> None:
+        """
+        Cut, or grow by zeros.
+        """
+        if size < self.size:
+            last, start = divmod(size, _PAGE)
+            self.pages = {page: held for page, held in self.pages.items() if page <= last}
+            if last in self.pages:
+                self.pages[last][start:] = bytes(_PAGE - start)
+        self.size = size
+
+
+_Folder: TypeAlias = "dict[str, _Folder | _File]"
+
+
+class MemoryFiles(Files):
+    """
+    The disk of one machine.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """
+        @param now: the time in seconds, for what is written.
+        """
+        self._now = now
+        self._root: _Folder = {}
+        self._open: dict[int, _File] = {}
+        self._lastHandle = 2
+        self._locks: dict[str, object] = {}
+
+    def crash(self) -> None:
+        """
+        The process that had files open here has ended: they are closed, and what it
+        wrote to them stays.
+        """
+        self._open.clear()
+        self._locks.clear()
+
+    def open(self, path: str) -> int:
+        """
+        See L{Files.open}.
+        """
+        folder, name = self._parent(path)
+        found = folder.get(name)
+        if isinstance(found, dict) or not name:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if found is None:
+            found = folder[name] = _File(self._now())
+        # Never a number again: who ended in a crash may still close what it had.
+        self._lastHandle += 1
+        self._open[self._lastHandle] = found
+        return self._lastHandle
+
+    def close(self, handle: int) -> None:
+        """
+        See L{Files.close}.
+        """
+        self._open.pop(handle, None)
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        """
+        See L{Files.pread}.
+        """
+        return self._file(handle).read(size, offset)
+
+    def pwrite(self, handle: int, data: bytes, offset: int) -> None:
+        """
+        See L{Files.pwrite}.
+        """
+        file = self._file(handle)
+        file.write(data, offset)
+        file.modified = self._now()
+
+    def allocate(self, handle: int, size: int) -> None:
+        """
+        See L{Files.allocate}.
+        """
+        file = self._file(handle)
+        if size > file.size:
+            self.truncate(handle, size)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """
+        See L{Files.truncate}.
+        """
+        file = self._file(handle)
+        file.resize(size)
+        file.modified = self._now()
+
+    def sync(self, handle: int) -> None:
+        """
+        See L{Files.sync}.  What was written is safe already.
+        """
+        self._file(handle)
+
+    def syncPath(self, path: str) -> None:
+        """
+        See L{Files.syncPath}.
+        """
+
+    def syncFolder(self, path: str) -> None:
+        """
+        See L{Files.syncFolder}.
+        """
+
+    def size(self, path: str) -> int | None:
+        """
+        See L{Files.size}.
+        """
+        found = self._find(path)
+        return found.size if isinstance(found, _File) else None
+
+    def modified(self, path: str) -> float:
+        """
+        See L{Files.modified}.
+        """
+        found = self._find(path)
+        if not isinstance(found, _File):
+            raise _missing(path)
+        return found.modified
+
+    def rename(self, old: str, new: str) -> None:
+        """
+        See L{Files.rename}.
+        """
+        source, oldName = self._parent(old)
+        target, newName = self._parent(new)
+        if oldName not in source:
+            raise _missing(old)
+        target[newName] = source.pop(oldName)
+
+    def remove(self, path: str) -> None:
+        """
+        See L{Files.remove}.
+        """
+        if isinstance(self._find(path), _File):
+            folder, name = self._parent(path)
+            del folder[name]
+
+    def removeFolder(self, path: str) -> None:
+        """
+        See L{Files.removeFolder}.
+        """
+        if isinstance(self._find(path), dict):
+            folder, name = self._parent(path)
+            del folder[name]
+
+    def names(self, path: str) -> list[str]:
+        """
+        See L{Files.names}.
+        """
+        found = self._find(path)
+        return sorted(found) if isinstance(found, dict) else []
+
+    def makeFolder(self, path: str) -> None:
+        """
+        See L{Files.makeFolder}.
+        """
+        folder = self._root
+        for name in _parts(path):
+            inner = folder.setdefault(name, {})
+            if isinstance(inner, _File):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            folder = inner
+
+    def space(self, path: str) -> tuple[int, int]:
+        """
+        See L{Files.space}.
+        """
+        if self._find(path) is None:
+            raise _missing(path)
+        return _TOTAL, _TOTAL - _held(self._root)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """
+        See L{Files.lock}.
+        """
+        if path in self._locks:
+            raise Locked(path)
+        self.close(self.open(path))
+        holder = self._locks[path] = object()
+
+        def unlock() -> None:
+            # The lock of one who ended in a crash may be another's by now.
+            if self._locks.get(path) is holder:
+                del self._locks[path]
+
+        return unlock
+
+    def _file(self, handle: int) -> _File:
+        try:
+            return self._open[handle]
+        except KeyError:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
+    def _find(self, path: str) -> _Folder | _File | None:
+        node: _Folder | _File | None = self._root
+        for name in _parts(path):
+            if not isinstance(node, dict):
+                return None
+            node = node.get(name)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Folder, str]:
+        above, name = os.path.split(path)
+        node = self._find(above)
+        if not isinstance(node, dict):
+            raise _missing(path)
+        return node, name
+
+
+def _parts(path: str) -> list[str]:
+    return [each for each in path.split("/") if each not in ("", ".")]
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _held(folder: _Folder) -> int:
+    """
+    How many bytes all files in a folder take.
+    """
+    return sum(
+        _held(each) if isinstance(each, dict) else len(each.pages) * _PAGE
+        for each in folder.values()
+    )
