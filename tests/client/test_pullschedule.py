@@ -149,9 +149,6 @@ class PullScheduleTests(ConsumerTests):
         self.assertEqual(self.seen(), [])
         done.callback(0.0)
         self.assertEqual(self.seen(), [0])
-        self.a.ids = ("a", "b", "c", "me")
-        self.consumer.idsChanged()
-        self.assertEqual(self.seen(1.0), [])
 
     def test_registerLater(self) -> None:
         """

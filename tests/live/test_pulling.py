@@ -153,7 +153,8 @@ class PullingTests(LiveTestCase):
 
         async def run() -> None:
             await self.start(60)
-            first, second = [], []
+            first: list[int] = []
+            second: list[int] = []
             consumer = LitePullConsumer(self.cluster(), "readers", consumeFromWhere=FIRST)
             consumer.subscribe(TOPIC, "b")
             async with consumer:
