@@ -155,29 +155,55 @@ class GroupTests(GroupRequestsTestsBase):
 
     def test_consumerIds(self) -> None:
         """
-        Any broker of the topic knows the group: its master is asked, or a slave if
-        there is none.
+        The brokers of the topic know the group: each one's master is asked, or a slave
+        if there is none.
         """
-        self.a.ids = ("x", "me")
+        self.a.ids, self.a1.ids = ("x", "me"), ("z",)
         self.ns.routes["T"] = routeTo(a={0: A, 1: A1})
-        self.assertEqual(self.got(self.requests.consumerIds("T")), ("x", "me"))
+        self.assertEqual(self.got(self.requests.consumerIds("T")), ["me", "x"])
         self.assertEqual(self.a.asked, ["g"])
-        self.ns.routes["U"] = routeTo(a={1: A1}, b={0: B})
-        self.got(self.requests.consumerIds("U"))
-        self.assertEqual(self.a1.asked, ["g"])
-        self.cluster.choose = lambda below: below - 1
-        self.got(self.requests.consumerIds("U"))
-        self.assertEqual(self.b.asked, ["g"])
+        self.ns.routes["U"] = routeTo(a={1: A1})
+        self.assertEqual(self.got(self.requests.consumerIds("U")), ["z"])
+
+    def test_allIds(self) -> None:
+        """
+        A member that any broker knows is one: a broker that has just come does not know
+        all of them yet.
+        """
+        self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
+        self.a.ids, self.b.ids = ("y", "me"), ("me", "x")
+        self.assertEqual(self.got(self.requests.consumerIds("T")), ["me", "x", "y"])
+        self.b.ids = None
+        self.assertEqual(self.got(self.requests.consumerIds("T")), ["me", "y"])
+        self.a.mute, self.b.ids = True, ("x",)
+        asked = self.requests.consumerIds("T")
+        self.network.advance(3.1)
+        self.assertEqual(self.got(asked), ["x"])
 
     def test_noIds(self) -> None:
         """
-        A broker that knows no member says so, and a topic without brokers has nobody to
+        Brokers that know no member say so, and a topic without brokers has nobody to
         ask.
         """
         self.a.ids = None
         self.failed(self.requests.consumerIds("T"), RemoteSystemError)
         self.ns.routes["U"] = TopicRouteData()
         self.failed(self.requests.consumerIds("U"), ConnectFailed)
+
+    def test_noAnswer(self) -> None:
+        """
+        If none answers, that is what is told; one that says that it knows no member has
+        answered.
+        """
+        self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
+        self.a.mute = self.b.mute = True
+        asked = self.requests.consumerIds("T")
+        self.network.advance(3.1)
+        self.failed(asked, RequestTimedOut)
+        self.b.mute, self.b.ids = False, None
+        asked = self.requests.consumerIds("T")
+        self.network.advance(3.1)
+        self.failed(asked, RemoteSystemError)
 
     def test_lock(self) -> None:
         """

@@ -7,15 +7,15 @@ locks; the consumers' part of Java's C{MQClientAPIImpl} and C{MQAdminImpl}.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, DeferredList, fail, inlineCallbacks, succeed
 from twisted.python.failure import Failure
 
 from txrocket.client.cluster import Cluster
 from txrocket.client.pulling import unknownBroker
 from txrocket.client.routes import Route
-from txrocket.errors import ConnectFailed, QueryNotFound
+from txrocket.errors import ConnectFailed, QueryNotFound, ResponseError
 from txrocket.message import MessageExt
 from txrocket.model import MASTER_ID, MessageQueue
 from txrocket.protocol.bodies import (
@@ -152,24 +152,37 @@ class GroupRequests:
 
     # --- the group -------------------------------------------------------
 
-    def consumerIds(self, topic: str) -> Deferred[tuple[str, ...]]:
+    @inlineCallbacks
+    def consumerIds(self, topic: str) -> Any:
         """
-        The ids of the group's members, as one of a topic's brokers knows them.
+        The ids of the group's members, as the brokers of a topic know them.
+
+        Java asks any one of them; but a broker that has just come knows only those who
+        have found it, and who believes it takes the queues of all others.
+
+        @return: a Deferred of them, sorted.  It fails if no broker knows the group.
         """
         header = GetConsumerListByGroupRequestHeader(self._group)
-        request = requestCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-
-        def ask(route: Route) -> Deferred[RemotingCommand]:
-            brokers = [each.brokerAddrs for each in route.data.brokerDatas if each.brokerAddrs]
-            if not brokers:
-                raise ConnectFailed("", f"topic {topic} has no broker")
-            addresses = brokers[self._cluster.choose(len(brokers))]
-            return self._cluster.ask(addresses[min(addresses)], request)
-
-        def read(answer: RemotingCommand) -> tuple[str, ...]:
-            return decodeBody(GetConsumerListByGroupResponseBody, answer.body).consumerIdList
-
-        return self._routes.find(topic).addCallback(ask).addCallback(read)
+        route = yield self._routes.find(topic)
+        brokers = [each.brokerAddrs for each in route.data.brokerDatas if each.brokerAddrs]
+        if not brokers:
+            raise ConnectFailed("", f"topic {topic} has no broker")
+        asked = [
+            self._cluster.ask(
+                addresses[min(addresses)],
+                requestCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header),
+            ).addCallback(_consumerIds)
+            for addresses in brokers
+        ]
+        results = yield DeferredList(asked, consumeErrors=True)
+        known = [ids for answered, ids in results if answered]
+        if not known:
+            # One that has answered says more than one that has not.
+            failures = [failure for _, failure in results]
+            next(
+                (each for each in failures if each.check(ResponseError)), failures[0]
+            ).raiseException()
+        return sorted(set().union(*known))
 
     def lock(
         self, brokerName: str, queues: Collection[MessageQueue]
@@ -260,6 +273,10 @@ class GroupRequests:
     def _master(self, brokerName: str) -> Deferred[str]:
         address = self._routes.address(brokerName)
         return fail(unknownBroker(brokerName)) if address is None else succeed(address)
+
+
+def _consumerIds(answer: RemotingCommand) -> tuple[str, ...]:
+    return decodeBody(GetConsumerListByGroupResponseBody, answer.body).consumerIdList
 
 
 def _nothing(answer: object) -> None:

@@ -3,7 +3,7 @@
 Which queues of its topics a member of a consumer group has; Java's
 C{RebalanceImpl} and C{RebalanceService}.
 
-There is nobody who divides the queues: each member asks a broker for the ids of
+There is nobody who divides the queues: each member asks the brokers for the ids of
 all members, sorts ids and queues, and applies the same function to them as all
 the others, so that each finds its own part::
 
@@ -14,7 +14,7 @@ the others, so that each finds its own part::
         +--> ids of the group, sorted -----+
 
 For a while two members may see different lists, and both have a queue: what they
-both consume comes twice.  A broker that does not answer changes nothing.
+both consume comes twice.  If no broker answers, nothing changes.
 """
 
 from __future__ import annotations
@@ -191,14 +191,14 @@ class Rebalance:
         try:
             ids = yield self._requests.consumerIds(topic)
         except ResponseError:
-            # It knows of no member at all.
+            # No broker knows of any member.
             ids = ()
         if self._cluster.clientId not in ids:
-            # A broker that has just come has not heard of this member yet.  Who would
-            # believe it had to give all queues up until the next time.
+            # Brokers have not heard of this member yet, or have forgotten it.  Who would
+            # believe them had to give all queues up until the next time.
             yield self._cluster.heartbeat()
             ids = yield self._requests.consumerIds(topic)
-        return sorted(ids)
+        return ids
 
     def _take(self, topic: str, queues: Iterable[MessageQueue]) -> None:
         had = self.queues.get(topic, frozenset())
