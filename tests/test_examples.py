@@ -21,9 +21,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 
-from examples import calling, echo_client, first_message, key_values, settings, tls
+from examples import calling, echo_client, first_message, key_values, pull, settings, stream, tls
 from tests import certificates
 from txrocket import embedded
+from txrocket.client.cluster import Cluster
+from txrocket.client.litepull import LitePullConsumer
+from txrocket.client.producer import Producer
+from txrocket.client.pullconsumer import PullConsumer
 from txrocket.echo import echo
 from txrocket.errors import (
     ConfigError,
@@ -35,6 +39,7 @@ from txrocket.errors import (
     TopicExistAlready,
     responseError,
 )
+from txrocket.message import Message
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.protocol.headers import GetKVConfigResponseHeader, GetKVListByNamespaceRequestHeader
@@ -45,6 +50,7 @@ from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.surroundings import freePort
+from txrocket.testing.trial import realCluster
 
 reactor: Any = anyReactor
 README = Path(__file__).parent.parent / "README.rst"
@@ -347,3 +353,117 @@ class SettingsTests(TestCase):
         self.assertEqual(path.read_text(), "# The lamp\nlampName = door\nlampColour = GREEN\n")
         error = self.assertRaises(ConfigError, settings.paint, configuration, "blue", 2)
         self.assertEqual(str(error), "lampColour=blue: RED or GREEN was expected")
+
+
+class PullingTests(TestCase):
+    """
+    The examples of pull consumers, against both servers.
+    """
+
+    timeout = 30
+
+    async def start(self) -> Cluster:
+        """
+        Start the servers, and send a message to each of four queues.
+        """
+        servers = await realCluster(self, reactor)
+        self.address = servers.nameServers[0]
+        cluster = Cluster(self.address, reactor)
+        self.addCleanup(cluster.stop)
+        self.producer = Producer(cluster)
+        await self.producer.start()
+        self.addCleanup(self.producer.stop)
+        for body in b"one", b"two", b"three", b"four":
+            await self.producer.send(Message("Greetings", body, "english"))
+        self.printed = io.StringIO()
+        self.patch(sys, "stdout", self.printed)
+        return cluster
+
+    @asDeferred
+    async def test_pull(self) -> None:
+        """
+        All messages are pulled, and none of them the next time.
+        """
+        await self.start()
+        await pull.main(reactor, self.address, "Greetings")
+        *lines, last = self.printed.getvalue().splitlines()
+        self.assertEqual(
+            sorted(line.partition(": ")[2] for line in lines),
+            ["b'four'", "b'one'", "b'three'", "b'two'"],
+        )
+        self.assertEqual(last, "4 messages")
+        await pull.main(reactor, self.address, "Greetings")
+        self.assertEqual(self.printed.getvalue().splitlines()[-1], "0 messages")
+
+    @asDeferred
+    async def test_pullNext(self) -> None:
+        """
+        The message that comes is the next.
+        """
+        cluster = await self.start()
+        async with PullConsumer(cluster, "next") as consumer:
+            queue = (await consumer.queuesOf("Greetings"))[0]
+            waiting = Deferred.fromCoroutine(pull.pullNext(consumer, queue))
+            # Its end is asked for before the message is sent.
+            await consumer.maxOffset(queue)
+            await self.producer.send(Message("Greetings", b"next"), queue)
+            self.assertEqual(await waiting, b"next")
+
+    @asDeferred
+    async def test_schedule(self) -> None:
+        """
+        Each queue is visited.
+        """
+        cluster = await self.start()
+        seen: Deferred[None] = Deferred()
+
+        class Printed(io.StringIO):
+            def write(self, text: str) -> int:
+                count = super().write(text)
+                if self.getvalue().count("\n") == 4 and not seen.called:
+                    seen.callback(None)
+                return count
+
+        self.patch(sys, "stdout", Printed())
+        async with pull.scheduled(cluster, "Greetings"):
+            await seen
+
+    @asDeferred
+    async def test_stream(self) -> None:
+        """
+        Messages of the tags that are wanted are read, until one says goodbye.
+        """
+        await self.start()
+        await self.producer.send(Message("Greetings", b"salut", "french"))
+        await self.producer.send(Message("Greetings", b"hallo", "german"))
+        reading = Deferred.fromCoroutine(stream.main(reactor, self.address, "Greetings"))
+        await self.producer.send(Message("Greetings", b"goodbye", "english"))
+        await reading
+        lines = self.printed.getvalue().splitlines()
+        self.assertIn("english: b'goodbye'", lines)
+        self.assertNotIn("french: b'salut'", lines)
+
+    @asDeferred
+    async def test_batches(self) -> None:
+        """
+        What was read in batches is committed.
+        """
+        cluster = await self.start()
+        async with LitePullConsumer(cluster, "batches", autoCommit=False) as consumer:
+            queues = await consumer.queuesOf("Greetings")
+            consumer.assign(queues)
+            for queue in queues:
+                await consumer.seekToBegin(queue)
+            bodies = await stream.readInBatches(consumer, 4)
+            self.assertEqual(sorted(bodies), [b"four", b"one", b"three", b"two"])
+            committed = [await consumer.committed(queue) for queue in queues]
+            self.assertEqual(sum(each or 0 for each in committed), 4)
+
+    @asDeferred
+    async def test_replay(self) -> None:
+        """
+        What came since a time is read again.
+        """
+        cluster = await self.start()
+        bodies = await stream.replay(cluster, "Greetings", 0.0)
+        self.assertEqual(sorted(bodies), [b"four", b"one", b"three", b"two"])

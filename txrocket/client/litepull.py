@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Messages as a stream; Java's C{DefaultLitePullConsumer}.
+Messages as a stream; Java's C{DefaultLitePullConsumer}::
 
     consumer = LitePullConsumer(cluster, "billing")
     consumer.subscribe("Orders", "new || changed")

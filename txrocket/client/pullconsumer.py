@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Messages fetched as they are wanted, from any queue and offset; Java's
-C{DefaultMQPullConsumer}.
+C{DefaultMQPullConsumer}::
 
     async with PullConsumer(cluster, "audit") as consumer:
         for queue in await consumer.queuesOf("Orders"):

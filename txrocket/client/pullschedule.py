@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Each queue of a topic visited from time to time; Java's
-C{MQPullConsumerScheduleService}.
+C{MQPullConsumerScheduleService}::
 
     async def visit(queue, consumer):
         offset = await consumer.fetchOffset(queue) or 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 One reader of many queues: which message it is given next, and when it has dealt
-with those that it was given.
+with those that it was given::
 
     queue 0  [ 7  8  9 ] --+
     queue 1  [ 3  4 ] -----+--> in turn --> reader --> dealt with, when it comes back
