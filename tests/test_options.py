@@ -118,16 +118,15 @@ class OptionsTests(SynchronousTestCase):
 
     def test_wrong(self) -> None:
         """
-        All that is wrong with the settings is said as of any other argument, in
-        lines and without a traceback.
+        All that is wrong with the settings is said, in lines, and without a
+        traceback or all that twistd could be told.
         """
         path = self.write("fileReservedTime=0\nbrokerNam=b\n")
-        error = self.assertRaises(usage.UsageError, self.parse, "-c", path, "-s", "listenPort=x")
+        error = self.assertRaises(SystemExit, self.parse, "-c", path, "-s", "listenPort=x")
         self.assertEqual(
             str(error).splitlines(),
             [
-                "settings are wrong:",
-                f"{path}:1: fileReservedTime=0: 1 or more was expected",
+                f"Cannot start: {path}:1: fileReservedTime=0: 1 or more was expected",
                 f"{path}:2: brokerNam: unknown; did you mean brokerName?",
                 "--set listenPort=x: a whole number was expected",
             ],
@@ -138,15 +137,22 @@ class OptionsTests(SynchronousTestCase):
         What is no key with a value is refused.
         """
         for setting in ("brokerName", "=x", ""):
-            error = self.assertRaises(usage.UsageError, self.parse, "-s", setting)
-            self.assertEqual(str(error), f"--set {setting}: key=value was expected")
+            error = self.assertRaises(SystemExit, self.parse, "-s", setting)
+            self.assertEqual(str(error), f"Cannot start: --set {setting}: key=value was expected")
+
+    def test_unknownOption(self) -> None:
+        """
+        An option that is none is refused in the same way.
+        """
+        error = self.assertRaises(SystemExit, self.parse, "--listenPort", "1")
+        self.assertEqual(str(error), "Cannot start: option --listenPort not recognized")
 
     def test_certificates(self) -> None:
         """
         A certificate that cannot be read is found before the server starts.
         """
-        error = self.assertRaises(usage.UsageError, self.parse, "-s", "tls.test.mode.enable=false")
-        self.assertEqual(str(error), "settings are wrong:\ntls.server.certPath is not set")
+        error = self.assertRaises(SystemExit, self.parse, "-s", "tls.test.mode.enable=false")
+        self.assertEqual(str(error), "Cannot start: tls.server.certPath is not set")
 
     def test_print(self) -> None:
         """
@@ -163,7 +169,7 @@ class OptionsTests(SynchronousTestCase):
         """
         Settings that are wrong are not printed.
         """
-        self.assertRaises(usage.UsageError, self.parse, "-p", "-s", "listenPort=x")
+        self.assertRaises(SystemExit, self.parse, "-p", "-s", "listenPort=x")
         self.assertEqual(self.printed.getvalue(), "")
 
     def test_checkSound(self) -> None:

@@ -10,19 +10,22 @@ import os
 from typing import Any
 
 from twisted.internet import reactor
-from twisted.python import usage
 
 from txrocket.config import Configuration
+from txrocket.errors import ConfigError
 from txrocket.javakeys import BROKER_KEYS
 from txrocket.options import ServerOptions
 from txrocket.propertiesfile import PropertiesFile
-from txrocket.running import InTurn, installedPlugins
+from txrocket.running import InTurn, installedPlugins, orSayWhyNot
 from txrocket.services import BROKER_SECTIONS, NAMESRV_SECTIONS, broker, nameServer
 from txrocket.surroundings import Surroundings
 
 __all__ = ["Options", "makeService"]
 
 _LOOPBACK = "127.0.0.1"
+
+# All interfaces, which cannot be dialled, and what can be instead.
+_ALL = {"0.0.0.0": _LOOPBACK, "::": "::1"}
 
 
 class Options(ServerOptions):
@@ -48,45 +51,65 @@ class Options(ServerOptions):
         What the command line has, over what the file has, over this program's
         own defaults.
         """
-        data = os.path.abspath(self["data"])
+        interface = self["interface"]
         own = {
-            "bindAddress": self["interface"],
-            "brokerIP1": self["interface"],
+            "bindAddress": interface,
             "brokerName": "broker-a",
-            "namesrvAddr": f"{self['interface']}:{self['namesrvPort']}",
-            "storePathRootDir": os.path.join(data, "store"),
+            "namesrvAddr": f"{_dialled(interface)}:{self['namesrvPort']}",
+            "storePathRootDir": os.path.join(os.path.abspath(self["data"]), "store"),
         }
-        path = self["configFile"]
-        filed = {each.key for each in PropertiesFile(path).entries()} if path else set()
-        left = {key: value for key, value in own.items() if key not in filed}
+        if interface not in _ALL:
+            own["brokerIP1"] = interface
+        left = {key: value for key, value in own.items() if key not in self._filed()}
         return {**left, **super().given()}
 
-    def postOptions(self) -> None:
+    def read(self) -> Configuration:
         """
-        Read the settings.
+        The settings of both servers.
+
+        @raise ConfigError: naming all that is wrong with them.
         """
-        if not 0 < self["namesrvPort"] < 65536:
-            raise usage.UsageError(f"--namesrvPort {self['namesrvPort']} is no port")
-        super().postOptions()
+        port = self["namesrvPort"]
+        if not 0 < port < 65536:
+            raise ConfigError(f"--namesrvPort {port}: 1 to 65535 was expected")
+        configuration = super().read()
+        # One certificate is for both.
+        both = {**self._filed(), **super().given()}
         self.nameServer = Configuration.read(
             NAMESRV_SECTIONS,
             (),
             None,
             {
-                "listenPort": str(self["namesrvPort"]),
+                **{key: value for key, value in both.items() if key.startswith("tls.")},
+                "listenPort": str(port),
                 "bindAddress": self["interface"],
                 "kvConfigPath": os.path.join(
                     os.path.abspath(self["data"]), "namesrv", "kvConfig.json"
                 ),
             },
         )
+        return configuration
+
+    def _filed(self) -> dict[str, str]:
+        path = self["configFile"]
+        return {each.key: each.value for each in PropertiesFile(path).entries()} if path else {}
+
+
+def _dialled(interface: str) -> str:
+    """
+    Where this machine reaches what listens at an interface.
+    """
+    host = _ALL.get(interface, interface)
+    return f"[{host}]" if ":" in host else host
 
 
 def makeService(options: Options) -> InTurn:
     """
     Both servers as one service.
     """
-    return InTurn(
-        nameServer(Surroundings.real(reactor), options.nameServer),
-        broker(Surroundings.real(reactor), options.configuration, installedPlugins()),
-    )
+    with orSayWhyNot():
+        return InTurn(
+            reactor,
+            nameServer(Surroundings.real(reactor), options.nameServer),
+            broker(Surroundings.real(reactor), options.configuration, installedPlugins()),
+        )

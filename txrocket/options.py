@@ -58,19 +58,29 @@ class ServerOptions(usage.Options):
 
     opt_s = opt_set
 
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """
+        Read the command line and the settings.
+
+        @raise SystemExit: saying what is wrong with them.
+        """
+        try:
+            usage.Options.parseOptions(self, options)
+        except usage.UsageError as error:
+            # twistd would print all options of its own, and old ones end with status 0.
+            raise SystemExit(f"Cannot start: {error}") from None
+
     def postOptions(self) -> None:
         """
         Read the settings.
-
-        @raise usage.UsageError: naming all that is wrong with them.
         """
         try:
-            self.configuration = self._read()
+            self.configuration = self.read()
         except ConfigError as error:
             if self["check"]:
                 print(error)
                 raise SystemExit(1) from None
-            raise usage.UsageError(f"settings are wrong:\n{error}") from None
+            raise usage.UsageError(str(error)) from None
         if self["check"]:
             print("\n".join([*self.configuration.warnings, "The configuration is sound"]))
             raise SystemExit(0)
@@ -87,7 +97,12 @@ class ServerOptions(usage.Options):
         short = {key: self[key] for key in self.shortForms if self[key] is not None}
         return {**short, **self.get("set", {})}
 
-    def _read(self) -> Configuration:
+    def read(self) -> Configuration:
+        """
+        The settings of the file and the command line.
+
+        @raise ConfigError: naming all that is wrong with them.
+        """
         configuration = Configuration.read(
             self.sections, self.javaKeys, self["configFile"], self.given()
         )

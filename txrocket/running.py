@@ -6,32 +6,117 @@ stopping one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import importlib
+import os
+import pkgutil
+import signal
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import ModuleType
 from typing import Any
 
 from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
-from twisted.internet.error import CannotListenError
+from twisted.internet.error import CannotListenError, ReactorNotRunning
 from twisted.logger import Logger
-from twisted.plugin import getPlugins
 
 import txrocket.plugins
 from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook
-from txrocket.errors import RocketError
+from txrocket.errors import ConfigError, RocketError
 from txrocket.services import Plugins
 
-__all__ = ["InTurn", "installedPlugins"]
+__all__ = ["CannotStart", "InTurn", "installedPlugins", "orSayWhyNot"]
+
+_INTERFACES = (IBrokerProcessor, IMessageFilter, ISendHook)
 
 
 def installedPlugins() -> Plugins:
     """
-    What third parties have put into C{txrocket.plugins}.
+    What third parties have put into C{txrocket.plugins}: of every module there but
+    those whose names begin with an underscore, the objects that provide what can be
+    plugged into a broker.
+
+    This is not left to L{twisted.plugin.getPlugins}, which goes on without a plugin
+    that it cannot load.
+
+    @raise ConfigError: naming all modules that cannot be loaded, or have nothing to
+        plug in.
+    """
+    problems: list[str] = []
+    found: dict[int, Any] = {}
+    for name, path in _modules(problems):
+        try:
+            module = importlib.import_module(f"txrocket.plugins.{name}")
+        except Exception as error:
+            # It is somebody else's code, and may do anything.
+            said = f"{type(error).__name__}: {error}"
+            problems.append(f"plugin {path} cannot be loaded: {said}")
+            continue
+        own = _pluginsIn(module)
+        if not own:
+            expected = ", ".join(each.__name__ for each in _INTERFACES)
+            problems.append(
+                f"plugin {path} plugs nothing in: no object in it provides any of {expected}"
+            )
+        # By identity: what one module imports of another is one plugin.
+        found |= {id(each): each for each in own}
+    if problems:
+        raise ConfigError(*problems)
+
+    def all(interface: Any) -> list[Any]:
+        return [each for each in found.values() if interface.providedBy(each)]
+
+    return Plugins(all(IBrokerProcessor), all(IMessageFilter), all(ISendHook))
+
+
+def _modules(problems: list[str]) -> list[tuple[str, str]]:
+    """
+    The names and paths of all modules in C{txrocket.plugins}.
+    """
+    modules: dict[str, str] = {}
+    for folder in dict.fromkeys(os.path.realpath(each) for each in txrocket.plugins.__path__):
+        for finder, name, _ in pkgutil.iter_modules([folder]):
+            path = str(getattr(finder.find_spec(name, None), "origin", name))
+            if name in modules:
+                problems.append(
+                    f"plugin {path} has the name of {modules[name]}: only one can be loaded"
+                )
+            elif not name.startswith("_"):
+                modules[name] = path
+    return sorted(modules.items())
+
+
+def _pluginsIn(module: ModuleType) -> Sequence[Any]:
+    return [
+        each
+        for each in vars(module).values()
+        if any(interface.providedBy(each) for interface in _INTERFACES)
+    ]
+
+
+class CannotStart(SystemExit, Exception):
+    """
+    A server cannot start, for a reason that its operator understands and no
+    traceback explains better.
+
+    As a SystemExit it ends a C{twistd} in the foreground with its text and status 1.
+    As an Exception it is caught by one in the background, which tells its text to
+    whoever waits for the start, and removes its pidfile.
     """
 
-    def found(interface: Any) -> list[Any]:
-        return list(getPlugins(interface, txrocket.plugins))
 
-    return Plugins(found(IBrokerProcessor), found(IMessageFilter), found(ISendHook))
+@contextmanager
+def orSayWhyNot() -> Iterator[None]:
+    """
+    Make or start servers.
+
+    @raise CannotStart: if that is not possible.
+    """
+    try:
+        yield
+    except (RocketError, CannotListenError, OSError) as error:
+        raise CannotStart(f"Cannot start: {error}") from None
 
 
 class InTurn(MultiService):
@@ -42,8 +127,10 @@ class InTurn(MultiService):
 
     _log = Logger()
 
-    def __init__(self, *services: Service) -> None:
+    def __init__(self, reactor: Any, *services: Service) -> None:
         MultiService.__init__(self)
+        self._reactor = reactor
+        self._handler: Any = None  # of SIGTERM, before ours
         for each in services:
             MultiService.addService(self, each)
 
@@ -51,20 +138,23 @@ class InTurn(MultiService):
         """
         Start all of them.
 
-        @raise SystemExit: if one cannot start, with the reason for the operator:
-            no traceback helps if a port is taken.
+        @raise CannotStart: if one cannot start.
         """
         Service.startService(self)
         started: list[Any] = []
         try:
-            for each in self.services:
-                each.startService()
-                started.append(each)
-        except (RocketError, CannotListenError) as error:
-            self._log.critical("Cannot start: {error}", error=error)
+            with orSayWhyNot():
+                for each in self.services:
+                    each.startService()
+                    started.append(each)
+        except CannotStart as error:
+            self._log.critical("{error}", error=error)
+            # Said already: twistd's log has standard error in it.
+            error.code = 1
             for each in reversed(started):
                 each.stopService()
-            raise SystemExit(f"Cannot start: {error}") from None
+            raise
+        self._reactor.callWhenRunning(self._stopOnTerm)
 
     @inlineCallbacks
     def stopService(self) -> Generator[Deferred[Any], Any, None]:
@@ -75,3 +165,27 @@ class InTurn(MultiService):
         for each in reversed(self.services):
             if each.running:
                 yield maybeDeferred(each.stopService)
+        if self._handler is not None:
+            signal.signal(signal.SIGTERM, self._handler)
+            self._handler = None
+
+    def _stopOnTerm(self) -> None:
+        """
+        End with status 0 after a graceful stop.
+
+        Twisted's own handler has C{twistd} end as if the signal had killed it, so that
+        a stop that is asked for looks like one that failed.
+        """
+
+        def stop() -> None:
+            # Asked for twice, perhaps.
+            with suppress(ReactorNotRunning):
+                self._reactor.stop()
+
+        def terminate(number: int, frame: object) -> None:
+            self._log.info("Received SIGTERM, stopping")
+            self._reactor.callFromThread(stop)
+
+        # A reactor in another thread hears of no signals.
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGTERM, terminate)

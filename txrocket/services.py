@@ -14,16 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import attrs
 from twisted.internet.defer import Deferred
 
 from txrocket.broker.announce import Announcement, Identity
 from txrocket.broker.clients import Consumers, Producers
 from txrocket.broker.groups import Groups
-from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
+from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
 from txrocket.broker.removal import Removal
 from txrocket.broker.runtime import RuntimeInfo
@@ -44,9 +43,7 @@ from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
 from txrocket.config import Configuration
-from txrocket.errors import ConfigError, InvalidMessage, SubscriptionParseFailed
-from txrocket.filters.expressions import ExpressionTypes, MessageFilter
-from txrocket.model import SubscriptionData
+from txrocket.errors import ConfigError, InvalidMessage
 from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
 from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
@@ -106,17 +103,6 @@ _PLUGIN_THREADS = 4
 _PLUGIN_QUEUE = 10_000
 
 
-@attrs.frozen
-class Plugins:
-    """
-    What is plugged into a broker.
-    """
-
-    processors: Sequence[IBrokerProcessor] = ()
-    filters: Sequence[IMessageFilter] = ()
-    sendHooks: Sequence[ISendHook] = ()
-
-
 def nameServer(around: Surroundings, configuration: Configuration) -> NameServer:
     """
     A name server.
@@ -150,9 +136,10 @@ def broker(
     """
     A broker.
 
-    @raise ConfigError: if an address in the configuration is none.
+    @raise ConfigError: if an address in the configuration is none, or a plugin is
+        not what it should be.
     """
-    plugins = plugins or Plugins()
+    plugged = plug(plugins or Plugins())
     own = configuration[BrokerSettings]
     listen = configuration[BrokerServerSettings]
     tls = configuration[TLSSettings]
@@ -187,7 +174,7 @@ def broker(
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
     locks = QueueLocks()
-    expressions = _expressionTypes(plugins.filters)
+    expressions = plugged.expressionTypes
     subscriptions = Subscriptions(groups, consumers, expressions, configuration[PullSettings])
     announcement = Announcement(
         around.clock,
@@ -207,7 +194,8 @@ def broker(
         storeHost=storeHost,
         now=around.now,
         choose=around.choose,
-        hooks=plugins.sendHooks,
+        hooks=plugged.sendHooks,
+        gather=remoting.gatherTurn,
     )
     pull = PullProcessor(
         store,
@@ -254,12 +242,12 @@ def broker(
         TopicProcessor(topics, removal, progress, slices, announcement.whenTold),
         GroupProcessor(groups, removal, progress, slices, identity.address),
         ConsumerCallProcessor(consumers, store, identity.name),
-        BrokerProcessor(stats, runtime, configuration, around.now),
+        BrokerProcessor(stats, runtime, configuration, around.now, _found(identity, port)),
     ):
         _register(remoting, rare.codes(), admin)
-    for plugin in plugins.processors:
-        executor = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
-        _register(remoting, plugin.codes(), executor if plugin.blocking else inline)
+    threads = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
+    for codes, blocking in plugged.codes:
+        _register(remoting, codes, threads if blocking else inline)
     _follow(configuration, send, pull, subscriptions, topics, groups, announcement, longPoll, store)
 
     def expire() -> None:
@@ -348,6 +336,17 @@ def _identity(settings: BrokerSettings, port: int) -> tuple[Identity, bytes]:
     return identity, storeHost
 
 
+def _found(identity: Identity, port: int) -> dict[str, str]:
+    """
+    The values of settings that need not be set.
+    """
+    return {
+        "brokerName": identity.name,
+        "brokerIP1": identity.address.rpartition(":")[0],
+        "listenPort": str(port),
+    }
+
+
 def _nameServers(configuration: Configuration) -> Sequence[str]:
     text = configuration[AnnounceSettings].namesrvAddr or ""
     try:
@@ -363,22 +362,6 @@ def _notifies(configuration: Configuration, groups: Groups, group: str) -> bool:
     config = groups.table.get(group)
     own = config is None or config.notifyConsumerIdsChangedEnable
     return own and configuration[ClientSettings].notifyConsumerIdsChangedEnable
-
-
-def _expressionTypes(filters: Sequence[IMessageFilter]) -> ExpressionTypes:
-    types = ExpressionTypes()
-    for each in filters:
-        types.register(each.expressionType, partial(_filter, each))
-    return types
-
-
-def _filter(plugin: IMessageFilter, subscription: SubscriptionData) -> MessageFilter:
-    try:
-        return MessageFilter(accepts=plugin.compile(subscription.subString))
-    except ValueError as error:
-        raise SubscriptionParseFailed(
-            f"{plugin.expressionType} expression for {subscription.topic}: {error}"
-        ) from None
 
 
 def _follow(

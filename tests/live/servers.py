@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from twisted.internet import reactor as theReactor
@@ -45,13 +45,12 @@ _TOLD = 60
 _PORTS = range(12_000, 30_000)
 
 
-def freePort(chance: Random | None = None) -> int:
+def freePort() -> int:
     """
     A port on which nobody listens, nor on the one two below it.
     """
-    chance = chance or Random()
     while True:
-        port = chance.choice(_PORTS)
+        port = random.choice(_PORTS)
         with socket.socket() as first, socket.socket() as second:
             try:
                 first.bind(("127.0.0.1", port))
@@ -162,15 +161,13 @@ class LiveTestCase(TestCase):
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
 
-    def spawn(
-        self, command: Sequence[str], said: bytes = b"", env: Mapping[str, str] | None = None
-    ) -> Child:
+    def spawn(self, command: Sequence[str], said: bytes = b"") -> Child:
         """
         Start a process that ends when the test does.
         """
         child = Child(said)
         # Each is at home in the test's folder: clients write their logs there.
-        environment = {**os.environ, "HOME": str(self.folder), **(env or {})}
+        environment = {**os.environ, "HOME": str(self.folder)}
         reactor.spawnProcess(
             child, command[0], list(command), env=environment, path=str(self.folder)
         )

@@ -108,7 +108,9 @@ class AdminCase(StoreCase):
             TopicProcessor(self.topics, removal, progress, self.cooperator, self.whenTold),
             GroupProcessor(self.groups, removal, progress, self.cooperator, ADDRESS),
             ConsumerCallProcessor(self.consumers, self.store, BROKER),
-            BrokerProcessor(self.stats, runtime, self.configuration, self.now),
+            BrokerProcessor(
+                self.stats, runtime, self.configuration, self.now, {"brokerName": BROKER}
+            ),
         )
         return {code: each for one in processors for code, each in one.codes().items()}
 

@@ -105,6 +105,7 @@ class Client:
     """
 
     def __init__(self, remoting: Remoting, address: IPv4Address) -> None:
+        self._clock: Any = remoting.clock
         self.peer = RemotingProtocol(remoting, accepted=True)
         self.wire = Wire()
         self.wire.peerAddr = address
@@ -132,8 +133,10 @@ class Client:
 
     def answers(self) -> list[RemotingCommand]:
         """
-        What the broker has written since it was last asked.
+        What the broker has written since it was last asked, when the reactor has
+        turned.
         """
+        self._clock.advance(0)
         return self.wire.drain()
 
     def lose(self) -> None:

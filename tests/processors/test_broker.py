@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from tests.processors.admincase import CLUSTER, NOW, AdminCase
+from tests.processors.admincase import BROKER, CLUSTER, NOW, AdminCase
 from tests.store.support import Held
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.model import DataVersion
@@ -263,6 +263,26 @@ class SettingsTests(AdminCase):
         self.assertEqual("DefaultCluster", settings["brokerClusterName"])
         self.assertEqual("72", settings["fileReservedTime"])
         self.assertEqual(DataVersion(), version)
+
+    def test_found(self) -> None:
+        """
+        A setting that was found out, and not set, has its value.
+        """
+        self.assertEqual(BROKER, self.settings()[0]["brokerName"])
+
+    def test_exported(self) -> None:
+        """
+        All settings are there without which RocketMQ's C{ExportConfigsCommand}
+        fails.
+        """
+        settings, _ = self.settings()
+        for name in (
+            *("brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime"),
+            *("filterServerNums", "flushDiskType", "maxMessageSize", "messageDelayLevel"),
+            *("msgTraceTopicName", "slaveReadEnable", "traceOn", "traceTopicEnable", "useTLS"),
+            *("autoCreateTopicEnable", "autoCreateSubscriptionGroup"),
+        ):
+            self.assertTrue(settings.get(name), name)
 
     def test_update(self) -> None:
         """

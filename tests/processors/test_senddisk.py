@@ -366,6 +366,19 @@ class SyncTests(BrokerTests):
         self.assertEqual([each.code for each in self.client.answers()], [0, 0])
         self.assertEqual(self.bodies(), [b"x", b"a" * 3000])
 
+    def test_lostTogether(self) -> None:
+        """
+        When a message that waits for the disk and one that does not are lost with
+        each other, neither is acknowledged: the answer to the first takes none to
+        the second along that is not true.
+        """
+        self.disk.failing["pwrite"] = FULL
+        answers = self.write(
+            self.message(sendHeader(properties="WAIT\x01false")), self.message(), self.message()
+        )
+        self.disk.failing.clear()
+        self.assertEqual([each.code for each in answers], [ResponseCode.SERVICE_NOT_AVAILABLE] * 3)
+
     def test_lost(self) -> None:
         """
         A client that goes away is waited for no longer; others are served, and the

@@ -230,3 +230,29 @@ class SavedTests(BrokerTests):
         self.assertEqual([each.code for each in other.answers()], [0])
         self.assertEqual(self.topics.unsaved, set())
         self.assertNothingUnhandled()
+
+    def test_brokenMeanwhile(self) -> None:
+        """
+        When the disk fails in the middle of a read, who waits elsewhere is told
+        first; that must not have the others told that theirs are stored.
+        """
+        self.topic()
+        self.worked()
+        other = self.connect()
+        other.write(self.message(sendHeader("new")))
+        self.disk.failing["pwrite"] = OSError(errno.EIO, "broken")
+        self.disk.only = "commitlog"
+        self.client.write(self.message(body=b"a" * 3000), self.message(body=b"b" * 3000))
+        self.clock.advance(0)
+        self.disk.failing.clear()
+        for client, count in ((other, 1), (self.client, 2)):
+            codes = [each.code for each in client.answers()]
+            self.assertEqual(codes, [ResponseCode.SERVICE_NOT_AVAILABLE] * count)
+        self.worked()
+
+    def work(self) -> None:
+        """
+        Let threads do all that they were asked for.
+        """
+        while self.held.jobs:
+            self.held.work()

@@ -254,20 +254,23 @@ class GatherTurnTests(GatheringTests):
 
     def test_reads(self) -> None:
         """
-        A read's answers do not wait: they are together already.
+        A read's answers wait as well, so that what they rest on is done once for
+        all connections.
         """
         self.peer.dataReceived(frame(NOW, 5))
+        self.assertEqual(self.wire.writes, [])
+        self.clock.advance(0)
         self.assertEqual([each.opaque for each in self.wire.drain()], [5])
 
     def test_withRead(self) -> None:
         """
-        They take along what has gathered.
+        They go with what has gathered.
         """
         self.promised[0].callback(responseCommand())
         self.peer.dataReceived(frame(NOW, 5))
-        self.assertEqual([each.opaque for each in self.wire.drain()], [0, 5])
         self.clock.advance(0)
         self.assertEqual(len(self.wire.writes), 1)
+        self.assertEqual([each.opaque for each in self.wire.drain()], [0, 5])
 
     def test_lost(self) -> None:
         """

@@ -11,7 +11,7 @@ import os
 
 import attrs
 
-from tests.store.support import LOG_SIZE, Held, StoreCase, abandon, atOnce
+from tests.store.support import HOST, LOG_SIZE, Held, StoreCase, abandon, atOnce
 from txrocket.errors import DiskFull, FlushDiskTimeout, StoreError, StoreFailed
 from txrocket.store.messages import MessageStore
 from txrocket.store.reading import GetStatus
@@ -131,30 +131,74 @@ class SettleTests(StoreCase):
         self.gather(self.store, b"d")
         self.assertIsInstance(self.store.settle(0), DiskFull)
 
+    def answering(self, *bodies: bytes, topic: str = "U") -> None:
+        """
+        Have a store in which each message to T is answered by another, as long as
+        there are bodies for it.
+        """
+        left = list(bodies)
+
+        def arrived(*told: object) -> None:
+            if left and told[0] == "T":
+                self.gather(self.store, left.pop(0), topic=topic)
+
+        abandon(self.store)
+        self.store = MessageStore(self.store.settings, self.clock, atOnce, HOST, arrived, self.disk)
+        self.store.start()
+
+    def assertHolds(self, **expected: list[bytes]) -> None:
+        """
+        Each queue holds its messages, numbered in order, also after a crash.
+        """
+        self.store.settle(self.store.losses)
+        self.clock.advance(0)
+        for _ in range(2):
+            for topic, bodies in expected.items():
+                found = self.all(self.store, topic)
+                self.assertEqual([each.body[:4] for each in found], bodies)
+                self.assertEqual([each.queueOffset for each in found], list(range(len(bodies))))
+            abandon(self.store)
+            self.store = self.start()
+
     def test_putWhileTold(self) -> None:
         """
         Who is told of a message may put another: it is written in its turn, and
         no offset is given twice.
         """
-        stores: list[MessageStore] = []
-
-        def arrived(*told: object) -> None:
-            if told[0] == "T":
-                self.gather(stores[0], b"told", topic="U")
-
-        abandon(self.store)
-        self.store = MessageStore(
-            self.store.settings, self.clock, atOnce, bytes(7) + b"\1", arrived, self.disk
-        )
-        self.store.start()
-        stores.append(self.store)
+        self.answering(b"one", b"two")
         for body in (b"a", b"b"):
             self.gather(self.store, body)
         self.assertIsNone(self.store.settle(0))
         self.assertEqual(self.bodies(self.store, "U"), [])
-        self.clock.advance(0)
-        self.assertEqual(self.bodies(self.store, "U"), [b"told", b"told"])
-        self.assertEqual([each.queueOffset for each in self.all(self.store, "U")], [0, 1])
+        self.assertHolds(T=[b"a", b"b"], U=[b"one", b"two"])
+
+    def test_putWhileRolled(self) -> None:
+        """
+        Also if it is told because a message did not fit into the log's file.
+        """
+        self.answering(b"one", b"two")
+        self.gather(self.store, b"aaaa" * 800)
+        self.gather(self.store, b"bbbb" * 800)
+        self.assertHolds(T=[b"aaaa", b"bbbb"], U=[b"one", b"two"])
+
+    def test_filledWhileRolled(self) -> None:
+        """
+        And if what it puts fills the new file.
+        """
+        self.answering(b"fill" * 800)
+        self.gather(self.store, b"aaaa" * 800)
+        self.gather(self.store, b"bbbb" * 800)
+        self.assertHolds(T=[b"aaaa", b"bbbb"], U=[b"fill"])
+
+    def test_numberedWhileRolled(self) -> None:
+        """
+        And if it puts it into the same queue, before a batch.
+        """
+        self.answering(b"told", topic="T")
+        self.gather(self.store, b"aaaa" * 800)
+        appended = self.putBatch(self.store, b"bbbb" * 400, b"cccc" * 400)
+        self.assertEqual(appended.queueOffset, 2)
+        self.assertHolds(T=[b"aaaa", b"told", b"bbbb", b"cccc"])
 
 
 class WaitingTests(StoreCase):

@@ -63,13 +63,18 @@ class Client:
         return {each.brokerName: each.brokerAddrs[MASTER_ID] for each in brokers}
 
     async def send(
-        self, broker: str, body: bytes, topic: str = "Greetings", properties: str = ""
+        self,
+        broker: str,
+        body: bytes,
+        topic: str = "Greetings",
+        properties: str = "",
+        group: str = "tests",
     ) -> SendMessageResponseHeader:
         """
         Send to the first queue of a topic.
         """
         header = SendMessageRequestHeaderV2(
-            producerGroup="tests",
+            producerGroup=group,
             topic=topic,
             defaultTopic="TBW102",
             defaultTopicQueueNums=4,

@@ -16,6 +16,7 @@ import sys
 import textwrap
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import twisted.internet
 from twisted.internet import reactor as theReactor
@@ -359,9 +360,11 @@ class ServingTests(TestCase):
         self.patch(stdio, "StandardIO", lambda child, reactor: children.append(child))
         self.patch(globalLogBeginner, "beginLoggingTo", lambda to, **options: observers.extend(to))
         self.patch(twisted.internet, "reactor", self.reactor)
-        error = self.assertRaises(
-            SystemExit, runpy.run_module, "txrocket.testing.__main__", run_name="__main__"
-        )
+        with mock.patch.dict(sys.modules):
+            del sys.modules[Child.__module__]
+            error = self.assertRaises(
+                SystemExit, runpy.run_module, Child.__module__, run_name="__main__"
+            )
         self.assertEqual((error.code, len(children), len(observers)), (0, 1, 1))
 
 

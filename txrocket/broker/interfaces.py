@@ -2,9 +2,8 @@
 """
 What can be plugged into a broker.
 
-A plugin is an object in a module of C{txrocket.plugins} that provides one of
-these; L{twisted.plugin} finds it.  The operator chooses by installing it: no
-client can bring code of its own.
+A plugin is an object in a module of L{txrocket.plugins} that provides one of
+these.  The operator chooses by installing it: no client can bring code of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ class Sending:
     A message, or a batch of them, on its way into the store.  A hook may change
     what it holds.
 
-    @ivar properties: as in the request, C{name \\x01 value \\x02} again and again.
+    @ivar properties: as in the request, C{name \\x01 value \\x02} again and again; the
+        last C{\\x02} may be missing.
     @ivar body: the message's, or a whole batch in the client's form.
     @ivar address: who sends it.
     """
@@ -41,6 +41,18 @@ class Sending:
     bornTimestamp: int
     batch: bool
     address: str
+
+    def note(self, name: str, value: str) -> None:
+        """
+        Give the message a property; one of that name that it has counts no more.
+
+        @raise ValueError: if that would be taken for other properties.
+        """
+        if not name or any(mark in each for each in (name, value) for mark in "\x01\x02"):
+            raise ValueError(f"no property can be called {name!r} and hold {value!r}")
+        if self.properties and not self.properties.endswith("\x02"):
+            self.properties += "\x02"
+        self.properties += f"{name}\x01{value}\x02"
 
 
 class ISendHook(Interface):

@@ -11,7 +11,7 @@ from twisted.internet import reactor
 
 from txrocket.javakeys import BROKER_KEYS
 from txrocket.options import ServerOptions
-from txrocket.running import InTurn, installedPlugins
+from txrocket.running import InTurn, installedPlugins, orSayWhyNot
 from txrocket.services import BROKER_SECTIONS, broker
 from txrocket.surroundings import Surroundings
 
@@ -37,4 +37,5 @@ def makeService(options: Options) -> InTurn:
     The broker as a service.
     """
     around = Surroundings.real(reactor)
-    return InTurn(broker(around, options.configuration, installedPlugins()))
+    with orSayWhyNot():
+        return InTurn(reactor, broker(around, options.configuration, installedPlugins()))

@@ -74,6 +74,9 @@ class ExpressionTypes:
     def __init__(self) -> None:
         self._table: dict[str, Compile] = {TAG: _tags}
 
+    def __contains__(self, expressionType: str) -> bool:
+        return expressionType in self._table
+
     def register(self, expressionType: str, compileExpression: Compile) -> None:
         """
         Evaluate expressions of a type from now on.

@@ -9,7 +9,7 @@ from twisted.internet import reactor
 
 from txrocket.javakeys import NAMESRV_KEYS
 from txrocket.options import ServerOptions
-from txrocket.running import InTurn
+from txrocket.running import InTurn, orSayWhyNot
 from txrocket.services import NAMESRV_SECTIONS, nameServer
 from txrocket.surroundings import Surroundings
 
@@ -30,4 +30,5 @@ def makeService(options: Options) -> InTurn:
     """
     The name server as a service.
     """
-    return InTurn(nameServer(Surroundings.real(reactor), options.configuration))
+    with orSayWhyNot():
+        return InTurn(reactor, nameServer(Surroundings.real(reactor), options.configuration))

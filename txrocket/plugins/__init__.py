@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 The drop-in package: a module that a third party installs into
-C{txrocket/plugins/} of any folder on the path is found here by
-L{twisted.plugin.getPlugins}.
+C{txrocket/plugins/} of any folder on the path is found here, and loaded by
+L{txrocket.running.installedPlugins} when a broker starts.
 """
 
 from twisted.plugin import pluginPackagePaths

@@ -9,7 +9,7 @@ C{AdminBrokerProcessor}'s in Java.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from twisted.logger import Logger
 
@@ -31,6 +31,10 @@ from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["BrokerProcessor"]
 
+# Settings of RocketMQ that mean nothing here, with its defaults: mqadmin exportConfigs
+# fails if it misses one.
+_FOR_TOOLS = {"filterServerNums": "0", "useTLS": "false"}
+
 
 class BrokerProcessor:
     """
@@ -45,14 +49,17 @@ class BrokerProcessor:
         runtime: RuntimeInfo,
         configuration: Configuration,
         now: Callable[[], int],
+        found: Mapping[str, str],
     ) -> None:
         """
         @param now: the time in milliseconds.
+        @param found: the values of settings that were found out, not set.
         """
         self._stats = stats
         self._runtime = runtime
         self._configuration = configuration
         self._now = now
+        self._found = found
 
     def codes(self) -> dict[int, Process]:
         """
@@ -91,9 +98,9 @@ class BrokerProcessor:
         All settings but secret ones, and their version.
         """
         version = encodeBody(self._configuration.version).decode()
+        settings = {**_FOR_TOOLS, **self._configuration.properties(), **self._found}
         return responseCommand(
-            header=GetBrokerConfigResponseHeader(version),
-            body=encodeBody(self._configuration.properties()),
+            header=GetBrokerConfigResponseHeader(version), body=encodeBody(Properties(settings))
         )
 
     def update(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:

@@ -8,15 +8,17 @@ SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE; Java's C{SendMessageProcessor
                made, if it may be                   else: on credit, see settle
 
 This is the hot path.  What need not wait for the disk is answered on credit: the
-messages of all requests that came in one read go to the log in one write, just
-before their answers go out, and no Deferred is made for any of them.
+messages of all requests that came in one turn of the reactor go to the log in one
+write, just before their answers go out, and no Deferred is made for any of them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Final
 
+import orjson
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -41,8 +43,13 @@ from txrocket.errors import (
 )
 from txrocket.message import PROPERTY_TRAN_MSG, PROPERTY_WAIT, Message, splitProperties
 from txrocket.model import PERM_WRITE, TopicConfig, TopicFilterType
-from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, responseCommand
+from txrocket.protocol.codes import RequestCode, SerializeType
+from txrocket.protocol.command import (
+    ONEWAY_FLAG,
+    RemotingCommand,
+    rawResponse,
+    responseCommand,
+)
 from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from txrocket.protocol.record import (
     MULTI_TAGS_FLAG,
@@ -63,6 +70,16 @@ _TRUE = "\x02WAIT\x01true\x02"
 
 # All bits of sysFlag that speak of transactions.
 _TRANSACTION = TRANSACTION_ROLLBACK_TYPE
+
+# To look up a member of an enumeration takes 0.15 us, which would be half a
+# microsecond for each message.
+_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_MULTI_TAG: Final = TopicFilterType.MULTI_TAG
+_SYNC_FLUSH: Final = FlushDiskType.SYNC_FLUSH
+_JSON: Final = int(SerializeType.JSON)
+
+# Topics that are known to be in order.
+_KNOWN: Final = 10_000
 
 
 def storedProperties(properties: str | None, cluster: str) -> tuple[str, bool]:
@@ -110,11 +127,13 @@ class SendProcessor:
         now: Callable[[], int],
         choose: Callable[[int], int],
         hooks: Sequence[ISendHook] = (),
+        gather: Callable[[], None] = lambda: None,
     ) -> None:
         """
         @param storeHost: the broker's address, as records hold it.
         @param now: the time in milliseconds.
         @param choose: picks a number below the one it is given.
+        @param gather: has answers wait for the end of the reactor's turn.
         """
         self._store = store
         self._topics = topics
@@ -123,10 +142,12 @@ class SendProcessor:
         self._now = now
         self._choose = choose
         self._hooks = hooks
+        self._gather = gather
         self._idPrefix = storeHost.hex().upper()
         self._cluster = f"CLUSTER\x01{broker.brokerClusterName}"
         self._credit: list[RemotingCommand] = []
         self._losses = 0  # the store's when the first of them was put
+        self._sound: dict[str, TopicConfig] = {}
         self.broker = broker
 
     @property
@@ -139,10 +160,17 @@ class SendProcessor:
     @broker.setter
     def broker(self, settings: BrokerSettings) -> None:
         self._broker = settings
+        self._sound.clear()
         self._told = {
             "MSG_REGION": settings.regionId,
             "TRACE_ON": "true" if settings.traceOn else "false",
         }
+        told = orjson.dumps(self._told).replace(b"%", b"%%")
+        # What L{_acceptedFields} gives, as JSON, for one message: a fifth of the price.
+        self._acceptedJson = (
+            told[:-1]
+            + f',"msgId":"{self._idPrefix}%016X","queueId":"%d","queueOffset":"%d"}}'.encode()
+        )
 
     def codes(self) -> dict[int, Process]:
         """
@@ -172,8 +200,10 @@ class SendProcessor:
         If that fails, they tell of it.
         """
         if self._credit:
-            credit, self._credit = self._credit, []
             lost = self._store.settle(self._losses)
+            # Who is told of what was written, or lost, may write answers in turn, and
+            # have settled all that is here: by then either has happened.
+            credit, self._credit = self._credit, []
             if lost is not None:
                 for response in credit:
                     self._stats.failed()
@@ -204,14 +234,16 @@ class SendProcessor:
         peer: RemotingProtocol,
         header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
     ) -> Answer:
-        self._admit()
-        topic = header.topic
+        if self._store.flusher.flushed.waiting or self.settings.startAcceptSendRequestTimeStamp:
+            self._admit()
+        topic, queueId = header.topic, header.queueId
         config = self._topics.get(topic) or self._make(header, peer)
-        self._check(config, header.queueId)
-        queueId = header.queueId
-        if queueId < 0:
-            queueId = self._choose(config.writeQueueNums)
-        batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
+        # A topic that changes becomes another object.
+        if config is not self._sound.get(topic) or not 0 <= queueId < config.writeQueueNums:
+            self._check(config, queueId)
+            if queueId < 0:
+                queueId = self._choose(config.writeQueueNums)
+        batch = header.batch or request.code == _BATCH
         properties, body, flag = header.properties, request.body, header.flag
         bornTimestamp, sysFlag = header.bornTimestamp, header.sysFlag
         sending = None
@@ -232,8 +264,9 @@ class SendProcessor:
             properties, body = sending.properties, sending.body
             bornTimestamp = sending.bornTimestamp
         text, waits = storedProperties(properties, self._cluster)
-        self._checkKind(text, sysFlag, batch)
-        if config.topicFilterType is TopicFilterType.MULTI_TAG:
+        if sysFlag & _TRANSACTION or "TRAN_MSG\x01" in text or "DELAY\x01" in text:
+            self._checkKind(text, sysFlag, batch)
+        if config.topicFilterType is _MULTI_TAG:
             sysFlag |= MULTI_TAGS_FLAG
         try:
             propertiesData = text.encode()
@@ -256,15 +289,21 @@ class SendProcessor:
                 queueId,
                 body,
                 propertiesData,
-                bornTimestamp=bornTimestamp,
-                bornHost=peer.host,
-                flag=flag,
-                sysFlag=sysFlag,
-                reconsumeTimes=header.reconsumeTimes or 0,
+                bornTimestamp,
+                peer.host,
+                flag,
+                sysFlag,
+                header.reconsumeTimes or 0,
             )
         sizes = appended.sizes
         self._stats.put(topic, len(sizes), sizes[0] if len(sizes) == 1 else sum(sizes))
-        response = self._accepted(appended, queueId)
+        if request.serializeType == _JSON and not batch:
+            response = rawResponse(
+                self._acceptedJson % (appended.offset, queueId, appended.queueOffset)
+            )
+        else:
+            response = responseCommand()
+            response.fields = self._acceptedFields(appended, queueId)
         if sending is not None:
             self._after(sending, response)
         return self._answer(request, response, appended, topic, waits)
@@ -280,11 +319,12 @@ class SendProcessor:
         if request.flag & ONEWAY_FLAG:
             # Not on credit: what is never written would never be settled.
             return response
-        sync = waits and self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
+        sync = waits and self._store.settings.flushDiskType is _SYNC_FLUSH
         unsaved = topic in self._topics.unsaved
         if not sync and not unsaved:
             if not self._credit:
                 self._losses = self._store.losses
+                self._gather()
             self._credit.append(response)
             return response
         stored = self._store.stored(appended.end)
@@ -400,6 +440,9 @@ class SendProcessor:
             )
         if queueId < 0 and not config.writeQueueNums:
             raise NoPermission(f"topic {topic} has no queue to write to")
+        if len(self._sound) >= _KNOWN:
+            self._sound.clear()
+        self._sound[topic] = config
 
     def _checkKind(self, properties: str, sysFlag: int, batch: bool) -> None:
         """
@@ -409,33 +452,29 @@ class SendProcessor:
             raise MessageIllegal("messages in transactions cannot be sent as a batch")
         if sysFlag & TRANSACTION_PREPARED_TYPE:
             raise NoPermission("this broker takes no messages in transactions")
-        if "TRAN_MSG\x01" in properties or "DELAY\x01" in properties:
-            message = Message("", b"", properties=splitProperties(properties))
-            if message.properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
-                raise NoPermission("this broker takes no messages in transactions")
-            if message.delayTimeLevel > 0:
-                raise NoPermission("this broker takes no delayed messages")
+        message = Message("", b"", properties=splitProperties(properties))
+        if message.properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
+            raise NoPermission("this broker takes no messages in transactions")
+        if message.delayTimeLevel > 0:
+            raise NoPermission("this broker takes no delayed messages")
 
     # --- answers ---------------------------------------------------------
 
-    def _accepted(self, appended: Appended, queueId: int) -> RemotingCommand:
+    def _acceptedFields(self, appended: Appended, queueId: int) -> dict[str, str]:
+        """
+        What a sender is told of where its messages went.
+        """
         offset = appended.offset
-        if len(appended.sizes) == 1:
-            messageId = f"{self._idPrefix}{offset:016X}"
-        else:
-            ids = []
-            for size in appended.sizes:
-                ids.append(f"{self._idPrefix}{offset:016X}")
-                offset += size
-            messageId = ",".join(ids)
-        response = responseCommand()
-        response.fields = {
+        ids = []
+        for size in appended.sizes:
+            ids.append(f"{self._idPrefix}{offset:016X}")
+            offset += size
+        return {
             **self._told,
-            "msgId": messageId,
+            "msgId": ",".join(ids),
             "queueId": str(queueId),
             "queueOffset": str(appended.queueOffset),
         }
-        return response
 
     def _refuse(self, response: RemotingCommand, error: ResponseError) -> None:
         response.code = error.code

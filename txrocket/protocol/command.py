@@ -52,6 +52,7 @@ __all__ = [
     "RESPONSE_FLAG",
     "RemotingCommand",
     "decodeCommand",
+    "rawResponse",
     "requestCommand",
     "responseCommand",
 ]
@@ -64,6 +65,12 @@ _BINARY: Final = int(SerializeType.ROCKETMQ)
 _HEADER_LIMIT: Final = 0xFFFFFF
 
 _NO_EXT = Raw()
+_LANGUAGE: Final = "PYTHON"
+
+# The header of a response of ours that tells of success, in pieces.
+_SUCCESS: Final = b'{"code":0,"extFields":'
+_OPAQUE: Final = b',"flag":1,"language":"PYTHON","opaque":%d'
+_REST: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
 _Header = TypeVar("_Header", bound=Header)
 
 
@@ -159,6 +166,17 @@ class RemotingCommand(msgspec.Struct, gc=False):
         return _PREFIX.pack(length, self.serializeType << 24 | size) + header
 
     def _jsonHeader(self) -> bytes:
+        if (
+            self.raw
+            and self.fields is None
+            and self.code == 0
+            and self.flag == RESPONSE_FLAG
+            and self.language == _LANGUAGE
+            and self.version == VERSION
+        ):
+            # The answers that carry the traffic: half of what a map costs.
+            said = b"" if self.remark is None else b',"remark":' + orjson.dumps(self.remark)
+            return b"".join((_SUCCESS, self.raw, _OPAQUE % self.opaque, said, _REST))
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
             # Java writes an empty map where it has a header without fields, and
@@ -237,7 +255,7 @@ def requestCommand(
     """
     fields = None if header is None else header.toFields()
     flag = ONEWAY_FLAG if oneway else 0
-    return RemotingCommand(code, "PYTHON", VERSION, 0, flag, None, _NO_EXT, fields, body)
+    return RemotingCommand(code, _LANGUAGE, VERSION, 0, flag, None, _NO_EXT, fields, body)
 
 
 def responseCommand(
@@ -248,7 +266,19 @@ def responseCommand(
     that it answers.
     """
     fields = None if header is None else header.toFields()
-    return RemotingCommand(code, "PYTHON", VERSION, 0, RESPONSE_FLAG, remark, _NO_EXT, fields, body)
+    return RemotingCommand(
+        code, _LANGUAGE, VERSION, 0, RESPONSE_FLAG, remark, _NO_EXT, fields, body
+    )
+
+
+def rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") -> RemotingCommand:
+    """
+    A response of ours that tells of success, with its C{extFields} as JSON already:
+    it spares making a map of them, half a microsecond.
+    """
+    return RemotingCommand(
+        0, _LANGUAGE, VERSION, 0, RESPONSE_FLAG, remark, Raw(extFields), None, body
+    )
 
 
 _decodeJson = msgspec.json.Decoder(RemotingCommand, strict=False).decode

@@ -215,7 +215,8 @@ class RemotingProtocol(Protocol):
                         self._backlog = list(remaining)
         finally:
             self._gathering = False
-            self.flush()
+            if self._answers or self._gathered:
+                self._flushSoon()
         if self._connection.fault is not None and not self._backlog:
             self._giveUp(self._connection.fault)
 

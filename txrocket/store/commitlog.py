@@ -108,8 +108,10 @@ class CommitLog:
             raise MessageTooLarge(size, self._limit)
         bases = self.segments.bases
         room = bases[-1] + self.segments.size - self.end if bases else 0
-        if size + BLANK_SIZE > room:
+        # Once, but for who is told of messages meanwhile and fills the new file.
+        while size + BLANK_SIZE > room:
             self._roll(room)
+            room = bases[-1] + self.segments.size - self.end
         self.brim = bases[-1] + self.segments.size - BLANK_SIZE
         return self.end
 
@@ -128,9 +130,17 @@ class CommitLog:
             and the log ends where it ended before.
         @raise StoreFailed: if the disk does not take it.
         """
-        if not self._gathered:
-            return
+        start, data = self.written, self._writeGathered()
+        if data:
+            self._wrote(start, data)
+
+    def _writeGathered(self) -> bytes:
+        """
+        @return: what was written.
+        """
         data = b"".join(self._gathered)
+        if not data:
+            return data
         self._gathered.clear()
         start = self.written
         end = start + len(data)
@@ -143,7 +153,7 @@ class CommitLog:
             self._spoiled = max(self._spoiled, end)
             raise self._explain(error, len(data)) from error
         self.written = end
-        self._wrote(start, data)
+        return data
 
     def drop(self) -> None:
         """
@@ -226,13 +236,17 @@ class CommitLog:
         if room > 0:
             self._gathered.append(encodeBlank(room))
             self.end += BLANK_SIZE
+        start = self.written
         try:
-            self.write()
+            data = self._writeGathered()
         except StoreError:
             with suppress(OSError):
                 self.segments.removeLast()
             raise
         self.end = self.written = base
+        # Last, because who is told of messages may put others.
+        if data:
+            self._wrote(start, data)
 
     def _explain(self, error: OSError, size: int) -> Exception:
         if isinstance(error, SyncFailed) or error.errno not in FULL:

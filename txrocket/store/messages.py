@@ -306,7 +306,6 @@ class MessageStore(StoreReader):
         queueId: int,
         body: bytes,
         properties: bytes,
-        *,
         bornTimestamp: int,
         bornHost: bytes,
         flag: int = 0,
@@ -395,7 +394,6 @@ class MessageStore(StoreReader):
         if queueId < 0:
             _checkTellable(queueId, properties)
         key = topic, queueId
-        queueOffset = self._next.get(key, 0)
         timestamp = self._lastTimestamp
 
         def at(offset: int) -> tuple[bytes, list[int]]:
@@ -404,7 +402,7 @@ class MessageStore(StoreReader):
                 _topicField(topic),
                 properties,
                 queueId,
-                queueOffset,
+                self._next.get(key, 0),
                 offset,
                 sysFlag,
                 bornTimestamp,
@@ -419,8 +417,10 @@ class MessageStore(StoreReader):
         _checkBatch(records, sizes)
         offset = self._reserve(len(records), len(batch))
         if offset != start:
-            # It goes to a new file: the records tell where they are.
+            # It goes to a new file: the records tell where they are, and who was
+            # told of those before may have put others.
             records, sizes = at(offset)
+        queueOffset = self._next.get(key, 0)
         self.log.add(records)
         self._ordinary = False
         self._unwritten.setdefault(key, queueOffset)
@@ -583,10 +583,10 @@ class MessageStore(StoreReader):
         try:
             return self.log.reserve(size, bodySize)
         except StoreError as error:
-            if isinstance(error, StoreFailed):
-                self._fail(error)
             if self.log.end == self.log.written:
                 self._dropped(error)
+            elif isinstance(error, StoreFailed):
+                self._fail(error)
             raise
 
     def _writeLater(self) -> None:

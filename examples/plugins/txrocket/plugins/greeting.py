@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+One of each thing that can be plugged into a broker.  Its folder is on the path, and
+the broker finds it::
+
+    PYTHONPATH=examples/plugins .venv/bin/twistd -n rocket --set enablePropertyFilter=true
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from zope.interface import implementer
+
+from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook, Sending
+from txrocket.errors import NoPermission
+from txrocket.message import MessageExt
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.fields import Header
+from txrocket.remoting.interfaces import Answer, Process
+from txrocket.remoting.protocol import RemotingProtocol
+
+# A request code that RocketMQ does not have.
+GREET = 20_001
+
+
+class GreetRequestHeader(Header):
+    """
+    GREET.
+    """
+
+    name: str
+
+
+@implementer(IBrokerProcessor)
+class Greeter:
+    """
+    Answers GREET.
+    """
+
+    blocking = False
+
+    def codes(self) -> Mapping[int, Process]:
+        """
+        What is served.
+        """
+        return {GREET: self.greet}
+
+    def greet(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+        """
+        Greet the one who asks.
+        """
+        header = request.decodeHeader(GreetRequestHeader)
+        return responseCommand(body=f"hello {header.name} at {peer.address}".encode())
+
+
+@implementer(IMessageFilter)
+class Prefix:
+    """
+    Wants messages of which a key begins with the expression.
+    """
+
+    expressionType = "PREFIX"
+
+    def compile(self, expression: str) -> Callable[[MessageExt], bool]:
+        """
+        Make a filter.
+        """
+        if " " in expression:
+            raise ValueError(f"{expression!r}: a key has no blanks")
+        return lambda message: any(each.startswith(expression) for each in message.keys)
+
+
+@implementer(ISendHook)
+class Doorkeeper:
+    """
+    Lets no strangers in, notes on each message who sent it, and counts.
+
+    @ivar counts: how many messages were sent to each topic.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def beforeSend(self, sending: Sending) -> None:
+        """
+        A message is about to be stored.
+        """
+        if sending.producerGroup == "strangers":
+            raise NoPermission("strangers may not send")
+        sending.note("SENT_BY", sending.producerGroup)
+
+    def afterSend(self, sending: Sending, response: RemotingCommand) -> None:
+        """
+        It is.
+        """
+        self.counts[sending.topic] += 1
+
+
+# What is plugged in are objects; a class alone is not.
+greeter = Greeter()
+prefix = Prefix()
+doorkeeper = Doorkeeper()

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.running}; what it loads is tested in L{tests.test_plugins}.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError, ReactorNotRunning
+from twisted.logger import LogLevel
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.remoting.doubles import RemotingTests
+from txrocket.errors import ConfigError, StoreInUse
+from txrocket.running import CannotStart, InTurn, orSayWhyNot
+
+
+class Server(Service):
+    """
+    A server that writes down what is done to it.
+
+    @ivar error: why it cannot start.
+    """
+
+    def __init__(self, name: str, done: list[str]) -> None:
+        self.name = name
+        self._done = done
+        self.error: Exception | None = None
+        self.stopped: Deferred[None] = Deferred()
+
+    def startService(self) -> None:
+        if self.error is not None:
+            raise self.error
+        super().startService()
+        self._done.append(f"{self.name} starts")
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        self._done.append(f"{self.name} stops")
+        return self.stopped
+
+
+class Reactor:
+    """
+    A reactor that runs when a test says so.
+
+    @ivar whenRunning: what is called then.
+    @ivar stops: how often it was told to stop.
+    """
+
+    def __init__(self) -> None:
+        self.whenRunning: list[Callable[[], None]] = []
+        self.stops = 0
+
+    def callWhenRunning(self, function: Callable[[], None]) -> None:
+        self.whenRunning.append(function)
+
+    def callFromThread(self, function: Callable[[], None]) -> None:
+        function()
+
+    def stop(self) -> None:
+        self.stops += 1
+        if self.stops > 1:
+            raise ReactorNotRunning
+
+
+class InTurnTests(RemotingTests):
+    """
+    Tests for L{InTurn}.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.done: list[str] = []
+        self.reactor = Reactor()
+        self.first, self.second = Server("first", self.done), Server("second", self.done)
+        self.servers = InTurn(self.reactor, self.first, self.second)
+
+    def test_inTurn(self) -> None:
+        """
+        Servers start in order, and stop in the other order, each when the one before
+        has stopped.
+        """
+        self.servers.startService()
+        self.assertTrue(self.servers.running)
+        stopped = self.servers.stopService()
+        self.assertEqual(self.done, ["first starts", "second starts", "second stops"])
+        self.second.stopped.callback(None)
+        self.assertEqual(self.done[3:], ["first stops"])
+        self.assertNoResult(stopped)
+        self.first.stopped.callback(None)
+        self.successResultOf(stopped)
+        self.assertFalse(self.servers.running)
+
+    def test_cannotStart(self) -> None:
+        """
+        If one cannot start, those before it are stopped and the operator is told once,
+        in the log: the exit itself says nothing more.
+        """
+        for error in (
+            StoreInUse("store is in use"),
+            CannotListenError("127.0.0.1", 1, OSError("taken")),
+            PermissionError(13, "Permission denied", "topics.json"),
+        ):
+            self.done.clear()
+            self.events.clear()
+            self.second.error = error
+            exit = self.assertRaises(CannotStart, self.servers.startService)
+            self.assertEqual((str(exit), exit.code), (f"Cannot start: {error}", 1))
+            self.assertEqual(self.done, ["first starts", "first stops"])
+            self.assertEqual(self.logged(LogLevel.critical), [f"Cannot start: {error}"])
+        self.assertEqual(self.reactor.whenRunning, [])
+        self.successResultOf(self.servers.stopService())
+        self.assertEqual(self.done, ["first starts", "first stops"])
+
+    def test_mistake(self) -> None:
+        """
+        A mistake of ours is not hidden.
+        """
+        self.second.error = KeyError("mistake")
+        self.assertRaises(KeyError, self.servers.startService)
+
+    def running(self) -> list[tuple[int, Any]]:
+        """
+        Start the servers, and the reactor.
+
+        @return: the signals whose handlers are set, and those.
+        """
+        handled: list[tuple[int, Any]] = []
+
+        def handle(number: int, handler: Any) -> str:
+            handled.append((number, handler))
+            return "before"
+
+        self.patch(signal, "signal", handle)
+        self.servers.startService()
+        self.assertEqual(handled, [])
+        for each in self.reactor.whenRunning:
+            each()
+        return handled
+
+    def test_term(self) -> None:
+        """
+        SIGTERM stops the reactor, and asked for twice it does nothing more.  Once the
+        servers have stopped it is handled as before.
+        """
+        handled = self.running()
+        ((number, handler),) = handled
+        self.assertEqual(number, signal.SIGTERM)
+        for stops in (1, 2):
+            handler(number, None)
+            self.assertEqual(self.reactor.stops, stops)
+        self.assertIn("Received SIGTERM, stopping", self.logged(LogLevel.info))
+        self.servers.stopService()
+        for each in (self.second, self.first):
+            self.assertEqual(len(handled), 1)
+            each.stopped.callback(None)
+        self.assertEqual(handled[1:], [(signal.SIGTERM, "before")])
+
+    def test_otherThread(self) -> None:
+        """
+        A reactor that runs in another thread leaves signals alone.
+        """
+        self.patch(threading, "main_thread", lambda: None)
+        self.assertEqual(self.running(), [])
+
+
+class ReasonTests(SynchronousTestCase):
+    """
+    Tests for L{orSayWhyNot}.
+    """
+
+    def test_reason(self) -> None:
+        """
+        What the operator can mend ends the program with its text, which both twistd's
+        ways of running understand.
+        """
+        with self.assertRaises(CannotStart) as raised, orSayWhyNot():
+            raise ConfigError("a is wrong", "b is wrong")
+        self.assertEqual(raised.exception.code, "Cannot start: a is wrong\nb is wrong")
+        self.assertIsInstance(raised.exception, SystemExit)
+        self.assertIsInstance(raised.exception, Exception)
+
+    def test_sound(self) -> None:
+        """
+        Where nothing is wrong nothing is said.
+        """
+        with orSayWhyNot():
+            pass
