@@ -54,6 +54,8 @@ ONLY: dict[str, tuple[str, ...]] = {
         *("errors", "model", "message", "protocol"),
         *("remoting", "filters", "config", *PLAIN),
     ),
+    # For processes that have no reactor.
+    "blocking": (*BELOW_PLAIN, "config", *PLAIN),
     **dict.fromkeys(PLAIN[:2], (*BELOW_PLAIN, *PLAIN[2:])),
     **dict.fromkeys(PLAIN[2:], BELOW_PLAIN),
     # Records and batches, Java's hashes, and tables in fastjson's shape: what is in
@@ -79,6 +81,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "model": OUTSIDE,
     "errors": OUTSIDE,
     **dict.fromkeys(PLAIN, OUTSIDE),
+    "blocking": {"asyncio", "twisted", "zope"},
     # Files only: Deferreds, but no network.
     "store": {"asyncio", "select", "selectors", "socket", "ssl"},
 }
@@ -220,7 +223,7 @@ class CheckerTests(SynchronousTestCase):
     MODULES = {
         *("", "errors", "model", "protocol", "protocol.record", "protocol.codes"),
         *("remoting", "remoting.node", "store", "store.index", "broker", "broker.tap", "services"),
-        *("nameserver", "nameserver.routes"),
+        *("nameserver", "nameserver.routes", "blocking", "blocking.client"),
     }
 
     def test_refused(self) -> None:
@@ -239,6 +242,8 @@ class CheckerTests(SynchronousTestCase):
             ("protocol.codes", "time"),
             ("model", "os.path"),
             ("store", "socket"),
+            ("blocking.client", "twisted.internet"),
+            ("blocking.client", "txrocket.remoting.node"),
         ):
             self.assertIsNotNone(complaint(importer, imported, self.MODULES), imported)
 
