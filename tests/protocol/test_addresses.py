@@ -86,7 +86,8 @@ class NameServerTests(SynchronousTestCase):
         """
         Without a name server there is nothing that a client could do.
         """
-        for given in (None, "", [], " ; "):
+        nothing: tuple[str | list[str] | None, ...] = (None, "", [], " ; ")
+        for given in nothing:
             error = self.assertRaises(ConfigError, nameServerAddresses, given, "")
             self.assertIn("NAMESRV_ADDR", str(error))
         # To be given nothing is not the same as not to be given anything.

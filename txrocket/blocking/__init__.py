@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 A small client over plain sockets, for scripts and Spark's workers: no reactor and no
-heartbeats, and Twisted is not even imported.
+heartbeats, and Twisted is not even imported::
 
     with Client("127.0.0.1:9876") as client:
         client.send(Message("Orders", b"...", tags="new"))

@@ -109,7 +109,7 @@ class Client:
         self._process = os.getpid()
 
     def __reduce__(self) -> tuple[type[Client], tuple[Settings]]:
-        return Client, (self.settings,)
+        return type(self), (self.settings,)
 
     def __enter__(self) -> Client:
         return self
@@ -132,7 +132,7 @@ class Client:
 
     def route(self, topic: str, timeout: float | None = None) -> TopicRouteData:
         """
-        Where a topic lives, as a name server says now.
+        Where a topic lives, as a name server says now, or said last if none answers.
 
         @raise TopicNotExist: if it does not.
         """
@@ -140,7 +140,8 @@ class Client:
 
     def queues(self, topic: str, timeout: float | None = None) -> tuple[MessageQueue, ...]:
         """
-        The queues of a topic that can be pulled from, as a name server says now.
+        The queues of a topic that can be pulled from, as a name server says now, or
+        said last if none answers.
 
         @raise TopicNotExist: if it does not exist.
         """
