@@ -19,11 +19,22 @@ from typing import Any
 from twisted.internet import reactor as anyReactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
-from twisted.trial.unittest import TestCase
+from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from examples import calling, echo_client, first_message, key_values, pull, settings, stream, tls
+from examples import (
+    blocking,
+    calling,
+    echo_client,
+    first_message,
+    key_values,
+    pull,
+    settings,
+    stream,
+    tls,
+)
 from tests import certificates
 from txrocket import embedded
+from txrocket.blocking import Client
 from txrocket.client.cluster import Cluster
 from txrocket.client.litepull import LitePullConsumer
 from txrocket.client.producer import Producer
@@ -36,6 +47,7 @@ from txrocket.errors import (
     RemotingError,
     RequestCodeNotSupported,
     RequestTimedOut,
+    SendFailed,
     TopicExistAlready,
     responseError,
 )
@@ -50,6 +62,7 @@ from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.surroundings import freePort
+from txrocket.testing import ChildCluster
 from txrocket.testing.trial import realCluster
 
 reactor: Any = anyReactor
@@ -467,3 +480,45 @@ class PullingTests(TestCase):
         cluster = await self.start()
         bodies = await stream.replay(cluster, "Greetings", 0.0)
         self.assertEqual(sorted(bodies), [b"four", b"one", b"three", b"two"])
+
+
+class BlockingTests(SynchronousTestCase):
+    """
+    Tests for L{examples.blocking}.
+    """
+
+    def setUp(self) -> None:
+        self.cluster = ChildCluster()
+        self.addCleanup(self.cluster.stop)
+        self.cluster.start()
+        self.printed = io.StringIO()
+        self.patch(sys, "stdout", self.printed)
+
+    def test_main(self) -> None:
+        """
+        What is sent is read, once, and counted by other processes.
+        """
+        (address,) = self.cluster.nameServers
+        for total in (3, 6):
+            blocking.main(address)
+            *orders, last = self.printed.getvalue().splitlines()
+            sent, read = orders[:3], orders[3:]
+            self.assertEqual(sent, ["ann tea: SEND_OK", "bob coffee: SEND_OK", "ann cake: SEND_OK"])
+            names = [line.partition(", stored at ")[0] for line in read]
+            self.assertEqual(sorted(names), ["ann cake", "ann tea", "bob coffee"])
+            # Those of one customer are in one queue, and come in their order.
+            self.assertLess(names.index("ann tea"), names.index("ann cake"))
+            self.assertEqual(last, f"{total} orders in all")
+            self.printed.seek(0)
+            self.printed.truncate()
+
+    def test_failed(self) -> None:
+        """
+        A message that is not sent is told of.
+        """
+        said = io.StringIO()
+        self.patch(sys, "stderr", said)
+        with Client(self.cluster.nameServers) as client:
+            client.createTopic("Orders", 1, perm=4)
+            self.assertRaises(SendFailed, blocking.send, client, "Orders", ["ann tea"])
+        self.assertIn("ann tea: route, ", said.getvalue())

@@ -28,7 +28,8 @@ from txrocket.client.active import ActiveConsumer
 from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.offsets import OffsetStore
-from txrocket.client.pulling import Puller, readable
+from txrocket.client.pulled import readAll
+from txrocket.client.pulling import Puller
 from txrocket.client.rebalance import Changed
 from txrocket.client.results import PullResult
 from txrocket.errors import RocketError
@@ -169,7 +170,7 @@ class PullConsumer(ActiveConsumer):
         except RocketError:
             return fail()
         self._pulling.add(pulling)
-        return pulling.addBoth(self._pulled, pulling).addCallback(_read)
+        return pulling.addBoth(self._pulled, pulling).addCallback(readAll)
 
     def _pulled(
         self, result: PullResult | Failure, pulling: Deferred[PullResult]
@@ -283,18 +284,3 @@ class PullConsumer(ActiveConsumer):
         queues = () if route is None else route.readQueues
         known = {queue: self._offsets.get(queue) for queue in queues}
         return {queue: offset for queue, offset in known.items() if offset is not None}
-
-
-def _read(result: PullResult) -> PullResult:
-    """
-    Undo the compression of the messages that are before one that cannot be read.
-    """
-    messages: list[MessageExt] = []
-    for message in result.messages:
-        try:
-            messages.append(readable(message))
-        except RocketError:
-            if not messages:
-                raise
-            return result._replace(messages=tuple(messages), nextBeginOffset=message.queueOffset)
-    return result._replace(messages=tuple(messages))
