@@ -19,7 +19,7 @@ L{RocketError}.  All attempts together have one time limit.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from twisted.application.service import Service
@@ -56,7 +56,7 @@ from txrocket.message import (
     MessageExt,
 )
 from txrocket.model import MessageQueue
-from txrocket.protocol.batch import encodeBatch
+from txrocket.protocol.batch import encodeBatch, splitBatch
 from txrocket.protocol.bodies import ProducerData
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
@@ -69,17 +69,12 @@ from txrocket.protocol.headers import (
 from txrocket.protocol.names import checkGroupName, checkTopicName
 from txrocket.protocol.parts import joinProperties
 
-__all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer", "splitBatch"]
+__all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer"]
 
 _REPLY: Final = "reply"
 _RETRY_PREFIX: Final = "%RETRY%"
 _INNER: Final = "CLIENT_INNER_PRODUCER"
 _STORED: Final = {each.value: each for each in SendStatus}
-
-# A batch's message beside its body and properties, and what a request has beside
-# its body, generously.
-_ITEM_SIZE: Final = 20 + 2
-_ROOM: Final = 64
 
 
 class Sending:
@@ -142,29 +137,6 @@ class ISendMessageHook(Interface):
         """
         A message was sent, or was not.
         """
-
-
-def splitBatch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
-    """
-    Divide messages, in their order, into batches that stay under a size.
-
-    @raise MessageTooLarge: if one alone does not.
-    """
-    batch: list[Message] = []
-    size = 0
-    for message in messages:
-        # Room for the unique id, which is added later.
-        own = _ITEM_SIZE + len(message.body) + len(joinProperties(message.properties).encode())
-        own += _ROOM
-        if own > limit:
-            raise MessageTooLarge(own, limit)
-        if batch and size + own > limit:
-            yield batch
-            batch, size = [], 0
-        batch.append(message)
-        size += own
-    if batch:
-        yield batch
 
 
 class Producer(Service):
