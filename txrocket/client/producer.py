@@ -66,7 +66,7 @@ from txrocket.protocol.headers import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from txrocket.protocol.names import checkGroupName, checkTopicName
+from txrocket.protocol.names import checkGroupName, checkSendTopic
 from txrocket.protocol.parts import joinProperties
 
 __all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer"]
@@ -443,7 +443,7 @@ class Producer(Service):
     ) -> Sending:
         if self._stopped or not self.running:
             raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
-        checkTopicName(topic)
+        checkSendTopic(topic)
         now = self._clock.seconds()
         return Sending(topic, message, now, now + (self._timeout if timeout is None else timeout))
 
