@@ -25,6 +25,9 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("running",),
     ("services", "options", "plugins", "admin", "blocking"),
     ("processors", "client", "surroundings"),
+    # What any client does, whatever carries its bytes.
+    ("client.outgoing",),
+    ("client.queues", "client.results", "client.topicroute"),
     ("broker", "nameserver"),
     ("store", "remoting"),
     ("filters", "acl", "metrics", "config", "javakeys"),
@@ -65,6 +68,10 @@ FORBIDDEN: dict[str, set[str]] = {
     "message": OUTSIDE,
     "model": OUTSIDE,
     "errors": OUTSIDE,
+    "client.outgoing": OUTSIDE,
+    "client.queues": OUTSIDE,
+    "client.results": OUTSIDE,
+    "client.topicroute": OUTSIDE,
     # Files only: Deferreds, but no network.
     "store": {"asyncio", "select", "selectors", "socket", "ssl"},
 }

@@ -29,55 +29,44 @@ from twisted.python.failure import Failure
 from zope.interface import Attribute, Interface
 
 from txrocket.client.cluster import Cluster
+from txrocket.client.outgoing import REPLY, Outgoing, withProperties
 from txrocket.client.queues import FaultTable, Selector, byHash, inTurn
 from txrocket.client.results import SendResult, SendStatus
-from txrocket.client.routes import DEFAULT_TOPIC, Route
+from txrocket.client.routes import Route
 from txrocket.errors import (
     ConnectFailed,
     InvalidMessage,
-    MessageTooLarge,
     RequestTimedOut,
+    ResponseError,
     RocketError,
     SendFailed,
     ServiceNotAvailable,
     TopicNotExist,
-    responseError,
 )
 from txrocket.message import (
     PROPERTY_CLUSTER,
     PROPERTY_CORRELATION_ID,
-    PROPERTY_MAX_RECONSUME_TIMES,
     PROPERTY_MSG_TYPE,
-    PROPERTY_RECONSUME_TIME,
     PROPERTY_REPLY_TO_CLIENT,
     PROPERTY_TTL,
-    PROPERTY_UNIQ_KEY,
     Message,
     MessageExt,
 )
 from txrocket.model import MessageQueue
-from txrocket.protocol.batch import encodeBatch, splitBatch
+from txrocket.protocol.batch import splitBatch
 from txrocket.protocol.bodies import ProducerData
-from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
+from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import (
     CheckTransactionStateRequestHeader,
-    SendMessageRequestHeaderV2,
-    SendMessageResponseHeader,
 )
-from txrocket.protocol.names import checkGroupName, checkSendTopic
-from txrocket.protocol.parts import joinProperties
+from txrocket.protocol.names import checkGroupName
 
 __all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer"]
 
-_REPLY: Final = "reply"
-_RETRY_PREFIX: Final = "%RETRY%"
 _INNER: Final = "CLIENT_INNER_PRODUCER"
-_STORED: Final = {each.value: each for each in SendStatus}
 
 
-class Sending:
+class Sending(Outgoing):
     """
     A message on its way; what a hook sees.
 
@@ -90,15 +79,14 @@ class Sending:
     """
 
     __slots__ = (
-        *("address", "attempts", "batch", "began", "body", "deadline", "error", "fixed", "flag"),
-        *("key", "maxReconsumeTimes", "message", "msgId", "properties", "queue"),
-        *("reconsumeTimes", "reply", "result", "selector", "sysFlag", "topic"),
+        *("address", "attempts", "began", "deadline", "error", "fixed", "key", "message"),
+        *("queue", "result", "selector"),
     )
 
     def __init__(
         self, topic: str, message: Message | Sequence[Message], began: float, deadline: float
     ) -> None:
-        self.topic = topic
+        super().__init__(topic)
         self.message = message
         self.began = began
         self.deadline = deadline
@@ -108,15 +96,6 @@ class Sending:
         self.fixed = False
         self.selector: Selector | None = None
         self.key: Any = None
-        self.body = b""
-        self.properties = ""
-        self.flag = 0
-        self.sysFlag = 0
-        self.msgId = ""
-        self.batch = False
-        self.reply = False
-        self.reconsumeTimes = 0
-        self.maxReconsumeTimes: int | None = None
         self.result: SendResult | None = None
         self.error: SendFailed | None = None
 
@@ -374,7 +353,7 @@ class Producer(Service):
         """
         seconds = self._timeout if timeout is None else timeout
         correlationId = str(uuid.UUID(int=self.cluster.choose(2**128)))
-        asking = _with(
+        asking = withProperties(
             message,
             {
                 PROPERTY_CORRELATION_ID: correlationId,
@@ -419,7 +398,7 @@ class Producer(Service):
             f"{cluster}_REPLY_TOPIC",
             body,
             properties={
-                PROPERTY_MSG_TYPE: _REPLY,
+                PROPERTY_MSG_TYPE: REPLY,
                 PROPERTY_REPLY_TO_CLIENT: asker,
                 **{
                     name: properties[name]
@@ -443,53 +422,17 @@ class Producer(Service):
     ) -> Sending:
         if self._stopped or not self.running:
             raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
-        checkSendTopic(topic)
         now = self._clock.seconds()
         return Sending(topic, message, now, now + (self._timeout if timeout is None else timeout))
 
     def _prepared(self, message: Message, timeout: float | None) -> Sending:
         sending = self._begin(message.topic, message, timeout)
-        body, properties = message.body, message.properties
-        if not body:
-            raise InvalidMessage("a message without a body cannot be sent")
-        if len(body) > self._maxMessageSize:
-            raise MessageTooLarge(len(body), self._maxMessageSize)
-        if message.topic.startswith(_RETRY_PREFIX):
-            # Of these the request speaks, and not the message.
-            properties = dict(properties)
-            sending.reconsumeTimes = _number(properties.pop(PROPERTY_RECONSUME_TIME, None)) or 0
-            sending.maxReconsumeTimes = _number(properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None))
-        if PROPERTY_UNIQ_KEY in properties:
-            sending.msgId = properties[PROPERTY_UNIQ_KEY]
-            text = joinProperties(properties)
-        else:
-            sending.msgId = self.cluster.uniqueId()
-            # A property of our own is put before the others without looking at them.
-            text = f"{PROPERTY_UNIQ_KEY}\x01{sending.msgId}"
-            if properties:
-                text = f"{text}\x02{joinProperties(properties)}"
-            sending.reply = properties.get(PROPERTY_MSG_TYPE) == _REPLY
-        sending.properties = text
-        sending.flag = message.flag
-        if len(body) > self._compressOver:
-            body = deflate(body)
-            sending.sysFlag = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
-        sending.body = body
+        sending.take(message, self.cluster.uniqueId, self._compressOver, self._maxMessageSize)
         return sending
 
     def _preparedBatch(self, messages: list[Message], timeout: float | None) -> Sending:
         sending = self._begin(messages[0].topic, messages, timeout)
-        named = [
-            each
-            if PROPERTY_UNIQ_KEY in each.properties
-            else _with(each, {PROPERTY_UNIQ_KEY: self.cluster.uniqueId()})
-            for each in messages
-        ]
-        sending.batch = True
-        sending.body = encodeBatch(named)
-        sending.msgId = ",".join(each.properties[PROPERTY_UNIQ_KEY] for each in named)
-        if not messages[0].waitStoreMsgOK:
-            sending.properties = "WAIT\x01false"
+        sending.takeBatch(messages, self.cluster.uniqueId)
         return sending
 
     # --- attempts --------------------------------------------------------
@@ -585,27 +528,8 @@ class Producer(Service):
             raise ConnectFailed("", f"no master of broker {queue.brokerName} is known")
         sending.attempts += 1
         sending.address = address
-        header = SendMessageRequestHeaderV2(
-            self.group,
-            sending.topic,
-            DEFAULT_TOPIC,
-            self._queues,
-            queue.queueId,
-            sending.sysFlag,
-            int(sending.began * 1000),
-            sending.flag,
-            sending.properties,
-            sending.reconsumeTimes,
-            maxReconsumeTimes=sending.maxReconsumeTimes,
-            batch=sending.batch,
-            bname=queue.brokerName,
-        )
-        code = RequestCode.SEND_MESSAGE_V2
-        if sending.batch:
-            code = RequestCode.SEND_BATCH_MESSAGE
-        elif sending.reply:
-            code = RequestCode.SEND_REPLY_MESSAGE_V2
-        return address, requestCommand(code, header, sending.body, oneway=oneway)
+        born = int(sending.began * 1000)
+        return address, sending.request(self.group, queue, self._queues, born, oneway=oneway)
 
     def _choose(self, sending: Sending, route: Route, failed: str | None) -> MessageQueue:
         queues = route.writeQueues
@@ -625,28 +549,20 @@ class Producer(Service):
     ) -> SendResult | Deferred[SendResult]:
         queue = sending.queue
         assert queue is not None
+        refused: ResponseError | None = None
+        try:
+            result = sending.resultOf(response, queue, sending.address)
+        except ResponseError as error:
+            refused = error
         if self._faults is not None:
-            self._note(queue, began, failed=response.code not in _STORED)
-        status = _STORED.get(response.code)
-        if status is None:
-            error = responseError(response.code, response.remark or "", sending.address)
-            return self._again(error, sending)
+            self._note(queue, began, failed=refused is not None)
+        if refused is not None:
+            return self._again(refused, sending)
         route = self._routes.get(sending.topic)
         if route is not None and route.inherited:
             # It has come into being with this message.
             self._refresh(sending.topic)
-        header = response.decodeHeader(SendMessageResponseHeader)
-        fields = response.extFields
-        result = SendResult(
-            status,
-            sending.msgId,
-            header.msgId,
-            queue if queue.queueId == header.queueId else _at(queue, header.queueId),
-            header.queueOffset,
-            header.transactionId,
-            fields.get("MSG_REGION"),
-            fields.get("TRACE_ON") != "false",
-        )
+        status = result.sendStatus
         if status is not SendStatus.SEND_OK and self._retryNotStored and self._mayRetry(sending):
             return self._next(sending)
         return result
@@ -688,26 +604,6 @@ class Producer(Service):
 
     def _next(self, sending: Sending) -> Deferred[SendResult]:
         return self._route(sending).addCallback(self._attempt, sending)
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None
-
-
-def _at(queue: MessageQueue, queueId: int) -> MessageQueue:
-    return MessageQueue(queue.topic, queue.brokerName, queueId)
-
-
-def _with(message: Message, properties: dict[str, str]) -> Message:
-    """
-    A message with further properties.
-    """
-    return Message(
-        message.topic,
-        message.body,
-        flag=message.flag,
-        properties={**message.properties, **properties},
-    )
 
 
 def innerProducer(cluster: Cluster) -> Producer:
