@@ -10,13 +10,21 @@ between the answer and a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from txrocket.client.results import SendResult, SendStatus
 from txrocket.client.topicroute import DEFAULT_TOPIC
 from txrocket.errors import InvalidMessage, MessageTooLarge, responseError
-from txrocket.message import PROPERTY_MSG_TYPE, PROPERTY_UNIQ_KEY, Message
+from txrocket.message import (
+    PROPERTY_MAX_RECONSUME_TIMES,
+    PROPERTY_MSG_TYPE,
+    PROPERTY_RECONSUME_TIME,
+    PROPERTY_TRAN_MSG,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT,
+    Message,
+)
 from txrocket.model import MessageQueue
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode
@@ -24,12 +32,15 @@ from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
 from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from txrocket.protocol.names import checkSendTopic
-from txrocket.protocol.parts import joinProperties
+from txrocket.protocol.parts import PROPERTIES_LIMIT, encodeProperties, joinProperties
+from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
 
 __all__ = ["REPLY", "Outgoing", "withProperties"]
 
 #: What the property MSG_TYPE of a reply says.
 REPLY: Final = "reply"
+
+_RETRY_PREFIX: Final = "%RETRY%"
 
 _STORED: Final = {each.value: each for each in SendStatus}
 
@@ -44,9 +55,15 @@ class Outgoing:
         commas.
     @ivar batch: whether the body holds several messages.
     @ivar reply: whether it is the reply to a message.
+    @ivar reconsumeTimes: how often consumers have tried it, if it goes to a retry
+        topic.
+    @ivar maxReconsumeTimes: how often they may.
     """
 
-    __slots__ = ("batch", "body", "flag", "msgId", "properties", "reply", "sysFlag", "topic")
+    __slots__ = (
+        *("batch", "body", "flag", "maxReconsumeTimes", "msgId", "properties"),
+        *("reconsumeTimes", "reply", "sysFlag", "topic"),
+    )
 
     def __init__(self, topic: str) -> None:
         """
@@ -61,6 +78,8 @@ class Outgoing:
         self.msgId = ""
         self.batch = False
         self.reply = False
+        self.reconsumeTimes = 0
+        self.maxReconsumeTimes: int | None = None
 
     def take(
         self, message: Message, uniqueId: Callable[[], str], compressOver: int, maxMessageSize: int
@@ -69,14 +88,18 @@ class Outgoing:
         Be a message.
 
         @param uniqueId: makes an id for it.
-        @param compressOver: bodies of more bytes are compressed.
+        @param compressOver: bodies of so many bytes, or more, are compressed.
         @raise InvalidMessage: if it cannot be sent.
         """
         body, properties = message.body, message.properties
-        if not body:
-            raise InvalidMessage("a message without a body cannot be sent")
-        if len(body) > maxMessageSize:
-            raise MessageTooLarge(len(body), maxMessageSize)
+        _checkBody(body, maxMessageSize)
+        if properties:
+            if properties.get(PROPERTY_MSG_TYPE) == REPLY:
+                self.reply = True
+            if properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
+                self.sysFlag = TRANSACTION_PREPARED_TYPE
+            if self.topic.startswith(_RETRY_PREFIX):
+                properties = self._consumed(properties)
         if PROPERTY_UNIQ_KEY in properties:
             self.msgId = properties[PROPERTY_UNIQ_KEY]
             text = joinProperties(properties)
@@ -86,21 +109,39 @@ class Outgoing:
             text = f"{PROPERTY_UNIQ_KEY}\x01{self.msgId}"
             if properties:
                 text = f"{text}\x02{joinProperties(properties)}"
-            self.reply = properties.get(PROPERTY_MSG_TYPE) == REPLY
+        if len(text) > PROPERTIES_LIMIT or not text.isascii():
+            encodeProperties({**properties, PROPERTY_UNIQ_KEY: self.msgId})
         self.properties = text
         self.flag = message.flag
-        if len(body) > compressOver:
+        if len(body) >= compressOver:
             body = deflate(body)
-            self.sysFlag = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
+            self.sysFlag |= COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
         self.body = body
 
-    def takeBatch(self, messages: Sequence[Message], uniqueId: Callable[[], str]) -> None:
+    def _consumed(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """
+        Take out of the properties what a request to a retry topic has as fields.
+        """
+        others = dict(properties)
+        try:
+            self.reconsumeTimes = int(others.pop(PROPERTY_RECONSUME_TIME, "0"))
+            if (most := others.pop(PROPERTY_MAX_RECONSUME_TIMES, None)) is not None:
+                self.maxReconsumeTimes = int(most)
+        except ValueError as error:
+            raise InvalidMessage(f"how often a message was consumed: {error}") from None
+        return others
+
+    def takeBatch(
+        self, messages: Sequence[Message], uniqueId: Callable[[], str], maxMessageSize: int
+    ) -> None:
         """
         Be a batch of messages.
 
         @param uniqueId: makes an id for each.
         @raise InvalidMessage: if they cannot be sent, or not together.
         """
+        for each in messages:
+            _checkBody(each.body, maxMessageSize)
         named = [
             each
             if PROPERTY_UNIQ_KEY in each.properties
@@ -111,7 +152,7 @@ class Outgoing:
         self.body = encodeBatch(named)
         self.msgId = ",".join(each.properties[PROPERTY_UNIQ_KEY] for each in named)
         if not messages[0].waitStoreMsgOK:
-            self.properties = "WAIT\x01false"
+            self.properties = f"{PROPERTY_WAIT}\x01false"
 
     def request(
         self, group: str, queue: MessageQueue, queues: int, born: int, *, oneway: bool = False
@@ -133,7 +174,8 @@ class Outgoing:
             born,
             self.flag,
             self.properties,
-            0,
+            self.reconsumeTimes,
+            maxReconsumeTimes=self.maxReconsumeTimes,
             batch=self.batch,
             bname=queue.brokerName,
         )
@@ -169,6 +211,15 @@ class Outgoing:
             fields.get("MSG_REGION"),
             fields.get("TRACE_ON") != "false",
         )
+
+
+def _checkBody(body: object, maxMessageSize: int) -> None:
+    if not isinstance(body, bytes):
+        raise InvalidMessage(f"a message's body is bytes, not {type(body).__name__}")
+    if not body:
+        raise InvalidMessage("a message without a body cannot be sent")
+    if len(body) > maxMessageSize:
+        raise MessageTooLarge(len(body), maxMessageSize)
 
 
 def withProperties(message: Message, properties: dict[str, str]) -> Message:

@@ -144,7 +144,7 @@ class Producer(Service):
         """
         @param timeout: how many seconds a send may take, all attempts included.
         @param retries: how often it is tried again.
-        @param compressOver: bodies of more bytes are compressed.
+        @param compressOver: bodies of so many bytes, or more, are compressed.
         @param defaultTopicQueueNums: how many queues a topic gets at each broker if
             this producer brings it into being.
         @param retryNotStored: whether to try another broker if one has the message
@@ -432,7 +432,7 @@ class Producer(Service):
 
     def _preparedBatch(self, messages: list[Message], timeout: float | None) -> Sending:
         sending = self._begin(messages[0].topic, messages, timeout)
-        sending.takeBatch(messages, self.cluster.uniqueId)
+        sending.takeBatch(messages, self.cluster.uniqueId, self._maxMessageSize)
         return sending
 
     # --- attempts --------------------------------------------------------
