@@ -542,7 +542,10 @@ class Producer(Service):
         self._turn += 1
         if self._faults is not None:
             return self._faults.select(queues, self._turn, self.cluster.now())
-        return inTurn(queues, self._turn, failed)
+        queue = inTurn(queues, self._turn, failed)
+        # It counts on over those that were left out: all after them get their share.
+        self._turn += (queues.index(queue) - self._turn) % len(queues)
+        return queue
 
     def _answered(
         self, response: RemotingCommand, sending: Sending, began: float
