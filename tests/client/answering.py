@@ -101,8 +101,8 @@ class Network:
     @ivar heartbeats: the brokers that have got one.
     @ivar asked: the topics whose routes were asked for.
     @ivar refusing: addresses where nobody listens.
-    @ivar silent: addresses that take connections and never answer, or, of name
-        servers, do not answer now.
+    @ivar silent: name servers that do not answer by themselves.
+    @ivar withheld: what they were asked.
     @ivar vanished: addresses where no connection is ever made nor refused.
     """
 
@@ -116,6 +116,7 @@ class Network:
         self.asked: list[str] = []
         self.refusing: set[str] = set()
         self.silent: set[str] = set()
+        self.withheld: list[Received] = []
         self.vanished: set[str] = set()
         self._wires: list[tuple[str, Wire, RemotingProtocol]] = []
 
@@ -170,19 +171,26 @@ class Network:
         self.received.clear()
         return received
 
+    def tellRoute(self, received: Received) -> None:
+        """
+        Answer who asks for a route.
+        """
+        topic = received.fields["topic"]
+        route = self.routes.get(topic)
+        if route is None:
+            received.refuse(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+        else:
+            received.answer(responseCommand(body=encodeBody(route)))
+
     def _serve(self, received: Received) -> None:
         if received.request.isResponse:
             return
         if received.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            topic = received.fields["topic"]
-            self.asked.append(topic)
+            self.asked.append(received.fields["topic"])
             if received.at in self.silent:
-                return
-            route = self.routes.get(topic)
-            if route is None:
-                received.refuse(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+                self.withheld.append(received)
             else:
-                received.answer(responseCommand(body=encodeBody(route)))
+                self.tellRoute(received)
         elif received.code == RequestCode.HEART_BEAT:
             self.heartbeats.append(received.at)
             received.answer(responseCommand())

@@ -10,14 +10,23 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.client.answering import Network, Received, routeTo
+from tests.client.answering import ADDRESSES, Network, Received, routeTo
 from txrocket.client.producer import Producer
 from txrocket.client.queues import FaultTable
 from txrocket.client.results import SendResult, SendStatus
-from txrocket.errors import SendFailed
+from txrocket.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ProtocolError,
+    RequestTimedOut,
+    ResponseError,
+    SendFailed,
+    SystemBusy,
+)
 from txrocket.message import Message
 from txrocket.model import MessageQueue
 from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import responseCommand
 
 HELLO = Message("T", b"hello")
 
@@ -217,3 +226,218 @@ class TurnTests(ProducerCase):
         self.network.only().stored()
         self.assertEqual(self.successResultOf(self.sending).messageQueue.brokerName, "broker-b")
         self.assertEqual({each[0] for each in self.places(producer, 8)}, {"b"})
+
+
+class RetryTests(ProducerCase):
+    """
+    What is tried again, and what is not.
+    """
+
+    def failed(self) -> SendFailed:
+        """
+        Why the last message was not sent.
+        """
+        error = self.failureResultOf(self.sending, SendFailed).value
+        assert isinstance(error, SendFailed)
+        return error
+
+    def test_retriable(self) -> None:
+        """
+        The codes that Java's producer tries again by itself, and those by which a
+        broker sheds load, are tried at another broker.
+        """
+        producer = self.producer()
+        for code in (1, 2, 14, 16, 17, 204, 205, 215):
+            first = self.sent(producer)
+            first.refuse(code)
+            second = self.network.only()
+            self.assertNotEqual(first.fields["n"], second.fields["n"])
+            self.assertEqual(first.fields["i"], second.fields["i"])
+            second.stored()
+            self.successResultOf(self.sending)
+
+    def test_final(self) -> None:
+        """
+        Any other answer ends it at once, and the error has all that is known.
+        """
+        producer = self.producer()
+        for code in (3, 13, 15, 18, 26, 999):
+            self.sent(producer).refuse(code, "not this one")
+            error = self.failed()
+            self.assertEqual(self.network.run(), [])
+            assert isinstance(error.error, ResponseError)
+            self.assertEqual((error.error.code, error.error.remark), (code, "not this one"))
+            self.assertEqual((error.phase, error.attempts, error.retriable), ("answer", 1, False))
+
+    def test_times(self) -> None:
+        """
+        After the first attempt there are two more, as C{retryTimesWhenSendFailed}
+        has it, and then the last error is the message's.
+        """
+        producer = self.producer()
+        self.sending = producer.send(HELLO)
+        for remark in ("first", "second", "third"):
+            self.clock.advance(0.5)
+            self.network.only().refuse(ResponseCode.SYSTEM_BUSY, remark)
+        error = self.failed()
+        self.assertEqual(self.network.run(), [])
+        self.assertEqual((error.attempts, error.phase, error.elapsed), (3, "answer", 1.5))
+        self.assertIn("third", str(error))
+        self.assertIn(error.address, ADDRESSES.values())
+        self.assertTrue(error.retriable)
+
+    def test_noRetries(self) -> None:
+        """
+        A producer may be told not to try again.
+        """
+        self.sent(self.producer(retries=0)).refuse(ResponseCode.SYSTEM_BUSY)
+        self.assertEqual(self.failed().attempts, 1)
+
+    def test_timeLimit(self) -> None:
+        """
+        All attempts together have one time limit: what is left of it counts for
+        the next.
+        """
+        received = self.sent(self.producer(timeout=3.0))
+        self.clock.advance(2.0)
+        received.refuse(ResponseCode.SYSTEM_BUSY)
+        self.network.only()
+        self.clock.advance(0.9)
+        self.assertNoResult(self.sending)
+        self.clock.advance(0.1)
+        error = self.failed()
+        self.assertIsInstance(error.error, RequestTimedOut)
+        self.assertEqual((error.phase, error.attempts, error.elapsed), ("answer", 2, 3.0))
+
+    def test_noTimeLeft(self) -> None:
+        """
+        A retriable answer that comes when the time is over is the message's end.
+        """
+        received = self.sent(self.producer(), timeout=1.0)
+        self.clock.advance(0.5)
+        # Sweeps are 0.05 s apart, so an answer may come a little late.
+        self.clock.rightNow += 0.5
+        received.refuse(ResponseCode.SYSTEM_BUSY)
+        self.assertEqual(self.network.run(), [])
+        self.assertIsInstance(self.failed().error, SystemBusy)
+
+    def test_lost(self) -> None:
+        """
+        A message whose connection is lost goes to another broker, and the route is
+        asked for again: the broker may have moved.
+        """
+        received = self.sent(self.producer())
+        del self.network.asked[:]
+        received.lose()
+        self.network.only().stored()
+        self.successResultOf(self.sending)
+        self.assertIn("T", self.network.asked)
+
+    def test_lostForGood(self) -> None:
+        """
+        If no broker keeps its connection, that is what the message failed of.
+        """
+        self.sending = self.producer().send(HELLO)
+        for _ in range(3):
+            self.network.only().lose()
+        error = self.failed()
+        self.assertIsInstance(error.error, ConnectionLost)
+        self.assertEqual((error.phase, error.attempts), ("send", 3))
+
+    def test_refused(self) -> None:
+        """
+        A broker that cannot be reached is passed over.
+        """
+        self.network.refusing.add(ADDRESSES["broker-a"])
+        received = self.sent(self.producer())
+        self.assertEqual(received.fields["n"], "broker-b")
+
+    def test_allRefused(self) -> None:
+        """
+        Where none can be reached, nothing was sent, and the phase says so.
+        """
+        self.network.refusing.update(ADDRESSES.values())
+        self.sending = self.producer().send(HELLO)
+        self.network.run()
+        # Peers pauses before it dials an address again.
+        self.clock.pump([0.1] * 29)
+        error = self.failed()
+        self.assertIsInstance(error.error, ConnectFailed)
+        self.assertEqual((error.phase, error.attempts), ("connect", 3))
+
+    def test_unreadableAnswer(self) -> None:
+        """
+        An answer that cannot be understood is not worth another attempt: the
+        message may be stored.
+        """
+        self.sent(self.producer()).answer(responseCommand())
+        error = self.failed()
+        self.assertIsInstance(error.error, ProtocolError)
+        self.assertEqual((error.phase, error.retriable), ("answer", False))
+
+    def test_sameId(self) -> None:
+        """
+        All attempts bear one id, by which a consumer tells a message that came
+        twice.
+        """
+        first = self.sent(self.producer())
+        first.lose()
+        self.assertEqual(self.network.only().fields["i"], first.fields["i"])
+
+
+class NotStoredTests(ProducerCase):
+    """
+    Messages that a broker has, but not as safely as it should.
+    """
+
+    def test_result(self) -> None:
+        """
+        It is a result unless the producer was told otherwise.
+        """
+        self.sent(self.producer()).stored(ResponseCode.FLUSH_DISK_TIMEOUT)
+        result = self.successResultOf(self.sending)
+        self.assertIs(result.sendStatus, SendStatus.FLUSH_DISK_TIMEOUT)
+
+    def test_another(self) -> None:
+        """
+        With C{retryNotStored} (C{retryAnotherBrokerWhenNotStoreOK}) another broker
+        gets it as well.
+        """
+        first = self.sent(self.producer(retryNotStored=True))
+        first.stored(ResponseCode.SLAVE_NOT_AVAILABLE)
+        second = self.network.only()
+        self.assertNotEqual(first.fields["n"], second.fields["n"])
+        second.stored()
+        result = self.successResultOf(self.sending)
+        self.assertIs(result.sendStatus, SendStatus.SEND_OK)
+        self.assertEqual(result.messageQueue.brokerName, second.fields["n"])
+
+    def test_stored(self) -> None:
+        """
+        If no other takes it, it has been stored all the same, and is no failure.
+        """
+        first = self.sent(self.producer(retryNotStored=True))
+        first.stored(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self.network.only().refuse(ResponseCode.MESSAGE_ILLEGAL)
+        result = self.successResultOf(self.sending)
+        self.assertIs(result.sendStatus, SendStatus.FLUSH_SLAVE_TIMEOUT)
+        self.assertEqual(result.messageQueue.brokerName, first.fields["n"])
+
+    def test_thrice(self) -> None:
+        """
+        If all others have it as unsafely, the last one's answer is the result.
+        """
+        self.sending = self.producer(retryNotStored=True).send(HELLO)
+        for offset in (1, 2, 3):
+            self.network.only().stored(ResponseCode.FLUSH_DISK_TIMEOUT, offset)
+        self.assertEqual(self.successResultOf(self.sending).queueOffset, 3)
+
+    def test_chosen(self) -> None:
+        """
+        What was meant for one queue is not sent to it twice.
+        """
+        producer = self.producer(retryNotStored=True)
+        for options in ({"queue": MessageQueue("T", "broker-a", 0)}, {"key": 1}):
+            self.sent(producer, **options).stored(ResponseCode.FLUSH_DISK_TIMEOUT)
+            result = self.successResultOf(self.sending)
+            self.assertIs(result.sendStatus, SendStatus.FLUSH_DISK_TIMEOUT)

@@ -42,6 +42,7 @@ from txrocket.errors import (
     SendFailed,
     ServiceNotAvailable,
     TopicNotExist,
+    responseError,
 )
 from txrocket.message import (
     PROPERTY_CLUSTER,
@@ -469,6 +470,9 @@ class Producer(Service):
 
     def _done(self, result: SendResult | Failure, sending: Sending) -> SendResult | Failure:
         self._underWay -= 1
+        if isinstance(result, Failure) and sending.result is not None:
+            # Another broker was to have it as well, and one has it.
+            result = sending.result
         if isinstance(result, Failure):
             sending.error = self._gaveUp(result, sending)
             result = Failure(sending.error)
@@ -565,10 +569,14 @@ class Producer(Service):
         if route is not None and route.inherited:
             # It has come into being with this message.
             self._refresh(sending.topic)
-        status = result.sendStatus
-        if status is not SendStatus.SEND_OK and self._retryNotStored and self._mayRetry(sending):
-            return self._next(sending)
+        if result.sendStatus is not SendStatus.SEND_OK and self._mayGoElsewhere(sending):
+            sending.result = result
+            return self._retry(sending, responseError(response.code, response.remark))
         return result
+
+    def _mayGoElsewhere(self, sending: Sending) -> bool:
+        chosen = sending.fixed or sending.selector is not None
+        return self._retryNotStored and not chosen and self._mayRetry(sending)
 
     def _unanswered(
         self, failure: Failure, sending: Sending, began: float
@@ -597,15 +605,15 @@ class Producer(Service):
     def _again(self, error: RocketError, sending: Sending) -> Deferred[SendResult]:
         if not error.retriable or not self._mayRetry(sending):
             raise error
+        return self._retry(sending, error)
+
+    def _retry(self, sending: Sending, error: RocketError) -> Deferred[SendResult]:
         self._log.info(
             "Sending to topic {topic} again after attempt {attempts}: {error}",
             topic=sending.topic,
             attempts=sending.attempts,
             error=error,
         )
-        return self._next(sending)
-
-    def _next(self, sending: Sending) -> Deferred[SendResult]:
         return self._route(sending).addCallback(self._attempt, sending)
 
 
