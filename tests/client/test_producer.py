@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.client.answering import ADDRESSES, Network, Received, routeTo
+from tests.client.answering import ADDRESSES, NAME_SERVER, Network, Received, routeTo
 from txrocket.client.producer import Producer
 from txrocket.client.queues import FaultTable
 from txrocket.client.results import SendResult, SendStatus
@@ -22,6 +22,7 @@ from txrocket.errors import (
     ResponseError,
     SendFailed,
     SystemBusy,
+    TopicNotExist,
 )
 from txrocket.message import Message
 from txrocket.model import MessageQueue
@@ -441,3 +442,175 @@ class NotStoredTests(ProducerCase):
             self.sent(producer, **options).stored(ResponseCode.FLUSH_DISK_TIMEOUT)
             result = self.successResultOf(self.sending)
             self.assertIs(result.sendStatus, SendStatus.FLUSH_DISK_TIMEOUT)
+
+
+class RouteTests(ProducerCase):
+    """
+    Finding out where a topic is.
+    """
+
+    def failed(self) -> SendFailed:
+        """
+        Why the last message was not sent.
+        """
+        error = self.failureResultOf(self.sending, SendFailed).value
+        assert isinstance(error, SendFailed)
+        return error
+
+    def test_once(self) -> None:
+        """
+        A route is asked for once, however many messages wait for it.
+        """
+        producer = self.producer()
+        for _ in range(3):
+            producer.send(HELLO)
+        self.assertEqual(len(self.network.run()), 3)
+        producer.send(HELLO)
+        self.assertEqual(len(self.network.run()), 4)
+        self.assertEqual(self.network.asked, ["T"])
+
+    def test_inherited(self) -> None:
+        """
+        A topic that does not exist is sent to where one is that it can inherit
+        from, with as many queues as the producer wants.
+        """
+        producer = self.producer(defaultTopicQueueNums=3)
+        queues = set()
+        for _ in range(8):
+            received = self.sent(producer, Message("New", b"x"))
+            self.assertEqual((received.fields["n"], received.fields["d"]), ("broker-a", "3"))
+            queues.add(received.fields["e"])
+            received.stored()
+        self.assertEqual(queues, {"0", "1", "2"})
+
+    def test_nothingToInherit(self) -> None:
+        """
+        Where topics are not made by themselves, the error names the topic that is
+        missing.
+        """
+        del self.network.routes["TBW102"]
+        self.sending = self.producer().send(Message("New", b"x"))
+        self.network.run()
+        error = self.failed()
+        self.assertIsInstance(error.error, TopicNotExist)
+        self.assertEqual((error.phase, error.attempts, error.address), ("route", 0, ""))
+        self.assertIn("no route of New", str(error))
+
+    def test_noNameServer(self) -> None:
+        """
+        Without a name server nothing is sent.
+        """
+        self.network.refusing.add(NAME_SERVER)
+        self.sending = self.producer().send(HELLO)
+        self.network.run()
+        error = self.failed()
+        self.assertIsInstance(error.error, ConnectFailed)
+        self.assertEqual((error.phase, error.attempts, error.retriable), ("route", 0, True))
+
+    def test_timeLimit(self) -> None:
+        """
+        The time limit counts from the beginning, also if it is the name server that
+        does not answer.
+        """
+        self.network.silent.add(NAME_SERVER)
+        self.sending = self.producer().send(HELLO, timeout=0.5)
+        self.network.run()
+        self.clock.advance(0.4)
+        self.assertNoResult(self.sending)
+        self.clock.advance(0.1)
+        error = self.failed()
+        self.assertIsInstance(error.error, RequestTimedOut)
+        self.assertEqual((error.phase, error.elapsed), ("route", 0.5))
+
+    def test_othersWait(self) -> None:
+        """
+        Who has more time still gets the route when it comes.
+        """
+        self.network.silent.add(NAME_SERVER)
+        producer = self.producer()
+        hasty = producer.send(HELLO, timeout=0.5)
+        patient = producer.send(HELLO, timeout=10.0)
+        self.network.run()
+        self.clock.advance(0.5)
+        self.failureResultOf(hasty, SendFailed)
+        (asked,) = self.network.withheld
+        self.network.tellRoute(asked)
+        self.network.only().stored()
+        self.successResultOf(patient)
+
+    def test_noTime(self) -> None:
+        """
+        Who has no time has nothing sent.
+        """
+        producer = self.producer()
+        self.sent(producer).stored()
+        for timeout in (0.0, -1.0):
+            self.sending = producer.send(HELLO, timeout=timeout)
+            self.assertEqual(self.network.run(), [])
+            self.assertIsInstance(self.failed().error, RequestTimedOut)
+
+    def test_noQueues(self) -> None:
+        """
+        A topic that may not be written to is not sent to; it is asked for again
+        with the next message, as it may be by then.
+        """
+        self.network.routes["T"] = routeTo("broker-a", perm=4)
+        producer = self.producer()
+        self.sending = producer.send(HELLO)
+        self.network.run()
+        error = self.failed()
+        self.assertIsInstance(error.error, TopicNotExist)
+        self.assertEqual((error.phase, error.attempts), ("route", 0))
+        self.network.routes["T"] = routeTo("broker-a")
+        self.sent(producer).stored()
+        self.successResultOf(self.sending)
+
+    def test_unknownBroker(self) -> None:
+        """
+        A queue of a broker that nobody knows is looked for once more, and if it
+        is there by then the message is sent.
+        """
+        producer = self.producer()
+        self.sent(producer).stored()
+        self.network.routes["T"] = routeTo("broker-a", "broker-c")
+        received = self.sent(producer, queue=MessageQueue("T", "broker-c", 0))
+        self.assertEqual(received.at, ADDRESSES["broker-c"])
+
+    def test_noSuchBroker(self) -> None:
+        """
+        If it is not, that is the error.
+        """
+        producer = self.producer()
+        self.sent(producer).stored()
+        self.sending = producer.send(HELLO, MessageQueue("T", "broker-x", 0))
+        self.network.run()
+        error = self.failed()
+        self.assertIsInstance(error.error, ConnectFailed)
+        self.assertIn("broker-x", str(error))
+
+    def test_routeGone(self) -> None:
+        """
+        If the route is gone when a message is to be tried again, it failed of what
+        it was tried again for.
+        """
+        received = self.sent(self.producer())
+        del self.network.routes["T"], self.network.routes["TBW102"]
+        gone = self.cluster.routes.refresh("T")
+        self.network.run()
+        self.failureResultOf(gone, TopicNotExist)
+        received.refuse(ResponseCode.SYSTEM_BUSY)
+        self.network.run()
+        self.assertIsInstance(self.failed().error, SystemBusy)
+
+    def test_queuesOf(self) -> None:
+        """
+        The queues of a topic can be asked for.
+        """
+        asked = self.producer().queuesOf("T")
+        self.network.run()
+        self.assertEqual(
+            self.successResultOf(asked),
+            tuple(
+                MessageQueue("T", name, at) for name in ("broker-a", "broker-b") for at in (0, 1)
+            ),
+        )

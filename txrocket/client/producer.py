@@ -335,9 +335,10 @@ class Producer(Service):
         self._aim(sending, queue, selector, key)
 
         def go(route: Route) -> Deferred[None]:
-            address, request = self._request(sending, route, oneway=True)
+            found = self._request(sending, route, oneway=True)
+            assert found is not None
             left = sending.deadline - self._clock.seconds()
-            return self.cluster.peers.oneway(address, request, left)
+            return self.cluster.peers.oneway(*found, left)
 
         def failed(failure: Failure) -> Failure:
             return Failure(self._gaveUp(failure, sending))
@@ -461,11 +462,13 @@ class Producer(Service):
             hook.beforeSend(sending)
         self._underWay += 1
         route = self._routes.get(sending.topic)
-        if route is not None and sending.topic in self._topics:
-            sent = self._attempt(route, sending)
+        if route is not None and route.writeQueues and sending.topic in self._topics:
+            try:
+                sent = self._attempt(route, sending)
+            except Exception:
+                sent = fail()
         else:
             sent = self._route(sending).addCallback(self._attempt, sending)
-        # What is not SendFailed yet failed before there was a broker to ask.
         return sent.addBoth(self._done, sending)
 
     def _done(self, result: SendResult | Failure, sending: Sending) -> SendResult | Failure:
@@ -496,17 +499,43 @@ class Producer(Service):
     def _route(self, sending: Sending) -> Deferred[Route]:
         topic = sending.topic
         self._topics[topic] = None
+        known = self._routes.get(topic)
+        if known is not None and known.writeQueues:
+            return succeed(known)
 
         def inherit(failure: Failure) -> Deferred[Route]:
             failure.trap(TopicNotExist)
-            return self._routes.inherit(topic, self._queues)
 
-        return self._routes.find(topic).addErrback(inherit)
+            def missing(inherited: Failure) -> Failure:
+                return failure if inherited.check(TopicNotExist) else inherited
+
+            return self._routes.inherit(topic, self._queues).addErrback(missing)
+
+        # One that has no queues may have some by now.
+        return self._inTime(self._routes.refresh(topic).addErrback(inherit), sending)
+
+    def _inTime(self, found: Deferred[Route], sending: Sending) -> Deferred[Route]:
+        """
+        A route, if it comes before the message's time is over.
+        """
+
+        def late(result: Any, after: float) -> Failure:
+            said = f"no name server told the route of {sending.topic} within {after:g} s"
+            return Failure(RequestTimedOut("", said))
+
+        left = max(0.0, sending.deadline - self._clock.seconds())
+        return found.addTimeout(left, self._clock, onTimeoutCancel=late)
 
     def _attempt(self, route: Route, sending: Sending) -> Deferred[SendResult]:
-        address, request = self._request(sending, route)
         began = self._clock.seconds()
-        sent = self.cluster.peers.request(address, request, max(0.0, sending.deadline - began))
+        left = sending.deadline - began
+        if left <= 0:
+            raise RequestTimedOut("", "no time was left to send it")
+        found = self._request(sending, route)
+        if found is None:
+            return self._seek(sending)
+        address, request = found
+        sent = self.cluster.peers.request(address, request, left)
         sent.addCallbacks(
             self._answered,
             self._unanswered,
@@ -518,22 +547,36 @@ class Producer(Service):
 
     def _request(
         self, sending: Sending, route: Route, *, oneway: bool = False
-    ) -> tuple[str, RemotingCommand]:
+    ) -> tuple[str, RemotingCommand] | None:
         """
-        The next request for a message, and whom to send it to.
+        The next request for a message, and whom to send it to; L{None} if that
+        broker is not known.
         """
         failed = sending.queue.brokerName if sending.attempts and sending.queue else None
         if not sending.fixed:
             sending.queue = self._choose(sending, route, failed)
         queue = sending.queue
         assert queue is not None
-        address = self._routes.address(queue.brokerName)
-        if address is None:
-            raise ConnectFailed("", f"no master of broker {queue.brokerName} is known")
         sending.attempts += 1
-        sending.address = address
+        sending.address = self._routes.address(queue.brokerName) or ""
+        if not sending.address:
+            return None
         born = int(sending.began * 1000)
-        return address, sending.request(self.group, queue, self._queues, born, oneway=oneway)
+        request = sending.request(self.group, queue, self._queues, born, oneway=oneway)
+        return sending.address, request
+
+    def _seek(self, sending: Sending) -> Deferred[SendResult]:
+        """
+        Find the broker of a queue, which is in no route that is known.
+        """
+        assert sending.queue is not None
+        error = ConnectFailed("", f"no master of broker {sending.queue.brokerName} is known")
+
+        def unanswered(failure: Failure) -> None:
+            failure.trap(RocketError)
+
+        sought = self._inTime(self._routes.refresh(sending.topic), sending)
+        return sought.addErrback(unanswered).addCallback(lambda found: self._again(error, sending))
 
     def _choose(self, sending: Sending, route: Route, failed: str | None) -> MessageQueue:
         queues = route.writeQueues
@@ -614,7 +657,14 @@ class Producer(Service):
             attempts=sending.attempts,
             error=error,
         )
-        return self._route(sending).addCallback(self._attempt, sending)
+
+        def nowhere(failure: Failure) -> Route:
+            failure.trap(RocketError)
+            # There is no other attempt, so the last one's failure is the message's.
+            raise error
+
+        again = self._route(sending).addErrback(nowhere)
+        return again.addCallback(self._attempt, sending)
 
 
 def innerProducer(cluster: Cluster) -> Producer:
