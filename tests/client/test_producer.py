@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.producer}, on a clock and a network in memory.
+Tests for L{txrocket.client.producer}: where messages go, and what is tried again.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred
-from twisted.trial.unittest import SynchronousTestCase
-
-from tests.client.answering import ADDRESSES, NAME_SERVER, Network, Received, routeTo
+from tests.client.answering import ADDRESSES, NAME_SERVER, routeTo
+from tests.client.producercase import HELLO, ProducerCase
 from txrocket.client.producer import Producer
 from txrocket.client.queues import FaultTable
-from txrocket.client.results import SendResult, SendStatus
+from txrocket.client.results import SendStatus
 from txrocket.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -28,38 +26,6 @@ from txrocket.message import Message
 from txrocket.model import MessageQueue
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import responseCommand
-
-HELLO = Message("T", b"hello")
-
-
-class ProducerCase(SynchronousTestCase):
-    """
-    A producer of topic T, which two brokers have with two queues each.
-    """
-
-    def setUp(self) -> None:
-        self.network = Network()
-        self.network.routes["T"] = routeTo("broker-a", "broker-b")
-        self.network.routes["TBW102"] = routeTo("broker-a", queues=8)
-        self.clock = self.network.clock
-
-    def producer(self, **options: Any) -> Producer:
-        """
-        A producer that is started.
-        """
-        self.cluster = self.network.cluster()
-        producer = Producer(self.cluster, "senders", **options)
-        self.successResultOf(producer.start())
-        return producer
-
-    def sent(self, producer: Producer, message: Message = HELLO, **options: Any) -> Received:
-        """
-        Send a message.
-
-        @return: what a broker has got.
-        """
-        self.sending: Deferred[SendResult] = producer.send(message, **options)
-        return self.network.only()
 
 
 class SendTests(ProducerCase):
@@ -233,14 +199,6 @@ class RetryTests(ProducerCase):
     """
     What is tried again, and what is not.
     """
-
-    def failed(self) -> SendFailed:
-        """
-        Why the last message was not sent.
-        """
-        error = self.failureResultOf(self.sending, SendFailed).value
-        assert isinstance(error, SendFailed)
-        return error
 
     def test_retriable(self) -> None:
         """
@@ -448,14 +406,6 @@ class RouteTests(ProducerCase):
     """
     Finding out where a topic is.
     """
-
-    def failed(self) -> SendFailed:
-        """
-        Why the last message was not sent.
-        """
-        error = self.failureResultOf(self.sending, SendFailed).value
-        assert isinstance(error, SendFailed)
-        return error
 
     def test_once(self) -> None:
         """

@@ -19,7 +19,7 @@ L{RocketError}.  All attempts together have one time limit.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final
 
 from twisted.application.service import Service
@@ -77,28 +77,29 @@ class Sending(Outgoing):
     @ivar began: when the first attempt began, in seconds.
     @ivar result: what became of it, once that is known.
     @ivar error: why it failed, once it has.
+    @ivar oneway: whether nobody waits for the answer.
     """
 
     __slots__ = (
         *("address", "attempts", "began", "deadline", "error", "fixed", "key", "message"),
-        *("queue", "result", "selector"),
+        *("oneway", "queue", "result", "selector", "timeout"),
     )
 
-    def __init__(
-        self, topic: str, message: Message | Sequence[Message], began: float, deadline: float
-    ) -> None:
+    def __init__(self, topic: str, message: Message | Sequence[Message], timeout: float) -> None:
         super().__init__(topic)
         self.message = message
-        self.began = began
-        self.deadline = deadline
+        self.timeout = timeout
+        self.began = 0.0
+        self.deadline = 0.0
         self.attempts = 0
         self.address = ""
         self.queue: MessageQueue | None = None
         self.fixed = False
         self.selector: Selector | None = None
         self.key: Any = None
+        self.oneway = False
         self.result: SendResult | None = None
-        self.error: SendFailed | None = None
+        self.error: BaseException | None = None
 
 
 class ISendMessageHook(Interface):
@@ -111,6 +112,8 @@ class ISendMessageHook(Interface):
     def beforeSend(sending: Sending) -> None:
         """
         A message is about to be sent, for the first time.
+
+        What a hook raises is logged, and changes nothing.
         """
 
     def afterSend(sending: Sending) -> None:
@@ -293,23 +296,34 @@ class Producer(Service):
     ) -> Deferred[list[SendResult]]:
         """
         Send many messages of one topic, as few requests as their sizes allow, one
-        after the other.
+        after the other.  All are checked before the first is sent.
 
         @param timeout: in seconds, of each request.
-        @return: a Deferred of a result for each request.
+        @return: a Deferred of a result for each request.  It fails as L{send}'s does
+            with the first that fails; those before it were sent, those after it not.
         """
         return self._sendBatches(messages, queue, timeout)
 
     @inlineCallbacks
     def _sendBatches(
         self, messages: Iterable[Message], queue: MessageQueue | None, timeout: float | None
-    ) -> Any:
-        results = []
-        for batch in splitBatch(messages, self._maxMessageSize):
-            sending = self._preparedBatch(batch, timeout)
-            results.append((yield self._send(sending, queue, None, None)))
-        if not results:
+    ) -> Generator[Deferred[Any], Any, list[SendResult]]:
+        batches = [
+            self._preparedBatch(each, timeout)
+            for each in splitBatch(messages, self._maxMessageSize)
+        ]
+        if not batches:
             raise InvalidMessage("a batch has at least one message")
+        if len({each.topic for each in batches}) > 1:
+            raise InvalidMessage("the messages of a batch have one topic")
+        results = []
+        # Between two requests none is under way, but the whole is.
+        self._underWay += 1
+        try:
+            for sending in batches:
+                results.append((yield self._send(sending, queue, None, None)))
+        finally:
+            self._over()
         return results
 
     def sendOneway(
@@ -332,18 +346,8 @@ class Producer(Service):
             sending = self._prepared(message, timeout)
         except RocketError:
             return fail()
-        self._aim(sending, queue, selector, key)
-
-        def go(route: Route) -> Deferred[None]:
-            found = self._request(sending, route, oneway=True)
-            assert found is not None
-            left = sending.deadline - self._clock.seconds()
-            return self.cluster.peers.oneway(*found, left)
-
-        def failed(failure: Failure) -> Failure:
-            return Failure(self._gaveUp(failure, sending))
-
-        return self._route(sending).addCallback(go).addErrback(failed)
+        sending.oneway = True
+        return self._send(sending, queue, selector, key)
 
     def request(self, message: Message, timeout: float | None = None) -> Deferred[MessageExt]:
         """
@@ -424,8 +428,7 @@ class Producer(Service):
     ) -> Sending:
         if self._stopped or not self.running:
             raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
-        now = self._clock.seconds()
-        return Sending(topic, message, now, now + (self._timeout if timeout is None else timeout))
+        return Sending(topic, message, self._timeout if timeout is None else timeout)
 
     def _prepared(self, message: Message, timeout: float | None) -> Sending:
         sending = self._begin(message.topic, message, timeout)
@@ -439,27 +442,20 @@ class Producer(Service):
 
     # --- attempts --------------------------------------------------------
 
-    def _aim(
-        self,
-        sending: Sending,
-        queue: MessageQueue | None,
-        selector: Selector | None,
-        key: Any,
-    ) -> None:
-        sending.fixed, sending.queue = queue is not None, queue
-        sending.selector = byHash if selector is None and key is not None else selector
-        sending.key = key
-
     def _send(
         self,
         sending: Sending,
         queue: MessageQueue | None,
         selector: Selector | None,
         key: Any,
-    ) -> Deferred[SendResult]:
-        self._aim(sending, queue, selector, key)
+    ) -> Deferred[Any]:
+        sending.fixed, sending.queue = queue is not None, queue
+        sending.selector = byHash if selector is None and key is not None else selector
+        sending.key = key
+        sending.began = self._clock.seconds()
+        sending.deadline = sending.began + sending.timeout
         for hook in self._hooks:
-            hook.beforeSend(sending)
+            self._show(hook, hook.beforeSend, sending)
         self._underWay += 1
         route = self._routes.get(sending.topic)
         if route is not None and route.writeQueues and sending.topic in self._topics:
@@ -471,30 +467,45 @@ class Producer(Service):
             sent = self._route(sending).addCallback(self._attempt, sending)
         return sent.addBoth(self._done, sending)
 
-    def _done(self, result: SendResult | Failure, sending: Sending) -> SendResult | Failure:
-        self._underWay -= 1
-        if isinstance(result, Failure) and sending.result is not None:
-            # Another broker was to have it as well, and one has it.
-            result = sending.result
+    def _done(
+        self, result: SendResult | Failure | None, sending: Sending
+    ) -> SendResult | Failure | None:
         if isinstance(result, Failure):
-            sending.error = self._gaveUp(result, sending)
-            result = Failure(sending.error)
+            result = self._gaveUp(result, sending)
         else:
             sending.result = result
         for hook in self._hooks:
-            hook.afterSend(sending)
-        while self._drained and not self._underWay:
-            self._drained.pop().callback(None)
+            self._show(hook, hook.afterSend, sending)
+        self._over()
         return result
 
-    def _gaveUp(self, failure: Failure, sending: Sending) -> SendFailed:
-        failure.trap(RocketError)
+    def _gaveUp(self, failure: Failure, sending: Sending) -> SendResult | Failure:
         error = failure.value
-        assert isinstance(error, RocketError)
-        if isinstance(error, SendFailed):
-            return error
-        elapsed = self._clock.seconds() - sending.began
-        return SendFailed(sending.topic, error, sending.address, sending.attempts, elapsed)
+        # What cannot be sent was not, and what else is raised is somebody's bug or wish.
+        if isinstance(error, RocketError) and not isinstance(error, InvalidMessage):
+            if sending.result is not None:
+                # Another broker was to have it as well, and one has it.
+                return sending.result
+            elapsed = self._clock.seconds() - sending.began
+            error = SendFailed(sending.topic, error, sending.address, sending.attempts, elapsed)
+            failure = Failure(error)
+        sending.error = error
+        return failure
+
+    def _show(
+        self, hook: ISendMessageHook, look: Callable[[Sending], None], sending: Sending
+    ) -> None:
+        try:
+            look(sending)
+        except Exception:
+            self._log.failure(
+                "Hook {name} failed of a message to {topic}", name=hook.name, topic=sending.topic
+            )
+
+    def _over(self) -> None:
+        self._underWay -= 1
+        while self._drained and not self._underWay:
+            self._drained.pop().callback(None)
 
     def _route(self, sending: Sending) -> Deferred[Route]:
         topic = sending.topic
@@ -526,7 +537,7 @@ class Producer(Service):
         left = max(0.0, sending.deadline - self._clock.seconds())
         return found.addTimeout(left, self._clock, onTimeoutCancel=late)
 
-    def _attempt(self, route: Route, sending: Sending) -> Deferred[SendResult]:
+    def _attempt(self, route: Route, sending: Sending) -> Deferred[Any]:
         began = self._clock.seconds()
         left = sending.deadline - began
         if left <= 0:
@@ -535,6 +546,8 @@ class Producer(Service):
         if found is None:
             return self._seek(sending)
         address, request = found
+        if sending.oneway:
+            return self.cluster.peers.oneway(address, request, left)
         sent = self.cluster.peers.request(address, request, left)
         sent.addCallbacks(
             self._answered,
@@ -542,12 +555,9 @@ class Producer(Service):
             callbackArgs=(sending, began),
             errbackArgs=(sending, began),
         )
-        result: Deferred[SendResult] = sent  # type: ignore[assignment]
-        return result
+        return sent
 
-    def _request(
-        self, sending: Sending, route: Route, *, oneway: bool = False
-    ) -> tuple[str, RemotingCommand] | None:
+    def _request(self, sending: Sending, route: Route) -> tuple[str, RemotingCommand] | None:
         """
         The next request for a message, and whom to send it to; L{None} if that
         broker is not known.
@@ -562,7 +572,7 @@ class Producer(Service):
         if not sending.address:
             return None
         born = int(sending.began * 1000)
-        request = sending.request(self.group, queue, self._queues, born, oneway=oneway)
+        request = sending.request(self.group, queue, self._queues, born, oneway=sending.oneway)
         return sending.address, request
 
     def _seek(self, sending: Sending) -> Deferred[SendResult]:
@@ -643,7 +653,9 @@ class Producer(Service):
         self._faults.note(queue.brokerName, latency, self.cluster.now(), failed=failed)
 
     def _mayRetry(self, sending: Sending) -> bool:
-        return sending.attempts <= self._retries and self._clock.seconds() < sending.deadline
+        # What nobody waits for is not worth a second attempt.
+        retries = 0 if sending.oneway else self._retries
+        return sending.attempts <= retries and self._clock.seconds() < sending.deadline
 
     def _again(self, error: RocketError, sending: Sending) -> Deferred[SendResult]:
         if not error.retriable or not self._mayRetry(sending):
