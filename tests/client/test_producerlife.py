@@ -353,6 +353,16 @@ class LifeTests(ProducerCase):
         self.sent(producer).stored()
         self.successResultOf(self.sending)
 
+    def test_stopTwice(self) -> None:
+        """
+        A producer that is stopped has nothing left to stop.
+        """
+        producer = self.producer()
+        self.sent(producer)
+        first = producer.stop()
+        self.successResultOf(producer.stop())
+        self.assertNoResult(first)
+
     def test_heartbeat(self) -> None:
         """
         Brokers that are sent to learn of the producer, and that it leaves.

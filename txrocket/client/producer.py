@@ -172,7 +172,6 @@ class Producer(Service):
         self._turn = cluster.choose(2**31)
         self._underWay = 0
         self._drained: list[Deferred[None]] = []
-        self._stopped = False
 
     # --- life ------------------------------------------------------------
 
@@ -183,7 +182,6 @@ class Producer(Service):
         @raise ConfigError: if the cluster has a producer of this group already.
         """
         self.cluster.addProducer(self)
-        self._stopped = False
         Service.startService(self)
 
     def start(self) -> Deferred[None]:
@@ -206,7 +204,6 @@ class Producer(Service):
         if not self.running:
             return
         Service.stopService(self)
-        self._stopped = True
         if self._underWay:
             drained: Deferred[None] = Deferred()
             self._drained.append(drained)
@@ -426,7 +423,7 @@ class Producer(Service):
     def _begin(
         self, topic: str, message: Message | Sequence[Message], timeout: float | None
     ) -> Sending:
-        if self._stopped or not self.running:
+        if not self.running:
             raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
         return Sending(topic, message, self._timeout if timeout is None else timeout)
 
