@@ -323,7 +323,8 @@ class SendFailed(RocketError):
 
     @ivar error: the last of the errors.
     @ivar phase: what failed: C{route}, C{connect}, C{send} or C{answer}.  After the
-        last two the broker may have the message all the same.
+        last two the broker may have the message all the same; if it was tried more
+        than once, one of the brokers that were asked before may.
     @ivar address: with whom; empty if no broker was found.
     @ivar attempts: how often it was tried.
     @ivar elapsed: how many seconds that took.

@@ -30,13 +30,13 @@ from txrocket.client.requests import ClientRequests
 from txrocket.client.routes import Routes
 from txrocket.errors import ConfigError, RocketError, responseError
 from txrocket.model import MASTER_ID
+from txrocket.protocol.addresses import nameServerAddresses
 from txrocket.protocol.bodies import HeartbeatData
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import UnregisterClientRequestHeader
 from txrocket.protocol.messageid import UniqueIds, monthStart
-from txrocket.remoting.addresses import parseAddresses
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import IHook
 from txrocket.remoting.nameservers import NameServers
@@ -115,7 +115,7 @@ class Cluster:
         """
         if reactor is None:
             from twisted.internet import reactor
-        addresses = _addresses(nameServers)
+        addresses = nameServerAddresses(nameServers, os.environ.get("NAMESRV_ADDR", ""))
         self.reactor = reactor
         self.choose = choose
         self.timeout = timeout
@@ -345,15 +345,3 @@ class Cluster:
             self._log.failure("Routes or heartbeats are no longer seen to", failure)
 
         loop.start(interval, now=False).addErrback(ended)
-
-
-def _addresses(nameServers: str | Sequence[str] | None) -> list[str]:
-    given = nameServers if nameServers is not None else os.environ.get("NAMESRV_ADDR", "")
-    text = given if isinstance(given, str) else ";".join(given)
-    try:
-        addresses = parseAddresses(text)
-    except ValueError as error:
-        raise ConfigError(f"name servers: {error}") from None
-    if not addresses:
-        raise ConfigError("no name server is given, and NAMESRV_ADDR is not set")
-    return addresses

@@ -19,7 +19,7 @@ L{RocketError}.  All attempts together have one time limit.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final
 
 from twisted.application.service import Service
@@ -29,14 +29,15 @@ from twisted.python.failure import Failure
 from zope.interface import Attribute, Interface
 
 from txrocket.client.cluster import Cluster
+from txrocket.client.outgoing import REPLY, Outgoing, withProperties
 from txrocket.client.queues import FaultTable, Selector, byHash, inTurn
 from txrocket.client.results import SendResult, SendStatus
-from txrocket.client.routes import DEFAULT_TOPIC, Route
+from txrocket.client.routes import Route
 from txrocket.errors import (
     ConnectFailed,
     InvalidMessage,
-    MessageTooLarge,
     RequestTimedOut,
+    ResponseError,
     RocketError,
     SendFailed,
     ServiceNotAvailable,
@@ -46,43 +47,27 @@ from txrocket.errors import (
 from txrocket.message import (
     PROPERTY_CLUSTER,
     PROPERTY_CORRELATION_ID,
-    PROPERTY_MAX_RECONSUME_TIMES,
     PROPERTY_MSG_TYPE,
-    PROPERTY_RECONSUME_TIME,
     PROPERTY_REPLY_TO_CLIENT,
     PROPERTY_TTL,
-    PROPERTY_UNIQ_KEY,
     Message,
     MessageExt,
 )
 from txrocket.model import MessageQueue
-from txrocket.protocol.batch import encodeBatch
+from txrocket.protocol.batch import splitBatch
 from txrocket.protocol.bodies import ProducerData
-from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
+from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import (
     CheckTransactionStateRequestHeader,
-    SendMessageRequestHeaderV2,
-    SendMessageResponseHeader,
 )
-from txrocket.protocol.names import checkGroupName, checkTopicName
-from txrocket.protocol.parts import joinProperties
+from txrocket.protocol.names import checkGroupName
 
-__all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer", "splitBatch"]
+__all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer"]
 
-_REPLY: Final = "reply"
-_RETRY_PREFIX: Final = "%RETRY%"
 _INNER: Final = "CLIENT_INNER_PRODUCER"
-_STORED: Final = {each.value: each for each in SendStatus}
-
-# A batch's message beside its body and properties, and what a request has beside
-# its body, generously.
-_ITEM_SIZE: Final = 20 + 2
-_ROOM: Final = 64
 
 
-class Sending:
+class Sending(Outgoing):
     """
     A message on its way; what a hook sees.
 
@@ -92,38 +77,29 @@ class Sending:
     @ivar began: when the first attempt began, in seconds.
     @ivar result: what became of it, once that is known.
     @ivar error: why it failed, once it has.
+    @ivar oneway: whether nobody waits for the answer.
     """
 
     __slots__ = (
-        *("address", "attempts", "batch", "began", "body", "deadline", "error", "fixed", "flag"),
-        *("key", "maxReconsumeTimes", "message", "msgId", "properties", "queue"),
-        *("reconsumeTimes", "reply", "result", "selector", "sysFlag", "topic"),
+        *("address", "attempts", "began", "deadline", "error", "fixed", "key", "message"),
+        *("oneway", "queue", "result", "selector", "timeout"),
     )
 
-    def __init__(
-        self, topic: str, message: Message | Sequence[Message], began: float, deadline: float
-    ) -> None:
-        self.topic = topic
+    def __init__(self, topic: str, message: Message | Sequence[Message], timeout: float) -> None:
+        super().__init__(topic)
         self.message = message
-        self.began = began
-        self.deadline = deadline
+        self.timeout = timeout
+        self.began = 0.0
+        self.deadline = 0.0
         self.attempts = 0
         self.address = ""
         self.queue: MessageQueue | None = None
         self.fixed = False
         self.selector: Selector | None = None
         self.key: Any = None
-        self.body = b""
-        self.properties = ""
-        self.flag = 0
-        self.sysFlag = 0
-        self.msgId = ""
-        self.batch = False
-        self.reply = False
-        self.reconsumeTimes = 0
-        self.maxReconsumeTimes: int | None = None
+        self.oneway = False
         self.result: SendResult | None = None
-        self.error: SendFailed | None = None
+        self.error: BaseException | None = None
 
 
 class ISendMessageHook(Interface):
@@ -136,35 +112,14 @@ class ISendMessageHook(Interface):
     def beforeSend(sending: Sending) -> None:
         """
         A message is about to be sent, for the first time.
+
+        What a hook raises is logged, and changes nothing.
         """
 
     def afterSend(sending: Sending) -> None:
         """
         A message was sent, or was not.
         """
-
-
-def splitBatch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
-    """
-    Divide messages, in their order, into batches that stay under a size.
-
-    @raise MessageTooLarge: if one alone does not.
-    """
-    batch: list[Message] = []
-    size = 0
-    for message in messages:
-        # Room for the unique id, which is added later.
-        own = _ITEM_SIZE + len(message.body) + len(joinProperties(message.properties).encode())
-        own += _ROOM
-        if own > limit:
-            raise MessageTooLarge(own, limit)
-        if batch and size + own > limit:
-            yield batch
-            batch, size = [], 0
-        batch.append(message)
-        size += own
-    if batch:
-        yield batch
 
 
 class Producer(Service):
@@ -193,7 +148,7 @@ class Producer(Service):
         """
         @param timeout: how many seconds a send may take, all attempts included.
         @param retries: how often it is tried again.
-        @param compressOver: bodies of more bytes are compressed.
+        @param compressOver: bodies of so many bytes, or more, are compressed.
         @param defaultTopicQueueNums: how many queues a topic gets at each broker if
             this producer brings it into being.
         @param retryNotStored: whether to try another broker if one has the message
@@ -217,7 +172,6 @@ class Producer(Service):
         self._turn = cluster.choose(2**31)
         self._underWay = 0
         self._drained: list[Deferred[None]] = []
-        self._stopped = False
 
     # --- life ------------------------------------------------------------
 
@@ -228,7 +182,6 @@ class Producer(Service):
         @raise ConfigError: if the cluster has a producer of this group already.
         """
         self.cluster.addProducer(self)
-        self._stopped = False
         Service.startService(self)
 
     def start(self) -> Deferred[None]:
@@ -251,7 +204,6 @@ class Producer(Service):
         if not self.running:
             return
         Service.stopService(self)
-        self._stopped = True
         if self._underWay:
             drained: Deferred[None] = Deferred()
             self._drained.append(drained)
@@ -341,23 +293,34 @@ class Producer(Service):
     ) -> Deferred[list[SendResult]]:
         """
         Send many messages of one topic, as few requests as their sizes allow, one
-        after the other.
+        after the other.  All are checked before the first is sent.
 
         @param timeout: in seconds, of each request.
-        @return: a Deferred of a result for each request.
+        @return: a Deferred of a result for each request.  It fails as L{send}'s does
+            with the first that fails; those before it were sent, those after it not.
         """
         return self._sendBatches(messages, queue, timeout)
 
     @inlineCallbacks
     def _sendBatches(
         self, messages: Iterable[Message], queue: MessageQueue | None, timeout: float | None
-    ) -> Any:
-        results = []
-        for batch in splitBatch(messages, self._maxMessageSize):
-            sending = self._preparedBatch(batch, timeout)
-            results.append((yield self._send(sending, queue, None, None)))
-        if not results:
+    ) -> Generator[Deferred[Any], Any, list[SendResult]]:
+        batches = [
+            self._preparedBatch(each, timeout)
+            for each in splitBatch(messages, self._maxMessageSize)
+        ]
+        if not batches:
             raise InvalidMessage("a batch has at least one message")
+        if len({each.topic for each in batches}) > 1:
+            raise InvalidMessage("the messages of a batch have one topic")
+        results = []
+        # Between two requests none is under way, but the whole is.
+        self._underWay += 1
+        try:
+            for sending in batches:
+                results.append((yield self._send(sending, queue, None, None)))
+        finally:
+            self._over()
         return results
 
     def sendOneway(
@@ -380,17 +343,8 @@ class Producer(Service):
             sending = self._prepared(message, timeout)
         except RocketError:
             return fail()
-        self._aim(sending, queue, selector, key)
-
-        def go(route: Route) -> Deferred[None]:
-            address, request = self._request(sending, route, oneway=True)
-            left = sending.deadline - self._clock.seconds()
-            return self.cluster.peers.oneway(address, request, left)
-
-        def failed(failure: Failure) -> Failure:
-            return Failure(self._gaveUp(failure, sending))
-
-        return self._route(sending).addCallback(go).addErrback(failed)
+        sending.oneway = True
+        return self._send(sending, queue, selector, key)
 
     def request(self, message: Message, timeout: float | None = None) -> Deferred[MessageExt]:
         """
@@ -402,7 +356,7 @@ class Producer(Service):
         """
         seconds = self._timeout if timeout is None else timeout
         correlationId = str(uuid.UUID(int=self.cluster.choose(2**128)))
-        asking = _with(
+        asking = withProperties(
             message,
             {
                 PROPERTY_CORRELATION_ID: correlationId,
@@ -447,7 +401,7 @@ class Producer(Service):
             f"{cluster}_REPLY_TOPIC",
             body,
             properties={
-                PROPERTY_MSG_TYPE: _REPLY,
+                PROPERTY_MSG_TYPE: REPLY,
                 PROPERTY_REPLY_TO_CLIENT: asker,
                 **{
                     name: properties[name]
@@ -469,69 +423,21 @@ class Producer(Service):
     def _begin(
         self, topic: str, message: Message | Sequence[Message], timeout: float | None
     ) -> Sending:
-        if self._stopped or not self.running:
+        if not self.running:
             raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
-        checkTopicName(topic)
-        now = self._clock.seconds()
-        return Sending(topic, message, now, now + (self._timeout if timeout is None else timeout))
+        return Sending(topic, message, self._timeout if timeout is None else timeout)
 
     def _prepared(self, message: Message, timeout: float | None) -> Sending:
         sending = self._begin(message.topic, message, timeout)
-        body, properties = message.body, message.properties
-        if not body:
-            raise InvalidMessage("a message without a body cannot be sent")
-        if len(body) > self._maxMessageSize:
-            raise MessageTooLarge(len(body), self._maxMessageSize)
-        if message.topic.startswith(_RETRY_PREFIX):
-            # Of these the request speaks, and not the message.
-            properties = dict(properties)
-            sending.reconsumeTimes = _number(properties.pop(PROPERTY_RECONSUME_TIME, None)) or 0
-            sending.maxReconsumeTimes = _number(properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None))
-        if PROPERTY_UNIQ_KEY in properties:
-            sending.msgId = properties[PROPERTY_UNIQ_KEY]
-            text = joinProperties(properties)
-        else:
-            sending.msgId = self.cluster.uniqueId()
-            # A property of our own is put before the others without looking at them.
-            text = f"{PROPERTY_UNIQ_KEY}\x01{sending.msgId}"
-            if properties:
-                text = f"{text}\x02{joinProperties(properties)}"
-            sending.reply = properties.get(PROPERTY_MSG_TYPE) == _REPLY
-        sending.properties = text
-        sending.flag = message.flag
-        if len(body) > self._compressOver:
-            body = deflate(body)
-            sending.sysFlag = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
-        sending.body = body
+        sending.take(message, self.cluster.uniqueId, self._compressOver, self._maxMessageSize)
         return sending
 
     def _preparedBatch(self, messages: list[Message], timeout: float | None) -> Sending:
         sending = self._begin(messages[0].topic, messages, timeout)
-        named = [
-            each
-            if PROPERTY_UNIQ_KEY in each.properties
-            else _with(each, {PROPERTY_UNIQ_KEY: self.cluster.uniqueId()})
-            for each in messages
-        ]
-        sending.batch = True
-        sending.body = encodeBatch(named)
-        sending.msgId = ",".join(each.properties[PROPERTY_UNIQ_KEY] for each in named)
-        if not messages[0].waitStoreMsgOK:
-            sending.properties = "WAIT\x01false"
+        sending.takeBatch(messages, self.cluster.uniqueId, self._maxMessageSize)
         return sending
 
     # --- attempts --------------------------------------------------------
-
-    def _aim(
-        self,
-        sending: Sending,
-        queue: MessageQueue | None,
-        selector: Selector | None,
-        key: Any,
-    ) -> None:
-        sending.fixed, sending.queue = queue is not None, queue
-        sending.selector = byHash if selector is None and key is not None else selector
-        sending.key = key
 
     def _send(
         self,
@@ -539,101 +445,145 @@ class Producer(Service):
         queue: MessageQueue | None,
         selector: Selector | None,
         key: Any,
-    ) -> Deferred[SendResult]:
-        self._aim(sending, queue, selector, key)
+    ) -> Deferred[Any]:
+        sending.fixed, sending.queue = queue is not None, queue
+        sending.selector = byHash if selector is None and key is not None else selector
+        sending.key = key
+        sending.began = self._clock.seconds()
+        sending.deadline = sending.began + sending.timeout
         for hook in self._hooks:
-            hook.beforeSend(sending)
+            self._show(hook, hook.beforeSend, sending)
         self._underWay += 1
         route = self._routes.get(sending.topic)
-        if route is not None and sending.topic in self._topics:
-            sent = self._attempt(route, sending)
+        if route is not None and route.writeQueues and sending.topic in self._topics:
+            try:
+                sent = self._attempt(route, sending)
+            except Exception:
+                sent = fail()
         else:
             sent = self._route(sending).addCallback(self._attempt, sending)
-        # What is not SendFailed yet failed before there was a broker to ask.
         return sent.addBoth(self._done, sending)
 
-    def _done(self, result: SendResult | Failure, sending: Sending) -> SendResult | Failure:
-        self._underWay -= 1
+    def _done(
+        self, result: SendResult | Failure | None, sending: Sending
+    ) -> SendResult | Failure | None:
         if isinstance(result, Failure):
-            sending.error = self._gaveUp(result, sending)
-            result = Failure(sending.error)
+            result = self._gaveUp(result, sending)
         else:
             sending.result = result
         for hook in self._hooks:
-            hook.afterSend(sending)
-        while self._drained and not self._underWay:
-            self._drained.pop().callback(None)
+            self._show(hook, hook.afterSend, sending)
+        self._over()
         return result
 
-    def _gaveUp(self, failure: Failure, sending: Sending) -> SendFailed:
-        failure.trap(RocketError)
+    def _gaveUp(self, failure: Failure, sending: Sending) -> SendResult | Failure:
         error = failure.value
-        assert isinstance(error, RocketError)
-        if isinstance(error, SendFailed):
-            return error
-        elapsed = self._clock.seconds() - sending.began
-        return SendFailed(sending.topic, error, sending.address, sending.attempts, elapsed)
+        # What cannot be sent was not, and what else is raised is somebody's bug or wish.
+        if isinstance(error, RocketError) and not isinstance(error, InvalidMessage):
+            if sending.result is not None:
+                # Another broker was to have it as well, and one has it.
+                return sending.result
+            elapsed = self._clock.seconds() - sending.began
+            error = SendFailed(sending.topic, error, sending.address, sending.attempts, elapsed)
+            failure = Failure(error)
+        sending.error = error
+        return failure
+
+    def _show(
+        self, hook: ISendMessageHook, look: Callable[[Sending], None], sending: Sending
+    ) -> None:
+        try:
+            look(sending)
+        except Exception:
+            self._log.failure(
+                "Hook {name} failed of a message to {topic}", name=hook.name, topic=sending.topic
+            )
+
+    def _over(self) -> None:
+        self._underWay -= 1
+        while self._drained and not self._underWay:
+            self._drained.pop().callback(None)
 
     def _route(self, sending: Sending) -> Deferred[Route]:
         topic = sending.topic
         self._topics[topic] = None
+        known = self._routes.get(topic)
+        if known is not None and known.writeQueues:
+            return succeed(known)
 
         def inherit(failure: Failure) -> Deferred[Route]:
             failure.trap(TopicNotExist)
-            return self._routes.inherit(topic, self._queues)
 
-        return self._routes.find(topic).addErrback(inherit)
+            def missing(inherited: Failure) -> Failure:
+                return failure if inherited.check(TopicNotExist) else inherited
 
-    def _attempt(self, route: Route, sending: Sending) -> Deferred[SendResult]:
-        address, request = self._request(sending, route)
+            return self._routes.inherit(topic, self._queues).addErrback(missing)
+
+        # One that has no queues may have some by now.
+        return self._inTime(self._routes.refresh(topic).addErrback(inherit), sending)
+
+    def _inTime(self, found: Deferred[Route], sending: Sending) -> Deferred[Route]:
+        """
+        A route, if it comes before the message's time is over.
+        """
+
+        def late(result: Any, after: float) -> Failure:
+            said = f"no name server told the route of {sending.topic} within {after:g} s"
+            return Failure(RequestTimedOut("", said))
+
+        left = max(0.0, sending.deadline - self._clock.seconds())
+        return found.addTimeout(left, self._clock, onTimeoutCancel=late)
+
+    def _attempt(self, route: Route, sending: Sending) -> Deferred[Any]:
         began = self._clock.seconds()
-        sent = self.cluster.peers.request(address, request, max(0.0, sending.deadline - began))
+        left = sending.deadline - began
+        if left <= 0:
+            raise RequestTimedOut("", "no time was left to send it")
+        found = self._request(sending, route)
+        if found is None:
+            return self._seek(sending)
+        address, request = found
+        if sending.oneway:
+            return self.cluster.peers.oneway(address, request, left)
+        sent = self.cluster.peers.request(address, request, left)
         sent.addCallbacks(
             self._answered,
             self._unanswered,
             callbackArgs=(sending, began),
             errbackArgs=(sending, began),
         )
-        result: Deferred[SendResult] = sent  # type: ignore[assignment]
-        return result
+        return sent
 
-    def _request(
-        self, sending: Sending, route: Route, *, oneway: bool = False
-    ) -> tuple[str, RemotingCommand]:
+    def _request(self, sending: Sending, route: Route) -> tuple[str, RemotingCommand] | None:
         """
-        The next request for a message, and whom to send it to.
+        The next request for a message, and whom to send it to; L{None} if that
+        broker is not known.
         """
         failed = sending.queue.brokerName if sending.attempts and sending.queue else None
         if not sending.fixed:
             sending.queue = self._choose(sending, route, failed)
         queue = sending.queue
         assert queue is not None
-        address = self._routes.address(queue.brokerName)
-        if address is None:
-            raise ConnectFailed("", f"no master of broker {queue.brokerName} is known")
         sending.attempts += 1
-        sending.address = address
-        header = SendMessageRequestHeaderV2(
-            self.group,
-            sending.topic,
-            DEFAULT_TOPIC,
-            self._queues,
-            queue.queueId,
-            sending.sysFlag,
-            int(sending.began * 1000),
-            sending.flag,
-            sending.properties,
-            sending.reconsumeTimes,
-            maxReconsumeTimes=sending.maxReconsumeTimes,
-            batch=sending.batch,
-            bname=queue.brokerName,
-        )
-        code = RequestCode.SEND_MESSAGE_V2
-        if sending.batch:
-            code = RequestCode.SEND_BATCH_MESSAGE
-        elif sending.reply:
-            code = RequestCode.SEND_REPLY_MESSAGE_V2
-        return address, requestCommand(code, header, sending.body, oneway=oneway)
+        sending.address = self._routes.address(queue.brokerName) or ""
+        if not sending.address:
+            return None
+        born = int(sending.began * 1000)
+        request = sending.request(self.group, queue, self._queues, born, oneway=sending.oneway)
+        return sending.address, request
+
+    def _seek(self, sending: Sending) -> Deferred[SendResult]:
+        """
+        Find the broker of a queue, which is in no route that is known.
+        """
+        assert sending.queue is not None
+        error = ConnectFailed("", f"no master of broker {sending.queue.brokerName} is known")
+
+        def unanswered(failure: Failure) -> None:
+            failure.trap(RocketError)
+
+        sought = self._inTime(self._routes.refresh(sending.topic), sending)
+        return sought.addErrback(unanswered).addCallback(lambda found: self._again(error, sending))
 
     def _choose(self, sending: Sending, route: Route, failed: str | None) -> MessageQueue:
         queues = route.writeQueues
@@ -646,38 +596,37 @@ class Producer(Service):
         self._turn += 1
         if self._faults is not None:
             return self._faults.select(queues, self._turn, self.cluster.now())
-        return inTurn(queues, self._turn, failed)
+        queue = inTurn(queues, self._turn, failed)
+        # It counts on over those that were left out: all after them get their share.
+        self._turn += (queues.index(queue) - self._turn) % len(queues)
+        return queue
 
     def _answered(
         self, response: RemotingCommand, sending: Sending, began: float
     ) -> SendResult | Deferred[SendResult]:
         queue = sending.queue
         assert queue is not None
+        refused: ResponseError | None = None
+        try:
+            result = sending.resultOf(response, queue, sending.address)
+        except ResponseError as error:
+            refused = error
         if self._faults is not None:
-            self._note(queue, began, failed=response.code not in _STORED)
-        status = _STORED.get(response.code)
-        if status is None:
-            error = responseError(response.code, response.remark or "", sending.address)
-            return self._again(error, sending)
+            self._note(queue, began, failed=refused is not None)
+        if refused is not None:
+            return self._again(refused, sending)
         route = self._routes.get(sending.topic)
         if route is not None and route.inherited:
             # It has come into being with this message.
             self._refresh(sending.topic)
-        header = response.decodeHeader(SendMessageResponseHeader)
-        fields = response.extFields
-        result = SendResult(
-            status,
-            sending.msgId,
-            header.msgId,
-            queue if queue.queueId == header.queueId else _at(queue, header.queueId),
-            header.queueOffset,
-            header.transactionId,
-            fields.get("MSG_REGION"),
-            fields.get("TRACE_ON") != "false",
-        )
-        if status is not SendStatus.SEND_OK and self._retryNotStored and self._mayRetry(sending):
-            return self._next(sending)
+        if result.sendStatus is not SendStatus.SEND_OK and self._mayGoElsewhere(sending):
+            sending.result = result
+            return self._retry(sending, responseError(response.code, response.remark))
         return result
+
+    def _mayGoElsewhere(self, sending: Sending) -> bool:
+        chosen = sending.fixed or sending.selector is not None
+        return self._retryNotStored and not chosen and self._mayRetry(sending)
 
     def _unanswered(
         self, failure: Failure, sending: Sending, began: float
@@ -701,41 +650,30 @@ class Producer(Service):
         self._faults.note(queue.brokerName, latency, self.cluster.now(), failed=failed)
 
     def _mayRetry(self, sending: Sending) -> bool:
-        return sending.attempts <= self._retries and self._clock.seconds() < sending.deadline
+        # What nobody waits for is not worth a second attempt.
+        retries = 0 if sending.oneway else self._retries
+        return sending.attempts <= retries and self._clock.seconds() < sending.deadline
 
     def _again(self, error: RocketError, sending: Sending) -> Deferred[SendResult]:
         if not error.retriable or not self._mayRetry(sending):
             raise error
+        return self._retry(sending, error)
+
+    def _retry(self, sending: Sending, error: RocketError) -> Deferred[SendResult]:
         self._log.info(
             "Sending to topic {topic} again after attempt {attempts}: {error}",
             topic=sending.topic,
             attempts=sending.attempts,
             error=error,
         )
-        return self._next(sending)
 
-    def _next(self, sending: Sending) -> Deferred[SendResult]:
-        return self._route(sending).addCallback(self._attempt, sending)
+        def nowhere(failure: Failure) -> Route:
+            failure.trap(RocketError)
+            # There is no other attempt, so the last one's failure is the message's.
+            raise error
 
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None
-
-
-def _at(queue: MessageQueue, queueId: int) -> MessageQueue:
-    return MessageQueue(queue.topic, queue.brokerName, queueId)
-
-
-def _with(message: Message, properties: dict[str, str]) -> Message:
-    """
-    A message with further properties.
-    """
-    return Message(
-        message.topic,
-        message.body,
-        flag=message.flag,
-        properties={**message.properties, **properties},
-    )
+        again = self._route(sending).addErrback(nowhere)
+        return again.addCallback(self._attempt, sending)
 
 
 def innerProducer(cluster: Cluster) -> Producer:

@@ -9,77 +9,33 @@ The way of a pull::
                   |   what it says, or that it did not answer,
                   +---- counts for the queue's next pull
 
-A broker finds messages by the hash of their tags, so tags are compared here once
-more.  Bodies are left as they are stored: L{readable} undoes their compression
-when somebody is to read them, so that one bad body does not hold up the others.
+What is asked and answered is in L{txrocket.client.pulled}; its L{readable} is here
+under its own name as well.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from typing import Final
+from functools import partial
 
-from msgspec.structs import force_setattr
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.results import PullResult, PullStatus
+from txrocket.client.pulled import COMMIT_FLAG, pullHeader, pullResult, readable, wantedTags
+from txrocket.client.results import PullResult
 from txrocket.client.routes import Route
 from txrocket.errors import (
     ConnectFailed,
-    MalformedRecord,
     RemotingError,
     RocketError,
-    UnsupportedCompression,
-    responseError,
 )
-from txrocket.filters.tags import TAG, tagSubscription
-from txrocket.message import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET, MessageExt
+from txrocket.filters.tags import TAG
 from txrocket.model import MASTER_ID, MessageQueue
-from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.protocol.compression import COMPRESSED_FLAG, inflated
-from txrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from txrocket.protocol.record import decodeRecords
+from txrocket.protocol.headers import PullMessageRequestHeader
 
 __all__ = ["Puller", "readable", "unknownBroker"]
-
-# Bits of a pull's sysFlag.
-_COMMIT: Final = 0x1
-_SUSPEND: Final = 0x2
-_SUBSCRIPTION: Final = 0x4
-
-_STATUS: Final[dict[int, PullStatus]] = {
-    ResponseCode.SUCCESS: PullStatus.FOUND,
-    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
-    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
-    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
-}
-
-
-def readable(message: MessageExt) -> MessageExt:
-    """
-    A pulled message whose body can be read: the same one unless it is compressed.
-
-    @raise MalformedRecord: if its body is damaged; the text says where it is.
-    @raise UnsupportedCompression: if the library for it is not installed.
-    """
-    if not message.sysFlag & COMPRESSED_FLAG:
-        return message
-    try:
-        return inflated(message)
-    except (MalformedRecord, UnsupportedCompression) as error:
-        raise type(error)(
-            f"message {message.queueOffset} in queue {message.queueId} of topic {message.topic}"
-            f" at broker {message.brokerName}: {error}"
-        ) from None
-
-
-# One for each subscription of a process, and each pull looks.
-@lru_cache(1024)
-def _tags(expression: str) -> frozenset[str]:
-    return tagSubscription("", expression).tagsSet
 
 
 def unknownBroker(brokerName: str) -> ConnectFailed:
@@ -133,26 +89,19 @@ class Puller:
             answer cannot be read.
         @raise SubscriptionParseFailed: if the expression is none of tags.
         """
-        sysFlag = _SUSPEND if wait > 0 else 0
-        if brought:
-            sysFlag |= _SUBSCRIPTION
-        if commitOffset is not None:
-            sysFlag |= _COMMIT
-        header = PullMessageRequestHeader(
+        header = pullHeader(
             self._group,
-            queue.topic,
-            queue.queueId,
+            queue,
             offset,
             most,
-            sysFlag,
-            commitOffset or 0,
-            int(wait * 1000),
-            version,
-            expression if brought else None,
-            expressionType,
-            queue.brokerName,
+            expression=expression,
+            expressionType=expressionType,
+            version=version,
+            brought=brought,
+            commitOffset=commitOffset,
+            wait=wait,
         )
-        tags = _tags(expression) if expressionType == TAG else frozenset()
+        tags = wantedTags(expression, expressionType)
         ask = partial(self._ask, queue=queue, header=header, tags=tags, timeout=timeout)
         if self._routes.brokers.get(queue.brokerName):
             return ask(None)
@@ -179,7 +128,7 @@ class Puller:
         request = requestCommand(RequestCode.PULL_MESSAGE, header)
         if brokerId != MASTER_ID:
             # It only copies its master's offsets.
-            request.extFields["sysFlag"] = str(header.sysFlag & ~_COMMIT)
+            request.extFields["sysFlag"] = str(header.sysFlag & ~COMMIT_FLAG)
         asked = self._cluster.peers.request(address, request, timeout)
         asked.addCallbacks(
             self._answered,
@@ -193,25 +142,8 @@ class Puller:
     def _answered(
         self, answer: RemotingCommand, queue: MessageQueue, tags: frozenset[str], address: str
     ) -> PullResult:
-        status = _STATUS.get(answer.code)
-        if status is None:
-            raise responseError(answer.code, answer.remark, address)
-        header = answer.decodeHeader(PullMessageResponseHeader)
-        self._suggested[queue] = header.suggestWhichBrokerId
-        low, high = header.minOffset, header.maxOffset
-        messages: list[MessageExt] = []
-        if status is PullStatus.FOUND:
-            messages = decodeRecords(answer.body, inflate=False, brokerName=queue.brokerName)
-            known = (
-                f"\x02{PROPERTY_MIN_OFFSET}\x01{low}\x02{PROPERTY_MAX_OFFSET}\x01{high}".encode()
-            )
-            for message in messages:
-                # Nobody else has the message yet, and a copy of each would cost more
-                # than all the rest of its decoding.
-                force_setattr(message, "propertiesData", message.propertiesData + known)
-            if tags:
-                messages = [each for each in messages if each.tags in tags]
-        return PullResult(status, header.nextBeginOffset, low, high, tuple(messages))
+        result, self._suggested[queue] = pullResult(answer, queue, tags, address)
+        return result
 
     def _unanswered(self, failure: Failure, queue: MessageQueue, brokerId: int) -> Failure:
         if failure.check(RemotingError):

@@ -6,20 +6,23 @@ A route is asked for when it is first needed, kept, and asked for again every ha
 minute and when a broker fails.  All who need a route at a time share one request.
 Who wants to know when a route changes, because queues must be divided anew, is
 told.
+
+L{txrocket.client.topicroute} has what one route means, and is here under its own
+name as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from txrocket.client.topicroute import DEFAULT_TOPIC, Route, limited, readQueues, writeQueues
 from txrocket.errors import RocketError, TopicNotExist, responseError
-from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE, MessageQueue, QueueData, TopicRouteData
+from txrocket.model import MASTER_ID, TopicRouteData
 from txrocket.protocol.bodycodec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
@@ -27,50 +30,6 @@ from txrocket.protocol.headers import GetRouteInfoRequestHeader
 from txrocket.remoting.nameservers import NameServers
 
 __all__ = ["DEFAULT_TOPIC", "Route", "Routes", "readQueues", "writeQueues"]
-
-#: The topic that one which does not exist yet inherits from.
-DEFAULT_TOPIC: Final = "TBW102"
-
-
-def writeQueues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """
-    The queues that a producer may send to, in the order of their brokers' names;
-    for an ordered topic, those that its order names.
-    """
-    if route.orderTopicConf:
-        return tuple(
-            MessageQueue(topic, name, queueId)
-            for name, count in _ordered(route.orderTopicConf)
-            for queueId in range(count)
-        )
-    masters = {each.brokerName for each in route.brokerDatas if MASTER_ID in each.brokerAddrs}
-    return tuple(
-        MessageQueue(topic, data.brokerName, queueId)
-        for data in sorted(route.queueDatas, key=lambda each: each.brokerName)
-        if data.perm & PERM_WRITE and data.brokerName in masters
-        for queueId in range(data.writeQueueNums)
-    )
-
-
-def readQueues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """
-    The queues that a consumer may pull from, sorted.
-    """
-    return tuple(
-        sorted(
-            MessageQueue(topic, data.brokerName, queueId)
-            for data in route.queueDatas
-            if data.perm & PERM_READ
-            for queueId in range(data.readQueueNums)
-        )
-    )
-
-
-def _ordered(configured: str) -> Iterable[tuple[str, int]]:
-    for each in configured.split(";"):
-        name, _, count = each.partition(":")
-        if name and count.isdecimal():
-            yield name, int(count)
 
 
 def _sorted(data: TopicRouteData) -> TopicRouteData:
@@ -80,22 +39,6 @@ def _sorted(data: TopicRouteData) -> TopicRouteData:
         queueDatas=tuple(sorted(data.queueDatas, key=lambda each: each.brokerName)),
         brokerDatas=tuple(sorted(data.brokerDatas, key=lambda each: each.brokerName)),
     )
-
-
-class Route:
-    """
-    A topic's route, and what follows from it, reckoned once.
-
-    @ivar inherited: whether it is that of the topic which this one would inherit
-        from: it does not exist yet.
-    """
-
-    def __init__(self, topic: str, data: TopicRouteData, *, inherited: bool) -> None:
-        self.topic = topic
-        self.data = data
-        self.inherited = inherited
-        self.writeQueues = writeQueues(topic, data)
-        self.readQueues = readQueues(topic, data)
 
 
 class Routes:
@@ -168,17 +111,12 @@ class Routes:
         @param queues: how many queues it is to have at each broker.
         """
 
-        def limited(data: QueueData) -> QueueData:
-            count = min(queues, data.readQueueNums)
-            return replace(data, readQueueNums=count, writeQueueNums=count)
-
         def take(parent: Route) -> Route:
             known = self._routes.get(topic)
             # It may have come into being meanwhile.
             if known is not None:
                 return known
-            data = replace(parent.data, queueDatas=tuple(map(limited, parent.data.queueDatas)))
-            return self._take(topic, data, inherited=True)
+            return self._take(topic, limited(parent.data, queues), inherited=True)
 
         return self.find(DEFAULT_TOPIC).addCallback(take)
 
@@ -252,8 +190,7 @@ class Routes:
             self._locate(route)
 
     def _locate(self, route: Route) -> None:
-        for broker in route.data.brokerDatas:
-            self._addresses[broker.brokerName] = broker.brokerAddrs
+        self._addresses.update(route.brokers)
 
     def _gone(self, failure: Failure, topic: str) -> Failure:
         if failure.check(TopicNotExist):

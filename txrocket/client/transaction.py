@@ -25,7 +25,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.logger import Logger
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.producer import Producer, Sending
+from txrocket.client.producer import Producer
 from txrocket.client.results import SendResult, SendStatus
 from txrocket.errors import RocketError
 from txrocket.message import (
@@ -46,7 +46,6 @@ from txrocket.protocol.messageid import decodeMessageId
 from txrocket.protocol.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
-    TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
 
@@ -142,12 +141,6 @@ class TransactionProducer(Producer):
         if error is not None:
             raise error
         return TransactionSendResult(result, state)
-
-    def _prepared(self, message: Message, timeout: float | None) -> Sending:
-        sending = super()._prepared(message, timeout)
-        if message.properties.get(PROPERTY_TRAN_MSG) == "true":
-            sending.sysFlag |= TRANSACTION_PREPARED_TYPE
-        return sending
 
     @inlineCallbacks
     def _end(

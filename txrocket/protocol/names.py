@@ -5,6 +5,8 @@ client, C{Validators}::
 
     topic    1 to 127 of   A-Z a-z 0-9 _ - % |
     group    1 to 255 of   the same
+
+Some topics are for brokers alone.
 """
 
 from __future__ import annotations
@@ -16,17 +18,27 @@ from typing import Final
 from txrocket.errors import InvalidMessage
 from txrocket.protocol.parts import TOPIC_LIMIT
 
-__all__ = ["GROUP_LIMIT", "checkGroupName", "checkTopicName"]
+__all__ = ["GROUP_LIMIT", "NOT_SENT_TO", "checkGroupName", "checkSendTopic", "checkTopicName"]
 
 GROUP_LIMIT: Final = 255
+
+#: Topics that no client may send to.
+NOT_SENT_TO: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
 
 # \\Z and not $, which would let a line feed pass at the end.
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z").match
 _QUOTED: Final = 60
 
 
-# A producer sends to few topics, and checks each time.
-@lru_cache(1024)
 def checkTopicName(name: str) -> None:
     """
     Refuse what cannot be a topic's name.
@@ -34,6 +46,19 @@ def checkTopicName(name: str) -> None:
     @raise InvalidMessage: with what is wrong.
     """
     _check("topic", name, TOPIC_LIMIT)
+
+
+# A producer sends to few topics, and checks each time.
+@lru_cache(1024)
+def checkSendTopic(name: str) -> None:
+    """
+    Refuse what messages cannot be sent to.
+
+    @raise InvalidMessage: with what is wrong.
+    """
+    checkTopicName(name)
+    if name in NOT_SENT_TO:
+        raise InvalidMessage(f"only brokers send to the topic {name}")
 
 
 def checkGroupName(name: str) -> None:
