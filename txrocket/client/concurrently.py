@@ -88,11 +88,6 @@ class Concurrently:
             self._waiting.append((window, messages[start : start + batch]))
         self._run()
 
-    def locked(self, window: Window) -> None:
-        """
-        Nothing waits for a lock.
-        """
-
     def start(self) -> None:
         """
         Begin calls, after a stop.
