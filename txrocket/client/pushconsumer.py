@@ -293,7 +293,7 @@ class PushConsumer(Service):
         for loop, _ in self._loops:
             if loop.running:
                 loop.stop()
-        yield self._offsets.persist()
+        yield maybeDeferred(self._offsets.persist).addErrback(self._notKept)
         yield self._unlockAll()
         for queue in list(self._pulls.windows):
             self._pulls.end(queue)
@@ -331,6 +331,11 @@ class PushConsumer(Service):
             " their messages come again",
             group=self.group,
             count=self._consuming.running,
+        )
+
+    def _notKept(self, failure: Failure) -> None:
+        self._log.failure(
+            "Consumer {group} stops without having kept its offsets", failure, group=self.group
         )
 
     def _loop(self, function: Any) -> LoopingCall:
