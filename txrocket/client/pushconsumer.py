@@ -16,7 +16,7 @@ How the parts work together::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -275,7 +275,7 @@ class PushConsumer(Service):
         return succeed(None)
 
     @inlineCallbacks
-    def stop(self, within: float = 5.0) -> Any:
+    def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
         """
         Pull no more, wait for listeners, keep the offsets, and leave.
 
@@ -300,7 +300,7 @@ class PushConsumer(Service):
             self._offsets.forget(queue)
         yield self.cluster.removeConsumer(self)
 
-    def stopService(self) -> Any:
+    def stopService(self) -> Deferred[None]:
         """
         The same, for who stops services.
         """
@@ -360,7 +360,7 @@ class PushConsumer(Service):
         return queue in self._rebalance.queues.get(queue.topic, ())
 
     @inlineCallbacks
-    def _leave(self, queue: MessageQueue) -> Any:
+    def _leave(self, queue: MessageQueue) -> Generator[Deferred[Any], Any, None]:
         """
         Leave a queue to another member: at once, or, in order, once the listener has
         done what it is about with it.  Until then the lock keeps the other away.
