@@ -254,20 +254,40 @@ class GatherTurnTests(GatheringTests):
 
     def test_reads(self) -> None:
         """
-        A read's answers do not wait: they are together already.
-        """
-        self.peer.dataReceived(frame(NOW, 5))
-        self.assertEqual([each.opaque for each in self.wire.drain()], [5])
-
-    def test_withRead(self) -> None:
-        """
-        They take along what has gathered.
+        A read's answers wait with the others.
         """
         self.promised[0].callback(responseCommand())
-        self.peer.dataReceived(frame(NOW, 5))
-        self.assertEqual([each.opaque for each in self.wire.drain()], [0, 5])
+        self.peer.dataReceived(frame(NOW, 5) + frame(NOW, 6))
+        self.assertEqual(self.wire.writes, [])
         self.clock.advance(0)
         self.assertEqual(len(self.wire.writes), 1)
+        self.assertEqual([each.opaque for each in self.wire.drain()], [0, 5, 6])
+
+    def test_whileServing(self) -> None:
+        """
+        Who serves a request may ask for it.
+        """
+        self.clock.advance(0)
+
+        def gather(request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+            self.remoting.gatherTurn()
+            return responseCommand()
+
+        pair = serving(self.clock, {NOW: gather}).processorTable[NOW]
+        self.remoting.processorTable[NOW] = pair
+        self.peer.dataReceived(frame(NOW, 5))
+        self.other.dataReceived(frame(NOW, 6))
+        self.assertEqual((self.wire.writes, self.otherWire.writes), ([], []))
+        self.clock.advance(0)
+        self.assertEqual([each.opaque for each in self.wire.drain()], [5])
+        self.assertEqual([each.opaque for each in self.otherWire.drain()], [6])
+
+    def test_nothing(self) -> None:
+        """
+        A read that is answered with nothing has nothing to wait for.
+        """
+        self.peer.dataReceived(frame(NEVER, 5))
+        self.assertEqual(self.remoting._uncorked, {})
 
     def test_lost(self) -> None:
         """
