@@ -9,7 +9,16 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 
-from tests.remoting.doubles import RemotingTests, Wire, connected, decoded, frame, lose, serving
+from tests.remoting.doubles import (
+    Raise,
+    RemotingTests,
+    Wire,
+    connected,
+    decoded,
+    frame,
+    lose,
+    serving,
+)
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.protocol import RemotingProtocol
@@ -311,14 +320,48 @@ class GatherTurnTests(GatheringTests):
         self.clock.advance(0)
         self.assertEqual(len(self.wire.writes), 1)
 
+    def test_settled(self) -> None:
+        """
+        At the end of the turn what was said on credit is settled, though those to
+        whom it was said are gone; what that has others say goes out with the rest.
+        """
+        settled: list[bool] = []
+
+        def settle() -> None:
+            if not settled:
+                settled.append(self.remoting.corked)
+                self.promised[3].callback(responseCommand())
+
+        self.remoting.settle = settle
+        self.peer.dataReceived(frame(NOW, 5))
+        lose(self.peer, ConnectionDone())
+        self.clock.advance(0)
+        self.assertEqual(settled, [True])
+        self.assertEqual([each.opaque for each in self.otherWire.drain()], [9])
+
+    def test_settlingFails(self) -> None:
+        """
+        If that fails, which is a bug of ours, the turn ends all the same.
+        """
+        self.keep()
+        self.remoting.settle = Raise(KeyError("oops"))
+        self.assertRaises(KeyError, self.clock.advance, 0)
+        self.assertFalse(self.remoting.corked)
+
     def test_writtenMeanwhile(self) -> None:
         """
-        What is said while the turn is being ended is said at once.
+        What is said while the turn is being ended goes out before it has ended.
         """
-        self.remoting.settle = lambda: self.other.oneway(requestCommand(NOW))
+        left = [requestCommand(NOW), requestCommand(NOW)]
+
+        def settle() -> None:
+            if left:
+                self.other.oneway(left.pop())
+
+        self.remoting.settle = settle
         self.promised[0].callback(responseCommand())
         self.clock.advance(0)
-        self.assertEqual(len(self.otherWire.drain()), 1)
+        self.assertEqual(len(self.otherWire.drain()), 2)
         self.assertFalse(self.remoting.corked)
 
     def test_default(self) -> None:
