@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Messages brought to a listener; Java's C{DefaultMQPushConsumer}.
+Messages brought to a listener; Java's C{DefaultMQPushConsumer}::
 
     consumer = PushConsumer(cluster, "billing", handle)
     consumer.subscribe("Orders", "new || changed")
