@@ -26,10 +26,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.client.fromwhere import FromWhere
+from txrocket.client.heldlocks import HeldLocks, Locked
 from txrocket.client.offsets import OffsetStore
 from txrocket.client.orderly import LOCK_TIME, Orderly
 from txrocket.client.pulls import Pulls
-from txrocket.client.queuelocks import Locked, QueueLocks
 from txrocket.errors import RocketError
 from txrocket.model import MessageQueue
 
@@ -47,7 +47,7 @@ class InOrder(NamedTuple):
     """
 
     consuming: Orderly
-    locks: QueueLocks
+    locks: HeldLocks
 
 
 class OwnQueues:

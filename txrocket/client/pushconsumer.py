@@ -31,13 +31,13 @@ from txrocket.client.cluster import Cluster
 from txrocket.client.concurrently import Concurrently
 from txrocket.client.fromwhere import FromWhere
 from txrocket.client.grouprequests import GroupRequests
+from txrocket.client.heldlocks import HeldLocks
 from txrocket.client.listening import ConsumeLater, Listener, Listening
 from txrocket.client.offsets import MemoryOffsets, OffsetStore, RemoteOffsets
 from txrocket.client.orderly import Orderly
 from txrocket.client.ownqueues import InOrder, OwnQueues
 from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
-from txrocket.client.queuelocks import QueueLocks
 from txrocket.client.rebalance import Rebalance
 from txrocket.client.returning import RETRY_PREFIX, Returning, originTopic
 from txrocket.client.window import Room, Window
@@ -176,7 +176,7 @@ class PushConsumer(Service):
                 needsLock=not self._broadcast,
             )
             if not self._broadcast:
-                inOrder = InOrder(ordered, QueueLocks(requests))
+                inOrder = InOrder(ordered, HeldLocks(requests))
         else:
             self._consuming = Concurrently(
                 self._clock,
