@@ -267,19 +267,6 @@ class WhatTests(RebalanceTestsBase):
         self.assertEqual(self.since(), [("T", [0, 1, 2, 3], [])])
         self.assertEqual(self.a.asked, [])
 
-    def test_refuse(self) -> None:
-        """
-        A queue that could not be taken is added again the next time; one that it never
-        had makes no difference.
-        """
-        rebalance = self.started()
-        self.since()
-        rebalance.refuse(self.queues[2])
-        rebalance.refuse(MessageQueue("U", "a", 0))
-        self.assertNotIn(self.queues[2], rebalance.queues["T"])
-        self.network.advance(20)
-        self.assertEqual(self.since(), [("T", [2], [])])
-
     def test_log(self) -> None:
         """
         The log tells how many queues a member has.

@@ -47,6 +47,9 @@ SETTINGS = {
     "maxTransferBytesOnMessageInMemory": 1 << 22,
     "maxTransferCountOnMessageInDisk": 1000,
     "maxTransferBytesOnMessageInDisk": 1 << 22,
+    # However full the disk is.
+    "cleanFileForciblyEnable": "false",
+    "rocketmq.broker.diskSpaceWarningLevelRatio": "1.0",
     "bindAddress": "127.0.0.1",
     "brokerIP1": "127.0.0.1",
     "namesrvAddr": "",

@@ -105,7 +105,6 @@ class Client:
     """
 
     def __init__(self, remoting: Remoting, address: IPv4Address) -> None:
-        self._clock: Any = remoting.clock
         self.peer = RemotingProtocol(remoting, accepted=True)
         self.wire = Wire()
         self.wire.peerAddr = address
@@ -133,10 +132,8 @@ class Client:
 
     def answers(self) -> list[RemotingCommand]:
         """
-        What the broker has written since it was last asked, when the reactor has
-        turned.
+        What the broker has written since it was last asked.
         """
-        self._clock.advance(0)
         return self.wire.drain()
 
     def lose(self) -> None:
@@ -204,6 +201,8 @@ class BrokerTests(RemotingTests):
     hooks: Sequence[ISendHook] = ()
     storeOptions: dict[str, Any] = {}
     settings = BrokerSettings()
+    # Whether answers wait for the end of the turn that they are given in.
+    gathers = True
 
     def setUp(self) -> None:
         super().setUp()
@@ -213,16 +212,15 @@ class BrokerTests(RemotingTests):
         self.stats = Counted()
         self.chosen: list[int] = []
         self.remoting = Remoting(self.clock)
-        inThread = partial(_gathering, self.remoting, self.inThread)
         self.topics = Topics(
-            self.table("topics.json"), inThread, (CLUSTER, "b"), TopicSettings(), self.now
+            self.table("topics.json"), self.inThread, (CLUSTER, "b"), TopicSettings(), self.now
         )
         self.groups = Groups(
-            self.table("subscriptionGroup.json"), inThread, GroupSettings(), self.now
+            self.table("subscriptionGroup.json"), self.inThread, GroupSettings(), self.now
         )
-        self.offsets = Offsets(self.table("consumerOffset.json"), inThread)
+        self.offsets = Offsets(self.table("consumerOffset.json"), self.inThread)
         self.longPoll = LongPoll(self.clock, 100)
-        self.store = self.makeStore(inThread)
+        self.store = self.makeStore(partial(_gathering, self.remoting, self.inThread))
         self.store.start()
         self.addCleanup(abandon, self.store)
         self.consumers = Consumers(self.clock, lambda group: True)
@@ -254,7 +252,15 @@ class BrokerTests(RemotingTests):
             "maxIndexNum": INDEX_ENTRIES,
         }
         settings = StoreSettings(self.root, **sizes | self.storeOptions)
-        return MessageStore(settings, self.clock, inThread, HOST, self.longPoll.arrived, self.disk)
+        return MessageStore(
+            settings,
+            self.clock,
+            inThread,
+            HOST,
+            self.longPoll.arrived,
+            self.disk,
+            awaited=self.longPoll.awaited,
+        )
 
     def makeSend(self) -> SendProcessor:
         """
@@ -271,6 +277,7 @@ class BrokerTests(RemotingTests):
             now=self.now,
             choose=self.choose,
             hooks=self.hooks,
+            gather=self.remoting.gatherTurn if self.gathers else lambda: None,
         )
 
     def makePull(self) -> PullProcessor:
@@ -327,10 +334,11 @@ class BrokerTests(RemotingTests):
 
     def answerTo(self, request: RemotingCommand, client: Client | None = None) -> RemotingCommand:
         """
-        The one answer to a request, given in the turn that it came in.
+        The one answer to a request, given at the end of the turn that it came in.
         """
         client = client or self.client
         client.write(request)
+        self.clock.advance(0)
         [answer] = client.answers()
         self.assertEqual(answer.opaque, request.opaque)
         return answer

@@ -89,6 +89,7 @@ class HeldTests(BrokerTests):
         """
         self.hold()
         self.client.write(*[self.message(body=each) for each in (b"a", b"b", b"c")])
+        self.clock.advance(0)
         records = decodeRecords(self.answer().body)
         self.assertEqual([each.body for each in records], [b"a", b"b", b"c"])
 
@@ -293,6 +294,7 @@ class HeldTests(BrokerTests):
         self.client.write(
             self.message(sendHeader(properties="TAGS\x01a")), self.message(), self.message()
         )
+        self.clock.advance(0)
         self.assertEqual([each.code for each in self.client.answers()], [0, 0, 0])
         self.assertEqual(self.answer().code, ResponseCode.PULL_OFFSET_MOVED)
         self.clock.advance(0)

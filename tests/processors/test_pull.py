@@ -425,6 +425,7 @@ class MovedTests(PullTests):
         """
         pull = self.client.request(RequestCode.PULL_MESSAGE, pullHeader(queueOffset=9))
         self.client.write(self.message(body=b"a"), pull, self.message(body=b"b"))
+        self.clock.advance(0)
         self.assertEqual(
             [each.code for each in self.client.answers()], [0, ResponseCode.PULL_OFFSET_MOVED, 0]
         )

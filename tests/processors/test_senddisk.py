@@ -44,6 +44,13 @@ class CreditTests(BrokerTests):
         """
         return [self.message(body=each) for each in bodies]
 
+    def write(self, *bodies: bytes) -> None:
+        """
+        Send messages, all in one read, and let the reactor turn.
+        """
+        self.client.write(*self.messages(*bodies))
+        self.clock.advance(0)
+
     def codes(self, client: Client | None = None) -> list[int]:
         """
         What the broker has answered.
@@ -63,13 +70,23 @@ class CreditTests(BrokerTests):
             write(data)
 
         self.client.peer._send = watch
-        self.client.write(*self.messages(b"a", b"b", b"c"))
+        self.write(b"a", b"b", b"c")
         self.assertEqual(found, [[b"a", b"b", b"c"]])
         self.assertEqual(self.codes(), [0, 0, 0])
 
+    def test_turn(self) -> None:
+        """
+        The answers wait for the end of the turn.
+        """
+        self.client.write(*self.messages(b"a"))
+        self.assertEqual((self.codes(), self.bodies()), ([], []))
+        self.clock.advance(0)
+        self.assertEqual((self.codes(), self.bodies()), ([0], [b"a"]))
+
     def test_oneWrite(self) -> None:
         """
-        The messages of one read cost one write to the log and one to the network.
+        The messages of one turn, on whatever connections they come, cost one write to
+        the log, and one to the network for each connection.
         """
         writes: list[int] = []
         pwrite = self.disk.pwrite
@@ -80,9 +97,12 @@ class CreditTests(BrokerTests):
             pwrite(handle, data, offset)
 
         self.patch(self.disk, "pwrite", counted)
-        self.client.write(*self.messages(*[b"x"] * 10))
+        other = self.connect()
+        other.write(self.message(), self.message())
+        self.write(*[b"x"] * 10)
         self.assertEqual(len(writes), 1)
         self.assertEqual(len(self.client.wire.writes), 1)
+        self.assertEqual(len(other.wire.writes), 1)
 
     def test_full(self) -> None:
         """
@@ -90,7 +110,7 @@ class CreditTests(BrokerTests):
         an id or an offset; what it takes afterwards is not.
         """
         self.disk.failing["pwrite"] = FULL
-        self.client.write(*self.messages(b"a", b"b"))
+        self.write(b"a", b"b")
         self.disk.failing.clear()
         for answer in self.client.answers():
             self.assertEqual(answer.code, ResponseCode.SERVICE_NOT_AVAILABLE)
@@ -106,9 +126,9 @@ class CreditTests(BrokerTests):
         After a disk has failed, nothing is taken any more.
         """
         self.disk.failing["pwrite"] = BROKEN
-        self.client.write(*self.messages(b"a"))
+        self.write(b"a")
         self.disk.failing.clear()
-        self.client.write(*self.messages(b"b", b"c"))
+        self.write(b"b", b"c")
         self.assertEqual(self.codes(), [ResponseCode.SERVICE_NOT_AVAILABLE] * 3)
         self.assertEqual(self.bodies(), [])
 
@@ -176,7 +196,7 @@ class CreditTests(BrokerTests):
         other.write(other.request(RequestCode.PULL_MESSAGE, pullHeader(sysFlag=SUSPEND | BROUGHT)))
         # The group is new, and what is written with its table goes out together.
         self.clock.advance(0)
-        self.client.write(*self.messages(b"a", b"b"))
+        self.write(b"a", b"b")
         self.assertEqual(self.codes(), [0, 0])
         self.assertEqual(self.codes(other), [0])
 
@@ -187,6 +207,7 @@ class CreditTests(BrokerTests):
         """
         pull = self.client.request(RequestCode.PULL_MESSAGE, pullHeader(sysFlag=SUSPEND | BROUGHT))
         self.client.write(pull, *self.messages(b"a", b"b"))
+        self.clock.advance(0)
         answers = self.client.answers()
         self.assertEqual(sorted(each.opaque for each in answers), [1, 2, 3])
         self.assertEqual([each.code for each in answers], [0, 0, 0])
@@ -239,6 +260,29 @@ class CreditTests(BrokerTests):
         answer = self.sent()
         self.assertEqual(answer.code, ResponseCode.SERVICE_NOT_AVAILABLE)
         self.assertIn("95%", answer.remark or "")
+
+
+class AtOnceTests(CreditTests):
+    """
+    The same where nothing is gathered: a read's answers go out at its end, and what
+    they tell of is written on the way, while others are told of it.
+    """
+
+    gathers = False
+
+    def test_turn(self) -> None:
+        """
+        They do not wait.
+        """
+        self.client.write(*self.messages(b"a"))
+        self.assertEqual((self.codes(), self.bodies()), ([0], [b"a"]))
+
+    def test_oneWrite(self) -> None:
+        """
+        The messages of one read cost one write to the log and one to the network.
+        """
+        self.write(*[b"x"] * 10)
+        self.assertEqual(len(self.client.wire.writes), 1)
 
 
 class SyncTests(BrokerTests):
@@ -405,3 +449,11 @@ class SyncTests(BrokerTests):
         self.assertEqual(self.sent().code, ResponseCode.SUCCESS)
         self.work()
         self.assertEqual([each.code for each in self.client.answers()], [0])
+
+
+class SyncAtOnceTests(SyncTests):
+    """
+    The same where nothing is gathered but by a sync.
+    """
+
+    gathers = False

@@ -256,3 +256,11 @@ class SavedTests(BrokerTests):
         """
         while self.held.jobs:
             self.held.work()
+
+
+class SavedAtOnceTests(SavedTests):
+    """
+    The same where nothing is gathered.
+    """
+
+    gathers = False

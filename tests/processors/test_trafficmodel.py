@@ -110,12 +110,13 @@ class TrafficMachine(RuleBasedStateMachine):
         self.promised: dict[tuple[str, int, int], bytes] = {}
         self.count = 0
 
-    @initialize(sync=st.booleans())
-    def begin(self, sync: bool) -> None:
+    @initialize(sync=st.booleans(), gathers=st.booleans())
+    def begin(self, sync: bool, gathers: bool) -> None:
         """
         Start.
         """
         self.case.sync = sync
+        self.case.gathers = gathers
         self.case.setUp()
         for _ in range(3):
             self.connect()

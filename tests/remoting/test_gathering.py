@@ -9,7 +9,16 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 
-from tests.remoting.doubles import RemotingTests, Wire, connected, decoded, frame, lose, serving
+from tests.remoting.doubles import (
+    Raise,
+    RemotingTests,
+    Wire,
+    connected,
+    decoded,
+    frame,
+    lose,
+    serving,
+)
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.protocol import RemotingProtocol
@@ -254,23 +263,40 @@ class GatherTurnTests(GatheringTests):
 
     def test_reads(self) -> None:
         """
-        A read's answers wait as well, so that what they rest on is done once for
-        all connections.
-        """
-        self.peer.dataReceived(frame(NOW, 5))
-        self.assertEqual(self.wire.writes, [])
-        self.clock.advance(0)
-        self.assertEqual([each.opaque for each in self.wire.drain()], [5])
-
-    def test_withRead(self) -> None:
-        """
-        They go with what has gathered.
+        A read's answers wait with the others.
         """
         self.promised[0].callback(responseCommand())
-        self.peer.dataReceived(frame(NOW, 5))
+        self.peer.dataReceived(frame(NOW, 5) + frame(NOW, 6))
+        self.assertEqual(self.wire.writes, [])
         self.clock.advance(0)
         self.assertEqual(len(self.wire.writes), 1)
-        self.assertEqual([each.opaque for each in self.wire.drain()], [0, 5])
+        self.assertEqual([each.opaque for each in self.wire.drain()], [0, 5, 6])
+
+    def test_whileServing(self) -> None:
+        """
+        Who serves a request may ask for it.
+        """
+        self.clock.advance(0)
+
+        def gather(request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+            self.remoting.gatherTurn()
+            return responseCommand()
+
+        pair = serving(self.clock, {NOW: gather}).processorTable[NOW]
+        self.remoting.processorTable[NOW] = pair
+        self.peer.dataReceived(frame(NOW, 5))
+        self.other.dataReceived(frame(NOW, 6))
+        self.assertEqual((self.wire.writes, self.otherWire.writes), ([], []))
+        self.clock.advance(0)
+        self.assertEqual([each.opaque for each in self.wire.drain()], [5])
+        self.assertEqual([each.opaque for each in self.otherWire.drain()], [6])
+
+    def test_nothing(self) -> None:
+        """
+        A read that is answered with nothing has nothing to wait for.
+        """
+        self.peer.dataReceived(frame(NEVER, 5))
+        self.assertEqual(self.remoting._uncorked, {})
 
     def test_lost(self) -> None:
         """
@@ -294,14 +320,48 @@ class GatherTurnTests(GatheringTests):
         self.clock.advance(0)
         self.assertEqual(len(self.wire.writes), 1)
 
+    def test_settled(self) -> None:
+        """
+        At the end of the turn what was said on credit is settled, though those to
+        whom it was said are gone; what that has others say goes out with the rest.
+        """
+        settled: list[bool] = []
+
+        def settle() -> None:
+            if not settled:
+                settled.append(self.remoting.corked)
+                self.promised[3].callback(responseCommand())
+
+        self.remoting.settle = settle
+        self.peer.dataReceived(frame(NOW, 5))
+        lose(self.peer, ConnectionDone())
+        self.clock.advance(0)
+        self.assertEqual(settled, [True])
+        self.assertEqual([each.opaque for each in self.otherWire.drain()], [9])
+
+    def test_settlingFails(self) -> None:
+        """
+        If that fails, which is a bug of ours, the turn ends all the same.
+        """
+        self.keep()
+        self.remoting.settle = Raise(KeyError("oops"))
+        self.assertRaises(KeyError, self.clock.advance, 0)
+        self.assertFalse(self.remoting.corked)
+
     def test_writtenMeanwhile(self) -> None:
         """
-        What is said while the turn is being ended is said at once.
+        What is said while the turn is being ended goes out before it has ended.
         """
-        self.remoting.settle = lambda: self.other.oneway(requestCommand(NOW))
+        left = [requestCommand(NOW), requestCommand(NOW)]
+
+        def settle() -> None:
+            if left:
+                self.other.oneway(left.pop())
+
+        self.remoting.settle = settle
         self.promised[0].callback(responseCommand())
         self.clock.advance(0)
-        self.assertEqual(len(self.otherWire.drain()), 1)
+        self.assertEqual(len(self.otherWire.drain()), 2)
         self.assertFalse(self.remoting.corked)
 
     def test_default(self) -> None:

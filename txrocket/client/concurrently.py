@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred, DeferredList
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -71,8 +72,12 @@ class Concurrently:
         self._prepare = prepare
         self._waiting: deque[tuple[Window, Sequence[MessageExt]]] = deque()
         self.running = 0
+        # Groups of messages on their way back, and those to be tried again here.
+        self._sending = 0
+        self._again: set[IDelayedCall] = set()
         self._idle: list[Deferred[None]] = []
         self._stopped = False
+        self._looping = False
 
     def submit(self, window: Window, messages: Sequence[MessageExt]) -> None:
         """
@@ -83,19 +88,24 @@ class Concurrently:
             self._waiting.append((window, messages[start : start + batch]))
         self._run()
 
-    def locked(self, window: Window) -> None:
+    def start(self) -> None:
         """
-        Nothing waits for a lock.
+        Begin calls, after a stop.
         """
+        self._stopped = False
 
     def stop(self) -> Deferred[None]:
         """
         Begin no more calls.
 
-        @return: a Deferred that fires once none is under way.
+        @return: a Deferred that fires once none is under way, and nothing on its
+            way back.
         """
         self._stopped = True
         self._waiting.clear()
+        for call in self._again:
+            call.cancel()
+        self._again.clear()
         idle: Deferred[None] = Deferred()
         self._idle.append(idle)
         self._settle()
@@ -107,10 +117,12 @@ class Concurrently:
 
         @param limit: in seconds.
         """
+        if self._sendBack is None:
+            return
         before = self._clock.seconds() - limit
         for window in windows:
             late = window.overdue(before)
-            if late and self._sendBack is not None:
+            if late:
                 self._log.warn(
                     "{count} messages of {queue} were not dealt with within {limit:g} s"
                     " and are sent back",
@@ -118,37 +130,47 @@ class Concurrently:
                     queue=window.queue,
                     limit=limit,
                 )
-                self._back(window, late, _LATE_LEVEL)
+                self._back(window, late, _LATE_LEVEL, self._lateAgain)
+
+    def _lateAgain(self, window: Window, messages: Sequence[MessageExt]) -> None:
+        # Unless the listener was done with them after all.
+        window.begin([each for each in messages if each in window], self._clock.seconds())
 
     def _settle(self) -> None:
-        while self._idle and not self.running:
+        while self._idle and not self.running and not self._sending:
             self._idle.pop().callback(None)
 
     def _run(self) -> None:
-        while self._waiting and self.running < self._limit:
-            window, messages = self._waiting.popleft()
-            if window.dropped:
-                continue
-            window.begin(messages, self._clock.seconds())
-            self.running += 1
-            try:
-                given = [self._prepare(each) for each in messages]
-                result = self._listening.call(given)
-            except Exception:
-                result = Failure()
-            if isinstance(result, Deferred):
-                result.addBoth(self._later, window, messages)
-            else:
-                self._done(result, window, messages)
+        # A call that is over at once leads here again, once for each message that
+        # waits: the loop goes on by itself.
+        if self._looping:
+            return
+        self._looping = True
+        try:
+            while self._waiting and self.running < self._limit:
+                window, messages = self._waiting.popleft()
+                if not window.dropped:
+                    self._call(window, messages)
+        finally:
+            self._looping = False
+
+    def _call(self, window: Window, messages: Sequence[MessageExt]) -> None:
+        window.begin(messages, self._clock.seconds())
+        self.running += 1
+        try:
+            result = self._listening.call([self._prepare(each) for each in messages])
+        except Exception:
+            result = Failure()
+        if isinstance(result, Deferred):
+            result.addBoth(self._later, window, messages)
+        else:
+            self._done(result, window, messages)
 
     def _later(self, result: Any, window: Window, messages: Sequence[MessageExt]) -> None:
         self._done(result, window, messages)
         self._run()
 
     def _done(self, result: Any, window: Window, messages: Sequence[MessageExt]) -> None:
-        self.running -= 1
-        if self._idle:
-            self._settle()
         if isinstance(result, Failure):
             self._log.failure(
                 "The listener failed with {count} messages of {queue}, the first at {offset}",
@@ -158,26 +180,45 @@ class Concurrently:
                 offset=messages[0].queueOffset,
             )
             result = ConsumeLater()
-        if not isinstance(result, ConsumeLater):
-            self._finish(window, messages)
+        later = isinstance(result, ConsumeLater)
+        done = result.done if later else len(messages)
+        window.end(messages[:done])
+        self._finish(window, messages[:done])
+        if later:
+            self._undone(window, window.end(messages[done:]), result.delayLevel)
+        # Only now: who waits for it keeps the offsets next.
+        self.running -= 1
+        self._settle()
+
+    def _undone(self, window: Window, messages: Sequence[MessageExt], delayLevel: int) -> None:
+        if window.dropped or not messages:
             return
-        self._finish(window, messages[: result.done])
-        undone = messages[result.done :]
         if self._sendBack is None:
             self._log.warn(
                 "{count} messages of {queue} are dropped: who broadcasts cannot send back",
-                count=len(undone),
+                count=len(messages),
                 queue=window.queue,
             )
-            self._finish(window, undone)
-        elif not window.dropped:
-            self._back(window, undone, result.delayLevel)
+            self._finish(window, messages)
+        else:
+            self._back(window, messages, delayLevel, self._tryAgain)
 
     def _finish(self, window: Window, messages: Sequence[MessageExt]) -> None:
         if messages and not window.dropped:
             self._consumed(window, window.done(messages))
 
-    def _back(self, window: Window, messages: Sequence[MessageExt], delayLevel: int) -> None:
+    def _back(
+        self,
+        window: Window,
+        messages: Sequence[MessageExt],
+        delayLevel: int,
+        otherwise: Callable[[Window, Sequence[MessageExt]], None],
+    ) -> None:
+        """
+        Send messages back.
+
+        @param otherwise: is given those that could not be.
+        """
         failed: list[MessageExt] = []
 
         def sent(none: None, message: MessageExt) -> None:
@@ -186,29 +227,36 @@ class Concurrently:
         def unsent(failure: Failure, message: MessageExt) -> None:
             failure.trap(RocketError)
             self._log.warn(
-                "Message {offset} of {queue} could not be sent back and is tried again here:"
-                " {error}",
+                "Message {offset} of {queue} could not be sent back: {error}",
                 offset=message.queueOffset,
                 queue=window.queue,
                 error=failure.value,
             )
             failed.append(message)
 
+        def over(results: object) -> None:
+            if failed:
+                otherwise(window, failed)
+            self._sending -= 1
+            self._settle()
+
         assert self._sendBack is not None
-        sending = []
-        for message in messages:
-            sending.append(
-                self._sendBack(message, delayLevel).addCallbacks(
-                    sent, unsent, callbackArgs=(message,), errbackArgs=(message,)
-                )
+        self._sending += 1
+        sending = [
+            self._sendBack(message, delayLevel).addCallbacks(
+                sent, unsent, callbackArgs=(message,), errbackArgs=(message,)
             )
+            for message in messages
+        ]
+        DeferredList(sending).addCallback(over)
 
-        def again(results: Any) -> None:
-            if failed and not self._stopped:
-                self._clock.callLater(_AGAIN, self._resubmit, window, failed)
+    def _tryAgain(self, window: Window, messages: Sequence[MessageExt]) -> None:
+        def now() -> None:
+            self._again.discard(call)
+            if not window.dropped:
+                self.submit(window, again)
 
-        DeferredList(sending).addCallback(again)
-
-    def _resubmit(self, window: Window, messages: Sequence[MessageExt]) -> None:
-        if not self._stopped and not window.dropped:
-            self.submit(window, messages)
+        if not self._stopped:
+            again = [replace(each, reconsumeTimes=each.reconsumeTimes + 1) for each in messages]
+            call = self._clock.callLater(_AGAIN, now)
+            self._again.add(call)

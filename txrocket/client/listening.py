@@ -17,6 +17,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
+from txrocket.errors import ConfigError
 from txrocket.message import MessageExt
 
 __all__ = ["ConsumeLater", "Listener", "Listening"]
@@ -37,7 +38,7 @@ class ConsumeLater:
     """
 
     delayLevel: int = 0
-    done: int = 0
+    done: int = attrs.field(default=0, validator=attrs.validators.ge(0))
     seconds: float | None = None
 
 
@@ -51,7 +52,10 @@ class Listening:
         @param batch: how many messages it is given at most, as a list; 0 gives it
             one, by itself.
         @param blocking: whether to call it in a thread of the reactor's pool.
+        @raise ConfigError: if it is to block, and is an C{async def}.
         """
+        if blocking and inspect.iscoroutinefunction(listener):
+            raise ConfigError("an async listener does not block, and is not called in a thread")
         self._listener = listener
         self._single = batch == 0
         self.batch = batch or 1

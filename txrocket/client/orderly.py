@@ -7,16 +7,19 @@ Only who holds the broker's lock on a queue consumes it, so that no two members
 of a group ever do.  A message that was not dealt with holds up its queue: it is
 tried again after a while, and only after its last time does it leave for the dead
 letters and let the queue go on.
+
+A queue that is lost and comes back, or is moved by an administrator, has a new
+window, which waits for the call that is under way with the old one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
-from twisted.internet.defer import Deferred, DeferredList
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -25,6 +28,7 @@ from txrocket.client.listening import ConsumeLater, Listening
 from txrocket.client.window import Window
 from txrocket.errors import RocketError
 from txrocket.message import MessageExt
+from txrocket.model import MessageQueue
 
 __all__ = ["LOCK_TIME", "Orderly"]
 
@@ -77,11 +81,16 @@ class Orderly:
         self._suspend = suspend
         self._maxTimes = maxTimes
         self._needsLock = needsLock
-        self._busy: set[Window] = set()
-        self._suspended: set[Window] = set()
-        self._ready: dict[Window, None] = {}
+        # By queue, and not by window: the calls of two windows of one queue would be
+        # two at a time.
+        self._busy: dict[MessageQueue, Window] = {}
+        self._next: dict[MessageQueue, Window] = {}
+        self._ready: dict[MessageQueue, Window] = {}
+        self._suspended: dict[Window, IDelayedCall] = {}
+        self._freed: dict[MessageQueue, list[Deferred[None]]] = {}
         self._idle: list[Deferred[None]] = []
         self._stopped = False
+        self._looping = False
 
     @property
     def running(self) -> int:
@@ -90,24 +99,45 @@ class Orderly:
         """
         return len(self._busy)
 
+    @property
+    def busy(self) -> Collection[MessageQueue]:
+        """
+        The queues that a call is under way with.
+        """
+        return self._busy.keys()
+
+    def free(self, queue: MessageQueue) -> Deferred[None]:
+        """
+        A Deferred that fires once no call is under way with a queue.
+        """
+        if queue not in self._busy:
+            return succeed(None)
+        freed: Deferred[None] = Deferred()
+        self._freed.setdefault(queue, []).append(freed)
+        return freed
+
     def submit(self, window: Window, messages: Sequence[MessageExt]) -> None:
         """
         Messages were pulled.
         """
-        self._ready[window] = None
-        self._run()
-
-    def locked(self, window: Window) -> None:
-        """
-        A queue was locked for this consumer.
-        """
-        if window.waiting:
-            self.submit(window, ())
+        if window.dropped:
+            return
+        if window.queue in self._busy:
+            self._next[window.queue] = window
+        else:
+            self._ready[window.queue] = window
+            self._run()
 
     def expire(self, windows: Sequence[Window], limit: float) -> None:
         """
         A listener may take as long as it likes: order goes first.
         """
+
+    def start(self) -> None:
+        """
+        Begin calls, after a stop.
+        """
+        self._stopped = False
 
     def stop(self) -> Deferred[None]:
         """
@@ -117,6 +147,10 @@ class Orderly:
         """
         self._stopped = True
         self._ready.clear()
+        self._next.clear()
+        for call in self._suspended.values():
+            call.cancel()
+        self._suspended.clear()
         idle: Deferred[None] = Deferred()
         self._idle.append(idle)
         self._settle()
@@ -127,38 +161,37 @@ class Orderly:
             self._idle.pop().callback(None)
 
     def _mayConsume(self, window: Window) -> bool:
-        if window.dropped or not window.waiting:
+        if window.dropped or not window.waiting or window in self._suspended:
             return False
-        if window in self._busy or window in self._suspended:
-            return False
-        if not self._needsLock:
-            return True
-        # Without its lock it waits until the lock is had again.
-        return window.locked and self._clock.seconds() - window.lockedAt <= LOCK_TIME
+        # Who has let his lock run out begins the queue anew once he has it again:
+        # another may have had it meanwhile.
+        return not self._needsLock or self._clock.seconds() - window.lockedAt <= LOCK_TIME
 
     def _run(self) -> None:
-        while self._ready and len(self._busy) < self._limit:
-            window = next(iter(self._ready))
-            del self._ready[window]
-            if self._mayConsume(window):
-                self._consume(window)
+        # A call that is over at once leads here again: the loop goes on by itself.
+        if self._looping:
+            return
+        self._looping = True
+        try:
+            while self._ready and len(self._busy) < self._limit:
+                window = self._ready.pop(next(iter(self._ready)))
+                if self._mayConsume(window):
+                    self._consume(window)
+        finally:
+            self._looping = False
 
     def _consume(self, window: Window) -> None:
         messages = window.take(self._listening.batch)
         window.consumedAt = self._clock.seconds()
-        self._busy.add(window)
+        self._busy[window.queue] = window
         try:
             result = self._listening.call([self._prepare(each) for each in messages])
         except Exception:
             result = Failure()
         if isinstance(result, Deferred):
-            result.addBoth(self._later, window, messages)
+            result.addBoth(self._done, window, messages)
         else:
             self._done(result, window, messages)
-
-    def _later(self, result: Any, window: Window, messages: Sequence[MessageExt]) -> None:
-        self._done(result, window, messages)
-        self._run()
 
     def _done(self, result: Any, window: Window, messages: Sequence[MessageExt]) -> None:
         if isinstance(result, Failure):
@@ -170,32 +203,34 @@ class Orderly:
                 offset=messages[0].queueOffset,
             )
             result = ConsumeLater()
-        if isinstance(result, ConsumeLater):
+        if isinstance(result, ConsumeLater) and not window.dropped:
             self._undone(result, window, messages)
         else:
-            self._release(window)
             self._commit(window)
-
-    def _release(self, window: Window) -> None:
-        self._busy.discard(window)
-        if self._idle:
-            self._settle()
-        if not self._stopped and window.waiting:
-            self._ready[window] = None
 
     def _commit(self, window: Window) -> None:
         offset = window.commit()
         if not window.dropped:
             self._consumed(window, offset)
+        self._release(window)
+
+    def _release(self, window: Window) -> None:
+        queue = window.queue
+        del self._busy[queue]
+        following = self._next.pop(queue, window)
+        if not self._stopped and following.waiting:
+            self._ready[queue] = following
+        for freed in self._freed.pop(queue, ()):
+            freed.callback(None)
+        self._settle()
+        self._run()
 
     def _undone(self, later: ConsumeLater, window: Window, messages: Sequence[MessageExt]) -> None:
         """
         Try again what has times left, and send the rest to the dead letters; the
         queue goes on once none is left.
         """
-        last = [each for each in messages if self._isLast(each)]
         left = {each.queueOffset: each for each in messages}
-        sending = []
 
         def sent(none: None, message: MessageExt) -> None:
             del left[message.queueOffset]
@@ -209,36 +244,30 @@ class Orderly:
                 error=failure.value,
             )
 
-        for message in last:
-            sending.append(
-                self._sendBack(message, -1).addCallbacks(
-                    sent, unsent, callbackArgs=(message,), errbackArgs=(message,)
-                )
+        sending = [
+            self._sendBack(message, -1).addCallbacks(
+                sent, unsent, callbackArgs=(message,), errbackArgs=(message,)
             )
+            for message in messages
+            if self._isLast(message)
+        ]
         DeferredList(sending).addCallback(lambda results: self._holdUp(later, window, left))
 
     def _isLast(self, message: MessageExt) -> bool:
         return self._maxTimes is not None and message.reconsumeTimes >= self._maxTimes
 
     def _holdUp(self, later: ConsumeLater, window: Window, left: dict[int, MessageExt]) -> None:
-        if not left:
-            self._release(window)
-            self._commit(window)
-            self._run()
-            return
-        again = [
-            replace(each, reconsumeTimes=each.reconsumeTimes + 1)
-            for _, each in sorted(left.items())
-        ]
-        window.giveBack(again)
-        # What was sent to the dead letters is dealt with.
-        window.commit()
-        seconds = self._suspend if later.seconds is None else later.seconds
-        self._suspended.add(window)
-        self._release(window)
-        self._clock.callLater(min(max(seconds, _LEAST), _MOST), self._goOn, window)
+        if left and not window.dropped and not self._stopped:
+            seconds = self._suspend if later.seconds is None else later.seconds
+            self._suspended[window] = self._clock.callLater(
+                min(max(seconds, _LEAST), _MOST), self._goOn, window
+            )
+        window.giveBack(
+            [replace(each, reconsumeTimes=each.reconsumeTimes + 1) for each in left.values()]
+        )
+        # What has left for the dead letters is dealt with.
+        self._commit(window)
 
     def _goOn(self, window: Window) -> None:
-        self._suspended.discard(window)
-        if not self._stopped:
-            self.submit(window, ())
+        del self._suspended[window]
+        self.submit(window, ())

@@ -45,11 +45,9 @@ __all__ = ["Consuming", "Pulls"]
 _WAIT: Final = 15.0
 _TIMEOUT: Final = 30.0
 
-# When to pull again, in seconds: after a failure, if the broker asks for a rest, and
-# if a queue is not locked.
+# When to pull again, in seconds: after a failure, and if the broker asks for a rest.
 _AFTER_FAILURE: Final = 3.0
 _AFTER_FLOW_CONTROL: Final = 0.02
-_AFTER_UNLOCKED: Final = 3.0
 
 
 class Consuming(Protocol):
@@ -108,7 +106,9 @@ class Pulls:
         self.windows: dict[MessageQueue, Window] = {}
         self.consuming: Consuming
         self.paused = False
+        self._stopped = False
         self._throttled: set[Window] = set()
+        self._failing: set[Window] = set()
         self._later: dict[Window, IDelayedCall] = {}
         self._underWay: dict[Window, Deferred[PullResult]] = {}
 
@@ -144,12 +144,27 @@ class Pulls:
         window.locked, window.lockedAt = old.locked, old.lockedAt
         self.pull(window)
 
+    def start(self) -> None:
+        """
+        Pull, unless there is a pause.
+        """
+        self._stopped = False
+
     def stop(self) -> None:
         """
-        Pull nothing any more.  What is under way is finished, and its offsets
-        count.
+        Pull nothing any more.  What was pulled is consumed, and its offsets count.
+        """
+        self._stopped = True
+        self._halt()
+
+    def pause(self) -> None:
+        """
+        Pull nothing for now.
         """
         self.paused = True
+        self._halt()
+
+    def _halt(self) -> None:
         for window in self.windows.values():
             self._cancel(window)
         self._throttled.clear()
@@ -172,6 +187,7 @@ class Pulls:
     def _drop(self, window: Window) -> None:
         window.dropped = True
         self._throttled.discard(window)
+        self._failing.discard(window)
         self._cancel(window)
 
     def _cancel(self, window: Window) -> None:
@@ -189,17 +205,17 @@ class Pulls:
         Pull a queue, unless it is being pulled.
         """
         self._throttled.discard(window)
-        if window.dropped or self.paused or window in self._underWay or window in self._later:
+        if window.dropped or self.paused or self._stopped:
+            return
+        if window in self._underWay or window in self._later:
             return
         if window.why(self._room, span=not self._orderly) is not None:
             self._throttled.add(window)
             return
-        if self._orderly and not self._broadcast and not window.locked:
-            self._pullLater(window, _AFTER_UNLOCKED)
-            return
         subscription = self._subscriptions.get(window.queue.topic)
         if subscription is None:
-            # Its rebalance is about to take the queue away.
+            # The queue is about to be taken away, unless there is another by then.
+            self._pullLater(window, _AFTER_FAILURE)
             return
         window.pulledAt = self._clock.seconds()
         committed = None if self._broadcast else self._offsets.get(window.queue)
@@ -218,7 +234,7 @@ class Pulls:
         self._underWay[window] = pulling
         pulling.addCallbacks(
             self._pulled, self._failed, callbackArgs=(window,), errbackArgs=(window,)
-        )
+        ).addErrback(self._broke, window)
 
     def _pullLater(self, window: Window, seconds: float) -> None:
         def now() -> None:
@@ -229,8 +245,7 @@ class Pulls:
 
     def _pulled(self, result: PullResult, window: Window) -> None:
         self._underWay.pop(window, None)
-        if window.dropped:
-            return
+        self._failing.discard(window)
         status = result.pullStatus
         if status is PullStatus.OFFSET_ILLEGAL:
             self._log.warn(
@@ -241,7 +256,11 @@ class Pulls:
                 asked=window.nextOffset,
                 given=result.nextBeginOffset,
             )
-            self.move(window.queue, result.nextBeginOffset)
+            if result.nextBeginOffset == window.nextOffset:
+                # A broker that contradicts itself is not asked again at once.
+                self._pullLater(window, _AFTER_FAILURE)
+            else:
+                self.move(window.queue, result.nextBeginOffset)
             return
         window.nextOffset = result.nextBeginOffset
         if status is PullStatus.FOUND:
@@ -258,19 +277,29 @@ class Pulls:
 
     def _failed(self, failure: Failure, window: Window) -> None:
         # Cancelled: by who took it out already.
-        if self._underWay.pop(window, None) is None or window.dropped:
+        if self._underWay.pop(window, None) is None:
             return
         failure.trap(RocketError)
-        self._log.warn(
-            "{queue} could not be pulled, trying again: {error}",
-            queue=window.queue,
-            error=failure.value,
-        )
+        if failure.check(FlowControl):
+            self._pullLater(window, _AFTER_FLOW_CONTROL)
+            return
+        # Once, and not every 3 s.
+        if window not in self._failing:
+            self._failing.add(window)
+            self._log.warn(
+                "{queue} could not be pulled, trying again: {error}",
+                queue=window.queue,
+                error=failure.value,
+            )
         if failure.check(SubscriptionNotExist, SubscriptionNotLatest):
             # The broker has not heard of the group, or not the latest.
             self._cluster.heartbeat()
-        wait = _AFTER_FLOW_CONTROL if failure.check(FlowControl) else _AFTER_FAILURE
-        self._pullLater(window, wait)
+        self._pullLater(window, _AFTER_FAILURE)
+
+    def _broke(self, failure: Failure, window: Window) -> None:
+        self._log.failure("{queue} is pulled again after a fault", failure, queue=window.queue)
+        if not window.dropped and window not in self._underWay and window not in self._later:
+            self._pullLater(window, _AFTER_FAILURE)
 
     def each(self, topic: str | None = None) -> Iterable[Window]:
         """

@@ -16,19 +16,14 @@ How the parts work together::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 from twisted.application.service import Service
-from twisted.internet.defer import (
-    Deferred,
-    DeferredList,
-    fail,
-    inlineCallbacks,
-    maybeDeferred,
-    succeed,
-)
+from twisted.internet.defer import Deferred, fail, inlineCallbacks, maybeDeferred, succeed
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -36,26 +31,20 @@ from twisted.python.failure import Failure
 from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.concurrently import Concurrently
+from txrocket.client.fromwhere import FromWhere
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.listening import ConsumeLater, Listener, Listening
 from txrocket.client.offsets import MemoryOffsets, OffsetStore, RemoteOffsets
-from txrocket.client.orderly import Orderly
-from txrocket.client.producer import innerProducer
+from txrocket.client.orderly import LOCK_TIME, Orderly
 from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
+from txrocket.client.queuelocks import Locked, QueueLocks
 from txrocket.client.rebalance import Rebalance
+from txrocket.client.returning import RETRY_PREFIX, Returning, originTopic
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, RocketError
 from txrocket.filters.expressions import buildSubscription
-from txrocket.message import (
-    PROPERTY_MAX_RECONSUME_TIMES,
-    PROPERTY_ORIGIN_MESSAGE_ID,
-    PROPERTY_RECONSUME_TIME,
-    PROPERTY_RETRY_TOPIC,
-    PROPERTY_TRAN_MSG,
-    Message,
-    MessageExt,
-)
+from txrocket.message import MessageExt
 from txrocket.model import (
     ConsumeFromWhere,
     ConsumeType,
@@ -73,12 +62,19 @@ from txrocket.protocol.names import checkGroupName, checkTopicName
 
 __all__ = ["PushConsumer"]
 
-_RETRY_PREFIX: Final = "%RETRY%"
-
 # In seconds: how often offsets are kept, queues locked, and late messages looked for.
 _PERSIST_INTERVAL: Final = 5.0
 _LOCK_INTERVAL: Final = 20.0
-_FIRST_LOCK: Final = 1.0
+_EXPIRE_INTERVAL: Final = 60.0
+
+# When a queue is tried again, in seconds: one that another has still, and one that
+# could not be begun.
+_AFTER_LOCKED: Final = 1.0
+_AFTER_FAILURE: Final = 3.0
+
+# By default a group begins with what was stored so many seconds ago, if it begins by
+# time.
+_HALF_AN_HOUR: Final = 1800.0
 
 # How often a message comes again before it is dead, if nothing else is said.
 _MAX_TIMES: Final = 16
@@ -138,23 +134,23 @@ class PushConsumer(Service):
         @param suspend: how many seconds a queue is held up by a message that the
             listener did not deal with.  In order only.
         @raise InvalidMessage: if the group's name is none.
+        @raise ConfigError: if the listener is to block, and is an C{async def}.
         """
         checkGroupName(group)
         self.cluster = cluster
         self.group = group
         self._clock = cluster.reactor
-        self._orderly = orderly
         self._broadcast = messageModel is MessageModel.BROADCASTING
         self._model = messageModel
-        self._where = consumeFromWhere
-        self._timestamp = consumeTimestamp
         self._consumeTimeout = consumeTimeout
-        self._maxTimes = _MAX_TIMES if maxReconsumeTimes is None else maxReconsumeTimes
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._requests = GroupRequests(cluster, group)
+        requests = GroupRequests(cluster, group)
         if offsets is None:
-            offsets = MemoryOffsets() if self._broadcast else RemoteOffsets(self._requests)
+            offsets = MemoryOffsets() if self._broadcast else RemoteOffsets(requests)
         self._offsets = offsets
+        if consumeTimestamp is None:
+            consumeTimestamp = self._clock.seconds() - _HALF_AN_HOUR
+        self._fromWhere = FromWhere(group, requests, offsets, consumeFromWhere, consumeTimestamp)
         self._pulls = Pulls(
             cluster,
             group,
@@ -168,14 +164,17 @@ class PushConsumer(Service):
         )
         listening = Listening(listener, batch, cluster.reactor, blocking=blocking)
         self._listening = listening
+        maxTimes = _MAX_TIMES if maxReconsumeTimes is None else maxReconsumeTimes
+        returning = Returning(cluster, requests, group, maxTimes)
         self._consuming: Concurrently | Orderly
+        self._ordered: Orderly | None = None
         if orderly:
-            self._consuming = Orderly(
+            self._consuming = self._ordered = Orderly(
                 self._clock,
                 listening,
                 concurrency,
                 self._consumed,
-                self._toRetryTopic,
+                returning.toRetryTopic,
                 self._prepared,
                 suspend=suspend,
                 maxTimes=maxReconsumeTimes,
@@ -187,10 +186,13 @@ class PushConsumer(Service):
                 listening,
                 concurrency,
                 self._consumed,
-                None if self._broadcast else self._sendBack,
+                None if self._broadcast else returning.sendBack,
                 self._prepared,
             )
         self._pulls.consuming = self._consuming
+        self._locks: QueueLocks | None = None
+        if orderly and not self._broadcast:
+            self._locks = QueueLocks(requests)
         self._rebalance = Rebalance(
             cluster,
             group,
@@ -200,11 +202,13 @@ class PushConsumer(Service):
             broadcast=self._broadcast,
         )
         self._loops = [
-            (self._loop(self._offsets.persist), _PERSIST_INTERVAL, False),
-            (self._loop(self._expire), min(60.0, consumeTimeout), False),
+            (self._loop(self._offsets.persist), _PERSIST_INTERVAL),
+            (self._loop(self._expire), min(_EXPIRE_INTERVAL, consumeTimeout)),
         ]
-        if orderly and not self._broadcast:
-            self._loops.append((self._loop(self._lockAll), _LOCK_INTERVAL, False))
+        if self._locks is not None:
+            lockAgain = partial(self._lockAgain, self._locks)
+            self._loops.append((self._loop(lockAgain), _LOCK_INTERVAL))
+        self._later: set[IDelayedCall] = set()
         self._startedAt = 0
 
     # --- subscriptions ---------------------------------------------------
@@ -246,7 +250,7 @@ class PushConsumer(Service):
         if not self._subscriptions:
             raise ConfigError(f"consumer group {self.group} subscribes to nothing")
         if not self._broadcast:
-            retry = _RETRY_PREFIX + self.group
+            retry = RETRY_PREFIX + self.group
             self._subscriptions.setdefault(
                 retry, replace(buildSubscription(retry, "*", None), subVersion=self.cluster.now())
             )
@@ -254,11 +258,11 @@ class PushConsumer(Service):
         self.cluster.addConsumer(self)
         Service.startService(self)
         self._startedAt = self.cluster.now()
+        self._consuming.start()
+        self._pulls.start()
         self._rebalance.start()
-        for loop, interval, now in self._loops:
-            loop.start(interval, now=now).addErrback(self._ended)
-        if self._orderly and not self._broadcast:
-            self._clock.callLater(_FIRST_LOCK, self._lockAll)
+        for loop, interval in self._loops:
+            loop.start(interval, now=False).addErrback(self._ended)
 
     def start(self) -> Deferred[None]:
         """
@@ -271,7 +275,7 @@ class PushConsumer(Service):
         return succeed(None)
 
     @inlineCallbacks
-    def stop(self, within: float = 5.0) -> Any:
+    def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
         """
         Pull no more, wait for listeners, keep the offsets, and leave.
 
@@ -282,17 +286,21 @@ class PushConsumer(Service):
         Service.stopService(self)
         self._rebalance.stop()
         self._pulls.stop()
-        for loop, _, _ in self._loops:
+        for call in self._later:
+            call.cancel()
+        self._later.clear()
+        yield self._consuming.stop().addTimeout(within, self._clock).addErrback(self._notDone)
+        for loop, _ in self._loops:
             if loop.running:
                 loop.stop()
-        yield self._consuming.stop().addTimeout(within, self._clock).addErrback(self._notDone)
-        yield self._offsets.persist()
-        yield self._unlock(list(self._pulls.windows))
-        yield self.cluster.removeConsumer(self)
+        yield maybeDeferred(self._offsets.persist).addErrback(self._notKept)
+        yield self._unlockAll()
         for queue in list(self._pulls.windows):
             self._pulls.end(queue)
+            self._offsets.forget(queue)
+        yield self.cluster.removeConsumer(self)
 
-    def stopService(self) -> Any:
+    def stopService(self) -> Deferred[None]:
         """
         The same, for who stops services.
         """
@@ -309,7 +317,7 @@ class PushConsumer(Service):
         """
         Pull nothing for now.  What was pulled is consumed.
         """
-        self._pulls.stop()
+        self._pulls.pause()
 
     def resume(self) -> None:
         """
@@ -323,6 +331,11 @@ class PushConsumer(Service):
             " their messages come again",
             group=self.group,
             count=self._consuming.running,
+        )
+
+    def _notKept(self, failure: Failure) -> None:
+        self._log.failure(
+            "Consumer {group} stops without having kept its offsets", failure, group=self.group
         )
 
     def _loop(self, function: Any) -> LoopingCall:
@@ -341,40 +354,69 @@ class PushConsumer(Service):
     ) -> None:
         for queue in removed:
             self._leave(queue)
-        if self._orderly and not self._broadcast and added:
-            self._lock(added).addCallback(self._takeLocked, added)
-        else:
-            for queue in added:
-                self._take(queue)
+        self._obtain(added)
 
-    def _leave(self, queue: MessageQueue) -> None:
-        window = self._pulls.end(queue)
-        if window is None:
+    def _isMine(self, queue: MessageQueue) -> bool:
+        return queue in self._rebalance.queues.get(queue.topic, ())
+
+    @inlineCallbacks
+    def _leave(self, queue: MessageQueue) -> Generator[Deferred[Any], Any, None]:
+        """
+        Leave a queue to another member: at once, or, in order, once the listener has
+        done what it is about with it.  Until then the lock keeps the other away.
+        """
+        self._pulls.end(queue)
+        yield self._offsets.persist([queue])
+        if self._ordered is not None:
+            yield self._ordered.free(queue)
+        # Unless it has come back meanwhile, or a stop unlocks all.
+        if self.running and not self._isMine(queue):
+            self._offsets.forget(queue)
+            if self._locks is not None:
+                self._locks.unlock([queue])
+
+    def _obtain(self, queues: Sequence[MessageQueue]) -> None:
+        """
+        Begin the queues that have fallen to this member, as far as they still are
+        its own.
+        """
+        if not self.running:
             return
-
-        def kept(none: Any) -> None:
-            # Unless it has come back meanwhile.
-            if queue not in self._pulls.windows:
-                self._offsets.forget(queue)
-                self._unlock([queue])
-
-        self._offsets.persist([queue]).addCallback(kept)
-
-    def _takeLocked(self, locked: frozenset[MessageQueue], added: Sequence[MessageQueue]) -> None:
-        for queue in added:
-            if queue in locked:
+        mine = [each for each in queues if self._isMine(each)]
+        if self._locks is None:
+            for queue in mine:
                 self._take(queue)
-            else:
-                # Another member has it still; it comes with one of the next divisions.
-                self._rebalance.refuse(queue)
+        else:
+            self._locks.lock(mine).addCallback(self._locked, mine)
+
+    def _obtainLater(self, queues: Sequence[MessageQueue], seconds: float) -> None:
+        def now() -> None:
+            self._later.discard(call)
+            self._obtain(queues)
+
+        if self.running and queues:
+            call = self._clock.callLater(seconds, now)
+            self._later.add(call)
+
+    def _locked(self, locked: Locked, queues: Sequence[MessageQueue]) -> None:
+        for queue in queues:
+            if queue in locked.own:
+                if self._isMine(queue):
+                    self._take(queue)
+                else:
+                    self._leave(queue)
+        unsaid = [each for each in queues if each not in locked.own | locked.others]
+        self._obtainLater(list(locked.others), _AFTER_LOCKED)
+        self._obtainLater(unsaid, _AFTER_FAILURE)
 
     def _take(self, queue: MessageQueue) -> None:
         def begin(offset: int) -> None:
-            mine = self._rebalance.queues.get(queue.topic, frozenset())
-            if self.running and queue in mine and queue not in self._pulls.windows:
+            if self.running and self._isMine(queue) and queue not in self._pulls.windows:
+                # What was known of it when it last was this member's is out of date.
+                self._offsets.forget(queue)
                 window = self._pulls.begin(queue, offset)
-                if self._orderly:
-                    window.locked, window.lockedAt = True, self._clock.seconds()
+                window.locked = self._locks is not None
+                window.lockedAt = self._clock.seconds()
                 self._pulls.pull(window)
 
         def failed(failure: Failure) -> None:
@@ -384,99 +426,55 @@ class PushConsumer(Service):
                 queue=queue,
                 error=failure.value,
             )
-            self._rebalance.refuse(queue)
+            self._obtainLater([queue], _AFTER_FAILURE)
 
-        self._startOffset(queue).addCallbacks(begin, failed)
-
-    @inlineCallbacks
-    def _startOffset(self, queue: MessageQueue) -> Any:
-        """
-        Where to begin, and why.
-        """
-        kept = yield self._offsets.fetch(queue)
-        where = self._where
-        retry = queue.topic.startswith(_RETRY_PREFIX)
-        if kept is not None:
-            offset, why = kept, "that is where the group was"
-        elif where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-            offset = yield self._requests.minOffset(queue)
-            why = "the group is new here, and begins with the first message"
-        elif where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not retry:
-            when = self._timestamp
-            if when is None:
-                when = self._clock.seconds() - 1800
-            offset = yield self._requests.searchByTime(queue, when)
-            why = f"the group is new here, and begins at time {when:.3f}"
-        elif retry:
-            offset, why = 0, "what is to be tried again is never too old"
-        else:
-            offset = yield self._requests.maxOffset(queue)
-            why = "the group is new here, and begins with what comes from now on"
-        self._log.info(
-            "Consumer {group} begins {queue} at {offset}: {why}",
-            group=self.group,
-            queue=queue,
-            offset=offset,
-            why=why,
-        )
-        return offset
+        self._fromWhere.find(queue).addCallbacks(begin, failed)
 
     # --- locks -----------------------------------------------------------
 
-    def _lock(self, queues: Iterable[MessageQueue]) -> Deferred[frozenset[MessageQueue]]:
+    def _lockAgain(self, locks: QueueLocks) -> Deferred[None]:
         """
-        Have queues locked.
-
-        @return: a Deferred of those that are.
+        Go on having the locks, also of queues that the listener is still about with.
         """
-        locked: set[MessageQueue] = set()
+        return locks.lock(locks.held).addCallback(self._lockedAgain)
 
-        def failed(failure: Failure, name: str) -> None:
-            failure.trap(RocketError)
-            self._log.warn(
-                "Broker {name} does not lock queues, trying again: {error}",
-                name=name,
-                error=failure.value,
-            )
+    def _lockedAgain(self, locked: Locked) -> None:
+        now = self._clock.seconds()
+        for window in self._pulls.each():
+            if window.queue in locked.others:
+                self._beginAnew(window.queue, "another member has its lock")
+            elif window.queue in locked.own and now - window.lockedAt > LOCK_TIME:
+                self._beginAnew(window.queue, "its lock had run out")
+            elif window.queue in locked.own:
+                window.lockedAt = now
 
-        locking = [
-            self._requests.lock(name, own).addCallbacks(locked.update, failed, errbackArgs=(name,))
-            for name, own in _byBroker(queues).items()
-        ]
-        return DeferredList(locking).addCallback(lambda results: frozenset(locked))
+    def _beginAnew(self, queue: MessageQueue, why: str) -> None:
+        """
+        Forget where a queue was: another member may have gone on with it.
+        """
+        self._log.warn(
+            "Consumer {group} begins {queue} anew: {why}", group=self.group, queue=queue, why=why
+        )
+        self._pulls.end(queue)
+        self._offsets.forget(queue)
+        self._obtain([queue])
 
-    def _lockAll(self) -> Deferred[None]:
-        def note(locked: frozenset[MessageQueue]) -> None:
-            for window in self._pulls.each():
-                window.locked = window.queue in locked
-                if window.locked:
-                    window.lockedAt = self._clock.seconds()
-                    self._consuming.locked(window)
-
-        return self._lock(list(self._pulls.windows)).addCallback(note)
-
-    def _unlock(self, queues: Iterable[MessageQueue]) -> Deferred[None]:
-        if not self._orderly or self._broadcast:
+    def _unlockAll(self) -> Deferred[None]:
+        if self._locks is None or self._ordered is None:
             return succeed(None)
-        unlocking = [
-            self._requests.unlock(name, own).addErrback(
-                # The lock is gone after a minute anyway.
-                lambda failure: failure.trap(RocketError) and None
-            )
-            for name, own in _byBroker(queues).items()
-        ]
-        return DeferredList(unlocking).addCallback(lambda results: None)
+        # Nobody may have a queue while the listener is still about with it: that lock
+        # runs out by itself.
+        free = self._locks.held - set(self._ordered.busy)
+        self._locks.held.clear()
+        return self._locks.unlock(free)
 
     # --- consuming -------------------------------------------------------
 
     def _prepared(self, message: MessageExt) -> MessageExt:
         message = readable(message)
-        if message.topic.startswith(_RETRY_PREFIX):
-            # The listener sees the topic that it subscribed to.
-            origin = message.properties.get(PROPERTY_RETRY_TOPIC)
-            if origin:
-                return replace(message, topic=origin)
-        return message
+        # The listener sees the topic that it subscribed to.
+        origin = originTopic(message)
+        return message if origin == message.topic else replace(message, topic=origin)
 
     def _consumed(self, window: Window, offset: int) -> None:
         self._offsets.update(window.queue, offset)
@@ -484,27 +482,6 @@ class PushConsumer(Service):
 
     def _expire(self) -> None:
         self._consuming.expire(list(self._pulls.each()), self._consumeTimeout)
-
-    def _sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
-        """
-        Have a message brought again later.
-        """
-
-        def otherwise(failure: Failure) -> Deferred[None]:
-            failure.trap(RocketError)
-            return self._toRetryTopic(message, delayLevel)
-
-        sent = self._requests.sendBack(message, delayLevel, maxReconsumeTimes=self._maxTimes)
-        return sent.addErrback(otherwise)
-
-    def _toRetryTopic(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
-        """
-        Send a message to the group's retry topic, as its broker would have; one that
-        has had its last time the broker makes a dead letter.
-        """
-        again = _retried(message, self.group, self._maxTimes)
-        sent = maybeDeferred(lambda: innerProducer(self.cluster).send(again))
-        return sent.addCallback(lambda result: None)
 
     # --- as a member -----------------------------------------------------
 
@@ -522,7 +499,7 @@ class PushConsumer(Service):
             self.group,
             ConsumeType.CONSUME_PASSIVELY,
             self._model,
-            self._where,
+            self._fromWhere.where,
             frozenset(self._subscriptions.values()),
         )
 
@@ -558,12 +535,12 @@ class PushConsumer(Service):
             properties={
                 "PROP_NAMESERVER_ADDR": ";".join(self.cluster.nameServers.addresses),
                 "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
-                "PROP_CONSUME_ORDERLY": "true" if self._orderly else "false",
+                "PROP_CONSUME_ORDERLY": "false" if self._ordered is None else "true",
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._startedAt),
                 "PROP_CLIENT_VERSION": "V4_9_7",
                 "consumerGroup": self.group,
                 "messageModel": self._model.value,
-                "consumeFromWhere": self._where.value,
+                "consumeFromWhere": self._fromWhere.where.value,
             },
             subscriptionSet=tuple(
                 sorted(
@@ -591,34 +568,10 @@ class PushConsumer(Service):
             elif isinstance(returned, ConsumeLater):
                 what = CMResult.CR_LATER
             spent = int((self._clock.seconds() - began) * 1000)
-            return ConsumeMessageDirectlyResult(self._orderly, True, what, remark, spent)
+            return ConsumeMessageDirectlyResult(
+                self._ordered is not None, True, what, remark, spent
+            )
 
         return maybeDeferred(
             lambda: self._listening.call([self._prepared(replace(message, brokerName=brokerName))])
         ).addBoth(result)
-
-
-def _byBroker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    grouped: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        grouped.setdefault(queue.brokerName, []).append(queue)
-    return grouped
-
-
-def _retried(message: MessageExt, group: str, maxTimes: int) -> Message:
-    properties = dict(message.properties)
-    origin = properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or message.msgId
-    properties |= {
-        PROPERTY_ORIGIN_MESSAGE_ID: origin,
-        PROPERTY_RETRY_TOPIC: properties.get(PROPERTY_RETRY_TOPIC) or message.topic,
-        PROPERTY_RECONSUME_TIME: str(message.reconsumeTimes + 1),
-        PROPERTY_MAX_RECONSUME_TIMES: str(maxTimes),
-    }
-    properties.pop(PROPERTY_TRAN_MSG, None)
-    return Message(
-        _RETRY_PREFIX + group,
-        message.body,
-        flag=message.flag,
-        delayTimeLevel=3 + message.reconsumeTimes,
-        properties=properties,
-    )

@@ -127,14 +127,6 @@ class Rebalance:
         elif self._due is None:
             self._due = self._cluster.reactor.callLater(0, self._divideAll)
 
-    def refuse(self, queue: MessageQueue) -> None:
-        """
-        A queue that was added could not be taken: it counts as not had, and is
-        added again the next time.
-        """
-        had = self.queues.get(queue.topic, frozenset())
-        self.queues[queue.topic] = had - {queue}
-
     def _routeChanged(self, route: Route) -> None:
         if route.topic in self._topics() and route.topic not in self._finding:
             self.soon()

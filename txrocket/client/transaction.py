@@ -5,8 +5,8 @@ Messages in transactions; Java's C{TransactionMQProducer}.
     half message --> broker: kept, and shown to nobody
          |
     local transaction --> COMMIT, ROLLBACK: the broker is told
-                      --> UNKNOWN, or nothing was heard: the broker asks, again and
-                          again, and CHECK answers
+                      --> UNKNOW, it raised, or nothing was heard: the broker asks,
+                          again and again, and the check answers
 
     async def execute(message): ...          # moves the money
     async def check(message): ...            # was it moved?
@@ -18,16 +18,17 @@ Messages in transactions; Java's C{TransactionMQProducer}.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
+from twisted.internet.defer import Deferred, fail, inlineCallbacks, maybeDeferred
 from twisted.logger import Logger
 
 from txrocket.client.cluster import Cluster
 from txrocket.client.producer import Producer
+from txrocket.client.pulling import unknownBroker
 from txrocket.client.results import SendResult, SendStatus
-from txrocket.errors import RocketError
+from txrocket.errors import RocketError, ServiceNotAvailable
 from txrocket.message import (
     PROPERTY_DELAY,
     PROPERTY_PGROUP,
@@ -111,16 +112,36 @@ class TransactionProducer(Producer):
     @inlineCallbacks
     def sendInTransaction(
         self, message: Message, execute: Execute, timeout: float | None = None
-    ) -> Any:
+    ) -> Generator[Deferred[Any], Any, TransactionSendResult]:
         """
         Send a half message, do the local transaction, and tell the broker of it.
 
         @param execute: does the local transaction, once the broker has the half
-            message.  If it raises, the message is rolled back and the error is the
-            Deferred's.
+            message; it is given that message, whose UNIQ_KEY is the transaction's id.
+            If it raises, the error is the Deferred's, and whether the message counts
+            is left to the check: the transaction may have taken place.
         @return: a Deferred of a L{TransactionSendResult}; it fails as
             L{Producer.send}'s does if the half message was not sent.
         """
+        half = self._half(message)
+        # A stop waits for the whole, and not only for the half message.
+        self._underWay += 1
+        try:
+            result = yield self.send(half, timeout=timeout)
+            state, error = LocalTransactionState.ROLLBACK_MESSAGE, None
+            if result.sendStatus is SendStatus.SEND_OK:
+                try:
+                    state = yield _call(execute, half)
+                except Exception as raised:
+                    state, error = LocalTransactionState.UNKNOW, raised
+            yield self._end(result, state, error)
+        finally:
+            self._over()
+        if error is not None:
+            raise error
+        return TransactionSendResult(result, state)
+
+    def _half(self, message: Message) -> Message:
         properties = {
             PROPERTY_UNIQ_KEY: self.cluster.uniqueId(),
             **message.properties,
@@ -129,45 +150,33 @@ class TransactionProducer(Producer):
         }
         # A delay cannot begin before it is known whether there is a message.
         properties.pop(PROPERTY_DELAY, None)
-        half = Message(message.topic, message.body, flag=message.flag, properties=properties)
-        result: SendResult = yield self.send(half, timeout=timeout)
-        state, error = LocalTransactionState.ROLLBACK_MESSAGE, None
-        if result.sendStatus is SendStatus.SEND_OK:
-            try:
-                state = yield _call(execute, half)
-            except Exception as raised:
-                error = raised
-        yield self._end(result, state, error)
-        if error is not None:
-            raise error
-        return TransactionSendResult(result, state)
+        return Message(message.topic, message.body, flag=message.flag, properties=properties)
 
     @inlineCallbacks
     def _end(
         self, result: SendResult, state: LocalTransactionState, error: Exception | None
-    ) -> Any:
-        offset = decodeMessageId(result.offsetMsgId)[2]
-        queue = result.messageQueue
-        header = EndTransactionRequestHeader(
-            self.group,
-            result.queueOffset,
-            offset,
-            state.value,
-            result.msgId,
-            transactionId=result.transactionId,
-            bname=queue.brokerName,
-        )
-        address = self.cluster.routes.address(queue.brokerName)
+    ) -> Generator[Deferred[Any], Any, None]:
+        name = result.messageQueue.brokerName
         remark = None if error is None else f"the local transaction failed: {error}"
         try:
+            header = EndTransactionRequestHeader(
+                self.group,
+                result.queueOffset,
+                decodeMessageId(result.offsetMsgId)[2],
+                state.value,
+                result.msgId,
+                transactionId=result.transactionId,
+                bname=name,
+            )
+            address = self.cluster.routes.address(name)
             if address is None:
-                raise RocketError(f"no master of broker {queue.brokerName} is known")
+                raise unknownBroker(name)
             yield self._tell(address, header, remark)
         except RocketError as unsent:
             # Not lost: the broker will ask.
             self._log.warn(
                 "Broker {name} was not told that {msgId} is {state}, and will ask: {error}",
-                name=queue.brokerName,
+                name=name,
                 msgId=result.msgId,
                 state=state.name,
                 error=unsent,
@@ -176,6 +185,9 @@ class TransactionProducer(Producer):
     def _tell(
         self, address: str, header: EndTransactionRequestHeader, remark: str | None
     ) -> Deferred[None]:
+        if self.cluster.producers.get(self.group) is not self:
+            # To ask now would open connections that nobody closes any more.
+            return fail(ServiceNotAvailable(f"producer {self.group} was stopped"))
         request = requestCommand(RequestCode.END_TRANSACTION, header, oneway=True)
         request.remark = remark
         return self.cluster.peers.oneway(address, request, self.cluster.timeout)
@@ -198,7 +210,7 @@ class TransactionProducer(Producer):
     @inlineCallbacks
     def _answer(
         self, header: CheckTransactionStateRequestHeader, message: MessageExt, address: str
-    ) -> Any:
+    ) -> Generator[Deferred[Any], Any, None]:
         state = yield _call(self._check, message)
         end = EndTransactionRequestHeader(
             self.group,

@@ -69,6 +69,9 @@ class Window:
     def __len__(self) -> int:
         return len(self._messages) + len(self._taken)
 
+    def __contains__(self, message: MessageExt) -> bool:
+        return message.queueOffset in self._messages
+
     @property
     def waiting(self) -> int:
         """
@@ -116,6 +119,14 @@ class Window:
         for message in messages:
             self._begun[message.queueOffset] = now
 
+    def end(self, messages: Iterable[MessageExt]) -> list[MessageExt]:
+        """
+        A listener has nothing more to say of messages.
+
+        @return: those that were not taken from it by L{overdue}.
+        """
+        return [each for each in messages if self._begun.pop(each.queueOffset, None) is not None]
+
     def done(self, messages: Iterable[MessageExt]) -> int:
         """
         Messages are dealt with.
@@ -123,7 +134,6 @@ class Window:
         @return: the offset that can be committed.
         """
         for message in messages:
-            self._begun.pop(message.queueOffset, None)
             if self._messages.pop(message.queueOffset, None) is not None:
                 self.size -= len(message.body)
         return self.commitOffset
@@ -133,19 +143,20 @@ class Window:
         """
         All before this are dealt with.
         """
-        if self._taken:
-            return min(self._taken)
-        return next(iter(self._messages)) if self._messages else self._last + 1
+        first = next(iter(self._messages)) if self._messages else self._last + 1
+        return min(first, min(self._taken)) if self._taken else first
 
     def overdue(self, before: float) -> list[MessageExt]:
         """
-        The messages at the front that a listener was given before some time.
+        Take from listeners the messages at the front that they were given before
+        some time.
         """
         found = []
         for offset, message in self._messages.items():
             begun = self._begun.get(offset)
             if begun is None or begun >= before:
                 break
+            del self._begun[offset]
             found.append(message)
         return found
 

@@ -133,9 +133,15 @@ class Remoting:
         self._uncorked[connection] = None
 
     def _uncork(self) -> None:
-        self.corked = False
-        while self._uncorked:
-            self._uncorked.popitem()[0].flush()
+        try:
+            # Once for all, and for those whose connections are gone; what is said on
+            # the way goes out with the rest.
+            if self.settle is not None:
+                self.settle()
+        finally:
+            self.corked = False
+            while self._uncorked:
+                self._uncorked.popitem()[0].flush()
 
     def registerHook(self, hook: IHook) -> None:
         """
