@@ -330,7 +330,7 @@ class ProgramExampleTests(LiveTestCase):
             await producer.send(Message("Words", b"tea", tags="drinks"))
             program = self.spawn(
                 twistd("--python", str(ROOT / "examples" / "relay.tac")),
-                b"begins MessageQueue(topic='Words'",
+                b"starting up",
                 NAMESRV_ADDR=address,
             )
             await self.started(program)
