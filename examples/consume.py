@@ -13,8 +13,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
-from txrocket import ConsumeFromWhere, MessageExt, MessageModel
-from txrocket.client import Cluster, ConsumeLater, LocalOffsets, PushConsumer
+from txrocket import ConsumeFromWhere, MessageExt
+from txrocket.client import Cluster, ConsumeLater, PushConsumer
 
 
 async def consume(cluster: Cluster, topic: str) -> None:
@@ -78,23 +78,6 @@ def archiving(cluster: Cluster, topic: str, path: Path) -> PushConsumer:
         blocking=True,
         batch=100,
         concurrency=1,
-        consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-    )
-    consumer.subscribe(topic)
-    return consumer
-
-
-def broadcast(cluster: Cluster, topic: str, path: Path, listener: Any) -> PushConsumer:
-    """
-    A consumer that gets every message, whoever else does, and begins where it was the
-    next time.
-    """
-    consumer = PushConsumer(
-        cluster,
-        "everyone",
-        listener,
-        messageModel=MessageModel.BROADCASTING,
-        offsets=LocalOffsets(path),
         consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     )
     consumer.subscribe(topic)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What happens to each order, in order::
+Messages in order: those of one key go to one queue, and each queue is consumed one
+message after the other::
 
     .venv/bin/python examples/order.py 127.0.0.1:9876
 """
@@ -12,77 +13,69 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
 from txrocket import ConsumeFromWhere, Message, MessageExt
-from txrocket.client import Cluster, ConsumeLater, Producer, PushConsumer
+from txrocket.client import Cluster, Producer, PushConsumer
 
-STEPS = b"created", b"paid", b"shipped"
+STEPS = "ordered", "paid", "packed", "sent"
 
 
-async def send(producer: Producer, orders: list[str]) -> None:
+async def send(producer: Producer, orders: int) -> None:
     """
-    Send what happens.  All of an order goes to one queue, and one after the other.
+    Tell of each step of each order.
     """
     for step in STEPS:
-        for order in orders:
-            await producer.send(Message("Orders", step, keys=order), key=order)
+        for order in range(orders):
+            message = Message("OrderSteps", f"{order} {step}".encode())
+            # The same key, the same queue; and to wait for each keeps their order.
+            await producer.send(message, key=order)
 
 
-class Clerk:
+class Orders:
     """
-    Follows orders.
+    How far each order is.
 
-    @ivar seen: what has happened to each, by its number.
-    @ivar all: fires once so many are shipped.
+    @ivar done: fires when so many are done.
     """
 
     def __init__(self, count: int) -> None:
-        self._left = count
-        self.seen: dict[str, list[bytes]] = {}
-        self.all: Deferred[None] = Deferred()
+        self._count = count
+        self._steps: dict[str, list[str]] = {}
+        self.done: Deferred[None] = Deferred()
 
-    def listen(self, message: MessageExt) -> ConsumeLater | None:
+    async def take(self, message: MessageExt) -> None:
         """
-        The next thing that has happened to an order.
+        Take the next step.  While this waits for something, no other message of the
+        same queue comes, to this member of the group or to any other.
         """
-        (order,) = message.keys
-        if message.body == b"paid" and not message.reconsumeTimes:
-            # The queue waits: nothing is shipped before this is dealt with.
-            return ConsumeLater(seconds=0.1)
-        self.seen.setdefault(order, []).append(message.body)
-        print(f"order {order} is {message.body.decode()}")
-        if message.body == b"shipped":
-            self._left -= 1
-            if not self._left:
-                self.all.callback(None)
-        return None
-
-
-def follow(cluster: Cluster, clerk: Clerk) -> PushConsumer:
-    """
-    A consumer that takes the messages of each queue one after the other.
-    """
-    consumer = PushConsumer(
-        cluster,
-        "clerks",
-        clerk.listen,
-        orderly=True,
-        consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-    )
-    consumer.subscribe("Orders")
-    return consumer
+        order, step = message.body.decode().split()
+        steps = self._steps.setdefault(order, [])
+        steps.append(step)
+        if step == STEPS[-1]:
+            print(f"order {order}: {', '.join(steps)}")
+            self._count -= 1
+        if self._count == 0 and not self.done.called:
+            self.done.callback(None)
 
 
 async def main(reactor: Any, nameServer: str) -> None:
     """
-    Send three orders, and follow them.
+    Send the steps of three orders, and follow them.
     """
-    clerk = Clerk(3)
+    orders = Orders(3)
     async with Cluster(nameServer, reactor) as cluster:
         async with Producer(cluster, "shop") as producer:
-            await send(producer, ["1", "2", "3"])
-        async with follow(cluster, clerk):
-            await clerk.all
+            await send(producer, 3)
+        consumer = PushConsumer(
+            cluster,
+            "clerks",
+            orders.take,
+            orderly=True,
+            consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        )
+        consumer.subscribe("OrderSteps")
+        async with consumer:
+            await orders.done
 
 
 if __name__ == "__main__":
-    address = (*sys.argv[1:], "127.0.0.1:9876")[0]
+    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
     react(lambda reactor: Deferred.fromCoroutine(main(reactor, address)))

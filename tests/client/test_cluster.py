@@ -10,6 +10,7 @@ import re
 import socket
 from typing import Any
 
+from twisted.application.service import Service
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.logger import LogLevel
 
@@ -648,6 +649,60 @@ class StopTests(ClusterTestsBase):
         self.network.flush()
         self.assertIs(self.successResultOf(used), self.cluster)
         self.assertEqual(self.ns.open, 0)
+
+
+class ServiceTests(ClusterTestsBase):
+    """
+    A cluster as a service, the parent of its members.
+    """
+
+    def test_oneAfterTheOther(self) -> None:
+        """
+        The services are stopped one after the other, the last first, and the
+        connections are closed after the first.
+        """
+        first, last = Slow(), Slow()
+        for each in first, last:
+            each.setServiceParent(self.cluster)
+        self.cluster.startService()
+        self.assertTrue(first.running and last.running)
+        self.find()
+        stopped = self.cluster.stopService()
+        self.assertEqual((first.running, last.running), (1, 0))
+        last.stopped.callback(None)
+        self.assertEqual((first.running, self.ns.open), (0, 1))
+        self.assertNoResult(stopped)
+        first.stopped.callback(None)
+        self.network.flush()
+        self.successResultOf(stopped)
+        self.assertEqual(self.ns.open, 0)
+
+    def test_failure(self) -> None:
+        """
+        One that fails to stop is told of, and the others are stopped all the same.
+        """
+        first, last = Slow(), Slow()
+        for each in first, last:
+            each.setServiceParent(self.cluster)
+        self.cluster.startService()
+        last.stopped.errback(ValueError("no"))
+        first.stopped.callback(None)
+        self.successResultOf(self.cluster.stopService())
+        self.assertFalse(first.running)
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+
+
+class Slow(Service):
+    """
+    A service that takes its time to stop.
+    """
+
+    def __init__(self) -> None:
+        self.stopped: Deferred[None] = Deferred()
+
+    def stopService(self) -> Deferred[None]:
+        Service.stopService(self)
+        return self.stopped
 
 
 class TwoClustersTests(ClusterTestsBase):

@@ -9,6 +9,12 @@ Producers and consumers are given one and share it::
     producer = Producer(cluster, "orders")
 
 There is no table of clusters behind it: two in one process never meet.
+
+Like its members it is a context and a service.  Under twistd it is the parent of its
+members, so that they are stopped while there are connections still::
+
+    cluster.setServiceParent(application)
+    producer.setServiceParent(cluster)
 """
 
 from __future__ import annotations
@@ -20,7 +26,14 @@ from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.application.service import MultiService, Service
+from twisted.internet.defer import (
+    Deferred,
+    DeferredList,
+    inlineCallbacks,
+    maybeDeferred,
+    succeed,
+)
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -78,7 +91,7 @@ def _localIp(nameServer: str) -> str:
     return ip
 
 
-class Cluster:
+class Cluster(MultiService):
     """
     A cluster, as a client sees it.
 
@@ -113,6 +126,7 @@ class Cluster:
         @param timeout: of requests other than sends and pulls, in seconds.
         @raise ConfigError: if there is no name server, or an address is none.
         """
+        MultiService.__init__(self)
         if reactor is None:
             from twisted.internet import reactor
         addresses = nameServerAddresses(nameServers, os.environ.get("NAMESRV_ADDR", ""))
@@ -234,6 +248,21 @@ class Cluster:
         self._told.clear()
         self._deaf.clear()
         return self.peers.stop()
+
+    @inlineCallbacks
+    def stopService(self) -> Any:
+        """
+        Stop the services whose parent this is, one after the other and the last
+        first, and then as L{stop} does: consumers may need a producer until they
+        are done, and both the connections.
+        """
+        Service.stopService(self)
+        for service in reversed(list(self)):
+            try:
+                yield maybeDeferred(service.stopService)
+            except Exception:
+                self._log.failure("A member of the cluster did not stop as it should")
+        yield self.stop()
 
     # --- requests --------------------------------------------------------
 

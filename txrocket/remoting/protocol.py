@@ -22,7 +22,7 @@ echo; nothing is logged and no Deferred is made unless something is awaited.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -78,7 +78,18 @@ class RemotingProtocol(Protocol):
     # An ITCPTransport that is also an IConsumer and an IPushProducer.
     transport: Any
 
-    def __init__(self, remoting: Remoting, *, accepted: bool) -> None:
+    def __init__(
+        self,
+        remoting: Remoting,
+        *,
+        accepted: bool,
+        gone: Callable[[RemotingProtocol], object] | None = None,
+    ) -> None:
+        """
+        @param gone: called once the connection is; for many connections it costs
+            less than a Deferred of L{whenLost} for each.
+        """
+        self._gone = gone
         self._remoting = remoting
         self.accepted = accepted
         self.address = ""
@@ -132,6 +143,8 @@ class RemotingProtocol(Protocol):
         self.responseTable.failAll(said)
         for promise in list(self._promised):
             promise.cancel()
+        if self._gone is not None:
+            self._gone(self)
         while self._lost:
             self._lost.pop(0).callback(said)
 

@@ -9,7 +9,6 @@ import functools
 from collections.abc import Iterable
 from typing import cast
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, ITCPTransport
 from twisted.internet.protocol import ServerFactory
 from twisted.internet.task import LoopingCall
@@ -101,10 +100,8 @@ class RemotingServerFactory(ServerFactory):
         return protocol
 
     def _accept(self) -> RemotingProtocol:
-        protocol = RemotingProtocol(self._remoting, accepted=True)
+        protocol = RemotingProtocol(self._remoting, accepted=True, gone=self._sweeps.pop)
         self._sweeps[protocol] = 0
-        lost: Deferred[str] = protocol.whenLost()
-        lost.addCallback(lambda reason: self._sweeps.pop(protocol))
         return protocol
 
     def _sweep(self) -> None:
