@@ -366,7 +366,7 @@ class RemotingProtocol(Protocol):
             answer = self.responseTable.expect(opaque, command.code, timeout)
         except Exception:
             return fail()
-        if not self._gathering and len(self.responseTable) > 1:
+        if not self._gathering and not self._remoting.corked and len(self.responseTable) > 1:
             # Who does not wait for one answer before the next request often makes many in
             # a turn.  A call of the system for each would cost as much as all the rest.
             self._remoting.gatherTurn()
