@@ -20,6 +20,7 @@ from tests.store.support import HOST, Held
 from txrocket.broker.settings import SendSettings
 from txrocket.message import Message
 from txrocket.model import PERM_READ, TopicConfig, TopicFilterType
+from txrocket.processors import send as sending
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
@@ -227,6 +228,32 @@ class RefusedTests(BrokerTests):
             self.sent(topic="O"), ResponseCode.NO_PERMISSION, "brokerPermission forbids"
         )
         self.assertEqual(self.sent().code, ResponseCode.SUCCESS)
+
+    def test_changed(self) -> None:
+        """
+        That a topic was in order does not count once it, or the broker, is changed.
+        """
+        self.topic("O", order=True)
+        for _ in range(2):
+            self.assertEqual(self.sent(topic="O").code, ResponseCode.SUCCESS)
+        self.topic("O", queues=1, order=True)
+        self.assertEqual(self.sent(topic="O", queueId=3).code, ResponseCode.SYSTEM_ERROR)
+        self.assertEqual(self.sent(topic="O").code, ResponseCode.SUCCESS)
+        self.send.broker = attrs.evolve(self.send.broker, brokerPermission=PERM_READ)
+        self.assertEqual(self.sent(topic="O").code, ResponseCode.NO_PERMISSION)
+        self.topic("O", perm=PERM_READ)
+        answer = self.sent(topic="O")
+        self.assertIn("topic O may not be written to", answer.remark or "")
+
+    def test_manyTopics(self) -> None:
+        """
+        Of so many topics only is it kept in mind that they are in order.
+        """
+        self.patch(sending, "_KNOWN", 2)
+        for name in "ABCDA":
+            self.topic(name)
+            self.assertEqual(self.sent(topic=name).code, ResponseCode.SUCCESS)
+        self.assertLessEqual(len(self.send._sound), 2)
 
     def test_notYet(self) -> None:
         """
