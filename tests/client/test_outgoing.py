@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.client.outgoing import Outgoing, withProperties
@@ -25,8 +27,13 @@ from txrocket.message import Message
 from txrocket.model import MessageQueue
 from txrocket.protocol.batch import decodeBatch
 from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import RemotingCommand, responseCommand
-from txrocket.protocol.headers import SendMessageResponseHeader
+from txrocket.protocol.command import (
+    RemotingCommand,
+    decodeCommand,
+    requestCommand,
+    responseCommand,
+)
+from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 
 QUEUE = MessageQueue("T", "broker-a", 2)
 
@@ -205,6 +212,61 @@ class TakeTests(SynchronousTestCase):
         outgoing = taken(Message("T", b"x"))
         self.assertTrue(outgoing.request("group", QUEUE, 4, 0, oneway=True).isOneway)
         self.assertFalse(outgoing.request("group", QUEUE, 4, 0).isOneway)
+
+    @given(
+        st.from_regex(r"[%|a-zA-Z0-9_-]{1,20}", fullmatch=True),
+        st.from_regex(r"[%|a-zA-Z0-9_-]{1,20}", fullmatch=True),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
+        st.integers(0, 2**31 - 1),
+        st.integers(-(2**31), 2**31 - 1),
+        st.integers(-(2**63), 2**63 - 1),
+        st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02")),
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02")),
+            max_size=3,
+        ),
+        st.booleans(),
+    )
+    def test_quick(
+        self,
+        topic: str,
+        group: str,
+        brokerName: str,
+        queueId: int,
+        flag: int,
+        born: int,
+        properties: dict[str, str],
+        oneway: bool,
+    ) -> None:
+        """
+        A request that is made of a template is the one that is made of a header.
+        """
+        outgoing = taken(Message(topic, b"x" * 9, flag=flag, properties=properties), 5)
+        queue = MessageQueue(topic, brokerName, queueId)
+        header = SendMessageRequestHeaderV2(
+            producerGroup=group,
+            topic=topic,
+            defaultTopic="TBW102",
+            defaultTopicQueueNums=7,
+            queueId=queueId,
+            sysFlag=outgoing.sysFlag,
+            bornTimestamp=born,
+            flag=flag,
+            properties=outgoing.properties,
+            reconsumeTimes=0,
+            bname=brokerName,
+        )
+        plain = requestCommand(RequestCode.SEND_MESSAGE_V2, header, outgoing.body, oneway=oneway)
+        quick = outgoing.request(group, queue, 7, born, oneway=oneway)
+        self.assertIsNone(quick.fields)
+        frame = quick.encode()
+        read = decodeCommand(frame, 4, len(frame))
+        self.assertEqual(read.decodeHeader(SendMessageRequestHeaderV2), header)
+        self.assertEqual(read.extFields, plain.extFields)
+        self.assertEqual(
+            (read.code, read.flag, read.language, read.version, read.body),
+            (plain.code, plain.flag, plain.language, plain.version, plain.body),
+        )
 
     def test_withProperties(self) -> None:
         """

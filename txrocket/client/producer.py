@@ -36,6 +36,7 @@ from txrocket.client.routes import Route
 from txrocket.errors import (
     ConnectFailed,
     InvalidMessage,
+    ProtocolError,
     RequestTimedOut,
     ResponseError,
     RocketError,
@@ -60,11 +61,14 @@ from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import (
     CheckTransactionStateRequestHeader,
 )
-from txrocket.protocol.names import checkGroupName
+from txrocket.protocol.names import checkGroupName, checkSendTopic
 
 __all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer"]
 
 _INNER: Final = "CLIENT_INNER_PRODUCER"
+
+# To look up a member of an enumeration takes as long as a call.
+_SEND_OK: Final = SendStatus.SEND_OK
 
 
 class Sending(Outgoing):
@@ -80,26 +84,23 @@ class Sending(Outgoing):
     @ivar oneway: whether nobody waits for the answer.
     """
 
-    __slots__ = (
-        *("address", "attempts", "began", "deadline", "error", "fixed", "key", "message"),
-        *("oneway", "queue", "result", "selector", "timeout"),
-    )
+    began = 0.0
+    deadline = 0.0
+    attempts = 0
+    address = ""
+    queue: MessageQueue | None = None
+    fixed = False
+    selector: Selector | None = None
+    key: Any = None
+    oneway = False
+    result: SendResult | None = None
+    error: BaseException | None = None
 
     def __init__(self, topic: str, message: Message | Sequence[Message], timeout: float) -> None:
-        super().__init__(topic)
+        checkSendTopic(topic)
+        self.topic = topic
         self.message = message
         self.timeout = timeout
-        self.began = 0.0
-        self.deadline = 0.0
-        self.attempts = 0
-        self.address = ""
-        self.queue: MessageQueue | None = None
-        self.fixed = False
-        self.selector: Selector | None = None
-        self.key: Any = None
-        self.oneway = False
-        self.result: SendResult | None = None
-        self.error: BaseException | None = None
 
 
 class ISendMessageHook(Interface):
@@ -446,9 +447,10 @@ class Producer(Service):
         selector: Selector | None,
         key: Any,
     ) -> Deferred[Any]:
-        sending.fixed, sending.queue = queue is not None, queue
-        sending.selector = byHash if selector is None and key is not None else selector
-        sending.key = key
+        if queue is not None:
+            sending.fixed, sending.queue = True, queue
+        if selector is not None or key is not None:
+            sending.selector, sending.key = selector or byHash, key
         sending.began = self._clock.seconds()
         sending.deadline = sending.began + sending.timeout
         for hook in self._hooks:
@@ -456,17 +458,15 @@ class Producer(Service):
         self._underWay += 1
         route = self._routes.get(sending.topic)
         if route is not None and route.writeQueues and sending.topic in self._topics:
-            try:
-                sent = self._attempt(route, sending)
-            except Exception:
-                sent = fail()
-        else:
-            sent = self._route(sending).addCallback(self._attempt, sending)
-        return sent.addBoth(self._done, sending)
+            return self._attempt(route, sending)
+        return self._attemptOn(self._route(sending), sending)
 
     def _done(
         self, result: SendResult | Failure | None, sending: Sending
     ) -> SendResult | Failure | None:
+        """
+        A message's last attempt is over, or there was none.
+        """
         if isinstance(result, Failure):
             result = self._gaveUp(result, sending)
         else:
@@ -534,30 +534,36 @@ class Producer(Service):
         left = max(0.0, sending.deadline - self._clock.seconds())
         return found.addTimeout(left, self._clock, onTimeoutCancel=late)
 
+    # Whatever follows ends with _done, which each attempt calls itself if it is the last:
+    # to add it to the Deferred of each message would cost a microsecond.
+
+    def _attemptOn(self, found: Deferred[Route], sending: Sending) -> Deferred[Any]:
+        args = (sending,)
+        return found.addCallbacks(self._attempt, self._done, callbackArgs=args, errbackArgs=args)
+
     def _attempt(self, route: Route, sending: Sending) -> Deferred[Any]:
         began = self._clock.seconds()
         left = sending.deadline - began
-        if left <= 0:
-            raise RequestTimedOut("", "no time was left to send it")
-        found = self._request(sending, route)
-        if found is None:
-            return self._seek(sending)
-        address, request = found
+        peers = self.cluster.peers
+        try:
+            if left <= 0:
+                raise RequestTimedOut("", "no time was left to send it")
+            request = self._request(sending, route)
+            if request is None:
+                return self._seek(sending)
+        except Exception:
+            return fail().addErrback(self._done, sending)
         if sending.oneway:
-            return self.cluster.peers.oneway(address, request, left)
-        sent = self.cluster.peers.request(address, request, left)
-        sent.addCallbacks(
-            self._answered,
-            self._unanswered,
-            callbackArgs=(sending, began),
-            errbackArgs=(sending, began),
+            return peers.oneway(sending.address, request, left).addBoth(self._done, sending)
+        args = sending, began
+        return peers.request(sending.address, request, left).addCallbacks(
+            self._answered, self._unanswered, callbackArgs=args, errbackArgs=args
         )
-        return sent
 
-    def _request(self, sending: Sending, route: Route) -> tuple[str, RemotingCommand] | None:
+    def _request(self, sending: Sending, route: Route) -> RemotingCommand | None:
         """
-        The next request for a message, and whom to send it to; L{None} if that
-        broker is not known.
+        The next request for a message; L{None} if the broker that it is for is not
+        known.
         """
         failed = sending.queue.brokerName if sending.attempts and sending.queue else None
         if not sending.fixed:
@@ -569,10 +575,9 @@ class Producer(Service):
         if not sending.address:
             return None
         born = int(sending.began * 1000)
-        request = sending.request(self.group, queue, self._queues, born, oneway=sending.oneway)
-        return sending.address, request
+        return sending.request(self.group, queue, self._queues, born, oneway=sending.oneway)
 
-    def _seek(self, sending: Sending) -> Deferred[SendResult]:
+    def _seek(self, sending: Sending) -> Deferred[Any]:
         """
         Find the broker of a queue, which is in no route that is known.
         """
@@ -583,7 +588,9 @@ class Producer(Service):
             failure.trap(RocketError)
 
         sought = self._inTime(self._routes.refresh(sending.topic), sending)
-        return sought.addErrback(unanswered).addCallback(lambda found: self._again(error, sending))
+        return sought.addErrback(unanswered).addCallbacks(
+            lambda found: self._again(error, sending), self._done, errbackArgs=(sending,)
+        )
 
     def _choose(self, sending: Sending, route: Route, failed: str | None) -> MessageQueue:
         queues = route.writeQueues
@@ -596,14 +603,14 @@ class Producer(Service):
         self._turn += 1
         if self._faults is not None:
             return self._faults.select(queues, self._turn, self.cluster.now())
+        if failed is None:
+            return queues[self._turn % len(queues)]
         queue = inTurn(queues, self._turn, failed)
         # It counts on over those that were left out: all after them get their share.
         self._turn += (queues.index(queue) - self._turn) % len(queues)
         return queue
 
-    def _answered(
-        self, response: RemotingCommand, sending: Sending, began: float
-    ) -> SendResult | Deferred[SendResult]:
+    def _answered(self, response: RemotingCommand, sending: Sending, began: float) -> Any:
         queue = sending.queue
         assert queue is not None
         refused: ResponseError | None = None
@@ -611,6 +618,8 @@ class Producer(Service):
             result = sending.resultOf(response, queue, sending.address)
         except ResponseError as error:
             refused = error
+        except ProtocolError:
+            return self._done(Failure(), sending)
         if self._faults is not None:
             self._note(queue, began, failed=refused is not None)
         if refused is not None:
@@ -619,21 +628,20 @@ class Producer(Service):
         if route is not None and route.inherited:
             # It has come into being with this message.
             self._refresh(sending.topic)
-        if result.sendStatus is not SendStatus.SEND_OK and self._mayGoElsewhere(sending):
+        if result.sendStatus is not _SEND_OK and self._mayGoElsewhere(sending):
             sending.result = result
             return self._retry(sending, responseError(response.code, response.remark))
-        return result
+        return self._done(result, sending)
 
     def _mayGoElsewhere(self, sending: Sending) -> bool:
         chosen = sending.fixed or sending.selector is not None
         return self._retryNotStored and not chosen and self._mayRetry(sending)
 
-    def _unanswered(
-        self, failure: Failure, sending: Sending, began: float
-    ) -> SendResult | Deferred[SendResult]:
-        failure.trap(RocketError)
+    def _unanswered(self, failure: Failure, sending: Sending, began: float) -> Any:
         error = failure.value
-        assert isinstance(error, RocketError) and sending.queue is not None
+        if not isinstance(error, RocketError):
+            return self._done(failure, sending)
+        assert sending.queue is not None
         if self._faults is not None:
             self._note(sending.queue, began, failed=True)
         # The broker may have moved, or be gone.
@@ -654,12 +662,12 @@ class Producer(Service):
         retries = 0 if sending.oneway else self._retries
         return sending.attempts <= retries and self._clock.seconds() < sending.deadline
 
-    def _again(self, error: RocketError, sending: Sending) -> Deferred[SendResult]:
+    def _again(self, error: RocketError, sending: Sending) -> Any:
         if not error.retriable or not self._mayRetry(sending):
-            raise error
+            return self._done(Failure(error), sending)
         return self._retry(sending, error)
 
-    def _retry(self, sending: Sending, error: RocketError) -> Deferred[SendResult]:
+    def _retry(self, sending: Sending, error: RocketError) -> Deferred[Any]:
         self._log.info(
             "Sending to topic {topic} again after attempt {attempts}: {error}",
             topic=sending.topic,
@@ -672,8 +680,7 @@ class Producer(Service):
             # There is no other attempt, so the last one's failure is the message's.
             raise error
 
-        again = self._route(sending).addErrback(nowhere)
-        return again.addCallback(self._attempt, sending)
+        return self._attemptOn(self._route(sending).addErrback(nowhere), sending)
 
 
 def innerProducer(cluster: Cluster) -> Producer:
