@@ -11,17 +11,24 @@ import struct
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
+<<<<<<< HEAD
 from msgspec import Raw
+=======
+>>>>>>> bench
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import InvalidMessage, MalformedField, MalformedHeader, MissingField
-from txrocket.protocol.codes import VERSION, RequestCode, ResponseCode
+from txrocket.protocol.codes import VERSION, RequestCode, ResponseCode, SerializeType
 from txrocket.protocol.command import (
     ONEWAY_FLAG,
     RESPONSE_FLAG,
     RemotingCommand,
     decodeCommand,
+<<<<<<< HEAD
     rawRequest,
+=======
+    rawResponse,
+>>>>>>> bench
     requestCommand,
     responseCommand,
 )
@@ -446,3 +453,48 @@ class NamingTests(SynchronousTestCase):
             MalformedField, headerFromFields, CreateTopicRequestHeader, fields
         )
         self.assertEqual(error.field, "topicFilterType")
+
+
+class RawTests(SynchronousTestCase):
+    """
+    Responses whose fields are JSON already.
+    """
+
+    @given(
+        st.dictionaries(st.text(max_size=9), st.text(max_size=9), min_size=1, max_size=5),
+        st.none() | st.text(max_size=20),
+        st.binary(max_size=9),
+        st.integers(-(2**31), 2**31 - 1),
+        st.sampled_from(SerializeType),
+        st.sampled_from([("code", 1), ("flag", 0), ("flag", 3), ("language", "JAVA"), None]),
+    )
+    def test_asMap(
+        self,
+        fields: dict[str, str],
+        remark: str | None,
+        body: bytes,
+        opaque: int,
+        form: int,
+        change: tuple[str, object] | None,
+    ) -> None:
+        """
+        They are written as those whose fields are a map, whatever is changed in
+        them, in both forms.
+        """
+        raw = rawResponse(orjson.dumps(fields), remark, body)
+        plain = responseCommand(0, remark, None, body)
+        plain.fields = fields
+        for each in (raw, plain):
+            each.opaque = opaque
+            each.serializeType = int(form)
+            if change is not None:
+                setattr(each, *change)
+        self.assertEqual(raw.encode(), plain.encode())
+        self.assertEqual(raw.extFields, fields)
+        self.assertEqual(raw.encode(), plain.encode())
+
+    def test_remark(self) -> None:
+        """
+        Words that no JSON can hold are refused as everywhere.
+        """
+        self.assertRaises(InvalidMessage, rawResponse(b"{}", "\ud800").encode)

@@ -160,7 +160,7 @@ class AnswerTests(RemotingTests):
         Large answers are not gathered without end: the transport gets them
         in time to say that it is full.
         """
-        body = bytes(100_000)
+        body = bytes(60_000)
         protocol, wire = connected(
             serving(self.clock, {CODE: lambda *given: responseCommand(body=body)})
         )

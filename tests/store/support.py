@@ -148,6 +148,19 @@ def abandon(store: MessageStore) -> None:
     store._release()
 
 
+def filesOf(root: str) -> dict[str, bytes]:
+    """
+    What is in all files below a folder.
+    """
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, root)] = file.read()
+    return found
+
+
 class StoreCase(SynchronousTestCase):
     """
     A test of a whole store.

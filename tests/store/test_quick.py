@@ -17,7 +17,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.store.support import HOST, START, Disk, StoreCase
+from tests.store.support import HOST, START, Disk, StoreCase, filesOf
 from txrocket.message import MessageExt, splitProperties
 from txrocket.protocol.javahash import tagsCode
 from txrocket.store import index as indexModule
@@ -152,20 +152,9 @@ class TakeTests(SynchronousTestCase):
                 if last:
                     clock.advance(0.7)
             store.stop()
-            return told, store.follow.timestamp, self.files(root)
+            return told, store.follow.timestamp, filesOf(root)
         finally:
             shutil.rmtree(root)
-
-    def files(self, root: str) -> dict[str, bytes]:
-        """
-        All files in a folder.
-        """
-        found = {}
-        for folder, _, names in os.walk(root):
-            for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
-                    found[os.path.relpath(os.path.join(folder, name), root)] = file.read()
-        return found
 
     @settings(max_examples=40, deadline=None)
     @given(MESSAGES)
@@ -175,6 +164,93 @@ class TakeTests(SynchronousTestCase):
         records had been read.
         """
         self.assertEqual(self.outcome(messages, plain=True), self.outcome(messages, plain=False))
+
+
+LIMITS = st.sampled_from([1, 3, 32])
+SIZES = st.sampled_from([300, 1000, 1 << 20])
+
+
+class StretchTests(StoreCase):
+    """
+    Messages that lie one behind the other.
+    """
+
+    def filled(self, topics: str, **options: Any) -> MessageStore:
+        """
+        A store in which messages of the named topics follow each other, over files
+        of five or six.
+        """
+        store = self.start(mappedFileSizeCommitLog=1000, mappedFileSizeConsumeQueue=400, **options)
+        for number, topic in enumerate(topics):
+            self.gather(store, b"%d" % number * (number % 3), topic=topic)
+        store.write()
+        return store
+
+    def check(self, store: MessageStore) -> None:
+        """
+        Whatever is asked for, the answer is that of a look at each message.
+        """
+        asked = [
+            (topic, offset, most)
+            for topic in "TU"
+            for offset in range(25)
+            for most in (-1, 0, 1, 2, 5, 32, 1000)
+        ]
+        quickly = [store.get(topic, 0, offset, most) for topic, offset, most in asked]
+        self.patch(store, "_stretch", lambda *given: None)
+        slowly = [store.get(topic, 0, offset, most) for topic, offset, most in asked]
+        self.assertEqual(slowly, quickly)
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.text("TTTU", max_size=24), LIMITS, SIZES, LIMITS, st.sampled_from([0, 40, 100]))
+    def test_asCollected(self, topics: str, count: int, size: int, onDisk: int, ratio: int) -> None:
+        """
+        They are given as any others are, within all limits.
+        """
+        store = self.filled(
+            topics,
+            memory=2000,
+            maxTransferCountOnMessageInMemory=count,
+            maxTransferBytesOnMessageInMemory=size,
+            maxTransferCountOnMessageInDisk=onDisk,
+            accessMessageInMemoryMaxRatio=ratio,
+        )
+        self.check(store)
+        store.stop()
+        shutil.rmtree(self.root)
+
+    def test_deleted(self) -> None:
+        """
+        Also when the log has lost its first file, and the queue has not heard of it.
+        """
+        store = self.filled("T" * 20)
+        store.log.segments.removeFirst()
+        self.check(store)
+        store.retention.follow()
+        self.check(store)
+        store.stop()
+
+    def test_gap(self) -> None:
+        """
+        Also where the queue has entries that stand for nothing.
+        """
+        store = self.filled("TTT")
+        store._next["T", 0] = 6
+        for _ in range(3):
+            self.put(store)
+        self.check(store)
+        store.stop()
+
+    def test_reads(self) -> None:
+        """
+        It takes two reads, of the entries that were asked for and of the records.
+        """
+        store = self.filled("TTTTT")
+        self.disk.preads.clear()
+        got = store.get("T", 0, 1, 3)
+        self.assertEqual((3, 4), (got.count, got.nextOffset))
+        self.assertEqual([60, len(got.data)], [size for _, _, size in self.disk.preads])
+        store.stop()
 
 
 class AwaitedTests(StoreCase):

@@ -31,7 +31,7 @@ from txrocket.model import MASTER_ID, PERM_READ, MessageQueue, SubscriptionGroup
 from txrocket.protocol.bodies import OffsetMovedEvent
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
-from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.command import RemotingCommand, rawResponse, responseCommand
 from txrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from txrocket.protocol.parts import encodeProperties
 from txrocket.remoting.interfaces import Answer, Process
@@ -47,8 +47,16 @@ _SUSPEND: Final = 2
 
 _OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 
+# To look up a member of an enumeration takes 0.15 us, to hash one 0.3.
+_FOUND: Final = GetStatus.FOUND
+_FOUND_REMARK: Final = GetStatus.FOUND.value
+
+# L{PullMessageResponseHeader}: a third of what it takes to fill and write one.
+_FOUND_JSON: Final = (
+    b'{"suggestWhichBrokerId":"%d","nextBeginOffset":"%d","minOffset":"%d","maxOffset":"%d"}'
+)
+
 _CODES: Final = {
-    GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
@@ -140,17 +148,22 @@ class PullProcessor:
             wanted.matches,
             wanted.accepts,
         )
+        if got.status is _FOUND:
+            self._stats.got(header.consumerGroup, header.topic, got.count, len(got.data))
+            suggested = self._suggested(got, group)
+            return rawResponse(
+                _FOUND_JSON % (suggested, got.nextOffset, got.minOffset, got.maxOffset),
+                _FOUND_REMARK,
+                got.data,
+            )
         code = _CODES[got.status]
         if got.status in _EMPTY and header.queueOffset:
             code = ResponseCode.PULL_OFFSET_MOVED
-        if code is ResponseCode.SUCCESS:
-            self._stats.got(header.consumerGroup, header.topic, got.count, len(got.data))
-        elif code is ResponseCode.PULL_NOT_FOUND and mayHold:
+        if code is ResponseCode.PULL_NOT_FOUND and mayHold:
             return self._hold(header, peer, wanted)
-        else:
-            self._stats.missed()
-            if code is ResponseCode.PULL_OFFSET_MOVED:
-                self._tellMoved(header, got)
+        self._stats.missed()
+        if code is ResponseCode.PULL_OFFSET_MOVED:
+            self._tellMoved(header, got)
         return responseCommand(
             code,
             got.status.value,
@@ -202,8 +215,14 @@ class PullProcessor:
             wanted.matches,
             wanted.accepts,
         )
-        # The group, the topic and their permissions may be others by then.
-        return held.addCallback(lambda none: self._pull(header, peer, mayHold=False))
+        # A method and no function of its own: there may be ten thousands of them.
+        return held.addCallback(self._again, header, peer)
+
+    def _again(
+        self, none: None, header: PullMessageRequestHeader, peer: RemotingProtocol
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        # The group, the topic and their permissions may be others by now.
+        return self._pull(header, peer, mayHold=False)
 
     def _tellMoved(self, header: PullMessageRequestHeader, got: Got) -> None:
         """

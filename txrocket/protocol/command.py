@@ -157,7 +157,22 @@ class RemotingCommand(msgspec.Struct, gc=False):
         @raise InvalidMessage: if it cannot be sent.
         """
         try:
-            header = self._binaryHeader() if self.serializeType == _BINARY else self._jsonHeader()
+            if (
+                self.raw
+                and self.fields is None
+                and self.code == 0
+                and self.serializeType == _JSON
+                and self.flag == RESPONSE_FLAG
+                and self.language == _LANGUAGE
+                and self.version == VERSION
+            ):
+                # The answers that carry the traffic, for half of what a map costs.
+                said = b"" if self.remark is None else b',"remark":' + orjson.dumps(self.remark)
+                header = b"".join((_SUCCESS, self.raw, _OPAQUE % self.opaque, said, _REST))
+            elif self.serializeType == _BINARY:
+                header = self._binaryHeader()
+            else:
+                header = self._jsonHeader()
         except (orjson.JSONEncodeError, UnicodeEncodeError, StructError) as error:
             raise InvalidMessage(f"{self} cannot be written: {error}") from None
         size = len(header)
@@ -170,6 +185,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         return _PREFIX.pack(length, self.serializeType << 24 | size) + header
 
     def _jsonHeader(self) -> bytes:
+<<<<<<< HEAD
         if (
             self.raw
             and self.fields is None
@@ -182,6 +198,8 @@ class RemotingCommand(msgspec.Struct, gc=False):
                 return b"".join((_SUCCESS, self.raw, _OPAQUE % self.opaque, said, _REST))
             if self.remark is None:
                 return _REQUEST % (self.code, self.raw, self.flag, self.opaque)
+=======
+>>>>>>> bench
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
             # Java writes an empty map where it has a header without fields, and

@@ -27,23 +27,36 @@ __all__ = ["eagerWriter"]
 def eagerWriter(transport: Any) -> Callable[[bytes], None]:
     """
     What to call in place of C{transport.write}.
-
-    What the socket does not take goes to the transport, which from then on has
-    something in its buffer and gets all that follows, so nothing overtakes.
     """
     ordinary: Callable[[bytes], None] = transport.write
     if not isinstance(transport, Connection) or transport.TLS:
         return ordinary
+    return _Eager(transport).write
 
-    def write(data: bytes) -> None:
+
+class _Eager:
+    """
+    Writes to the socket at once if it can.
+
+    What the socket does not take goes to the transport, which from then on has
+    something in its buffer and gets all that follows, so nothing overtakes.
+    """
+
+    # Half of what a function that remembers its transport takes, and there are ten
+    # thousands of them.
+    __slots__ = ("_transport",)
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        transport = self._transport
         if transport._tempDataLen or transport.dataBuffer or transport.disconnecting:
-            ordinary(data)
+            transport.write(data)
             return
         sent = transport.writeSomeData(data)
         if not isinstance(sent, int):
             # The connection is broken: the transport finds out and says so.
-            ordinary(data)
+            transport.write(data)
         elif sent < len(data):
-            ordinary(data[sent:])
-
-    return write
+            transport.write(data[sent:])

@@ -55,7 +55,9 @@ __all__ = ["RemotingProtocol"]
 
 # Answers are handed to the transport once this many bytes of bodies have gathered,
 # so that a read full of pulls cannot pile up what the transport would warn us of.
-_GATHER_LIMIT = 128 * 1024
+# Three full pulls are then just below the 128 KiB that Twisted gives the system at a
+# time; what is beyond that would make a turn of the reactor of its own.
+_GATHER_LIMIT = 96 * 1024
 
 # How many seconds a peer has to take what is left and agree to close.  Without a
 # limit, one that does not read would keep a program from ever being stopped.
@@ -260,7 +262,10 @@ class RemotingProtocol(Protocol):
         except Exception:
             answer = faultResponse(Failure(), request, self.address)
         if isinstance(answer, RemotingCommand):
-            self._answer(request, answer)
+            if request.flag or self._unread or remoting.hooks:
+                self._answer(request, answer)
+            else:
+                self._gather(request, answer)
         elif isinstance(answer, Deferred):
             promise: Deferred[Any] = answer
             self._promised.add(promise)
@@ -301,6 +306,12 @@ class RemotingProtocol(Protocol):
             self.connected = 0
             self.transport.abortConnection()
             return
+        self._gather(request, response)
+
+    def _gather(self, request: RemotingCommand, response: RemotingCommand) -> None:
+        """
+        Have an answer written with the others.
+        """
         response.opaque = request.opaque
         response.flag |= RESPONSE_FLAG
         response.serializeType = request.serializeType

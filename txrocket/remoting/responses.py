@@ -40,6 +40,9 @@ class ResponseTable:
     C{responseTable}: opaque -> the Deferred that waits for the answer.
     """
 
+    # There is one for each of ten thousand connections.
+    __slots__ = ("_address", "_clock", "_due", "_limit", "_pending", "_sweeper")
+
     def __init__(self, clock: IReactorTime, address: str, limit: int) -> None:
         """
         @param address: the peer, for the errors.

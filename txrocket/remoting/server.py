@@ -96,8 +96,11 @@ class RemotingServerFactory(ServerFactory):
         protocol = FirstByteProtocol(self._accept, self._tls.mode, self._contextFactory)
         self._silent[protocol] = 0
         # At once and not by the next sweep: with it goes all that the peer sent.
-        protocol.whenDecided().addCallback(lambda none: self._silent.pop(protocol))
+        protocol.whenDecided().addCallback(self._decided, protocol)
         return protocol
+
+    def _decided(self, none: None, protocol: FirstByteProtocol) -> None:
+        del self._silent[protocol]
 
     def _accept(self) -> RemotingProtocol:
         protocol = RemotingProtocol(self._remoting, accepted=True, gone=self._sweeps.pop)

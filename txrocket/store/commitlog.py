@@ -60,6 +60,7 @@ class CommitLog:
     The log's files, and what is about to be written to them.
 
     @ivar segments: the files.
+    @ivar gathered: what is about to be written.
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
     @ivar brim: what ends before it, with a body of at most C{maxBody}, fits without
@@ -84,7 +85,7 @@ class CommitLog:
         self.maxBody = maxMessageSize
         self.brim = 0
         self._wrote = wrote
-        self._gathered: list[bytes] = []
+        self.gathered: list[bytes] = []
         self._spoiled = 0  # up to where a write that failed may have come
         self.end = 0
         self.written = 0
@@ -122,7 +123,7 @@ class CommitLog:
         """
         Put a record where it was L{reserved<reserve>}.
         """
-        self._gathered.append(data)
+        self.gathered.append(data)
         self.end += len(data)
 
     def write(self) -> None:
@@ -141,10 +142,10 @@ class CommitLog:
         """
         @return: what was written.
         """
-        data = b"".join(self._gathered)
+        data = b"".join(self.gathered)
         if not data:
             return data
-        self._gathered.clear()
+        self.gathered.clear()
         start = self.written
         end = start + len(data)
         try:
@@ -162,7 +163,7 @@ class CommitLog:
         """
         Forget what was put and not written.
         """
-        self._gathered.clear()
+        self.gathered.clear()
         self.end = self.written
 
     def read(self, offset: int, size: int) -> bytes:
@@ -237,7 +238,7 @@ class CommitLog:
         except OSError as error:
             raise self._explain(error, self.segments.size) from error
         if room > 0:
-            self._gathered.append(encodeBlank(room))
+            self.gathered.append(encodeBlank(room))
             self.end += BLANK_SIZE
         start = self.written
         try:

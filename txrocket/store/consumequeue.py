@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import count
 from struct import Struct
 from typing import TypeAlias
@@ -37,12 +38,36 @@ __all__ = [
     "ConsumeQueue",
     "ConsumeQueues",
     "entries",
+    "offsetOf",
+    "sizesOf",
 ]
 
 _ENTRY = Struct(">qiq")
 ENTRY_SIZE = _ENTRY.size
 
 entries: Callable[[bytes], Iterator[tuple[int, int, int]]] = _ENTRY.iter_unpack
+
+_OFFSET = Struct(">q")
+
+# The sizes in so many entries.
+_sizes = lru_cache(64)(lambda count: Struct(">" + "8xi8x" * count).unpack)
+
+
+def offsetOf(data: bytes, position: int) -> int:
+    """
+    The offset in the log that an entry has.
+    """
+    offset: int = _OFFSET.unpack_from(data, position)[0]
+    return offset
+
+
+def sizesOf(data: bytes) -> tuple[int, ...]:
+    """
+    The sizes of the records that entries stand for.
+    """
+    sizes: tuple[int, ...] = _sizes(len(data) // ENTRY_SIZE)(data)
+    return sizes
+
 
 # Java's filler in front of a queue's first entry.
 _FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)

@@ -43,7 +43,7 @@ from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.index import Index, idHash, keyHash
 
-__all__ = ["SCHEDULE_TOPIC", "Arrived", "Follow", "Put", "filed"]
+__all__ = ["SCHEDULE_TOPIC", "Arrived", "Filing", "Follow", "Put", "filed"]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
@@ -51,9 +51,12 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 # tag, and the message without its body.
 Arrived: TypeAlias = Callable[[str, int, int, int, MessageExt], None]
 
+# What a message is filed by: the hash of its tag, its unique id, its keys.
+Filing: TypeAlias = tuple[int, bytes, str]
+
 # A message that was put: topic and queue, queue offset, offset in the log, size of
-# the record, properties.
-Put: TypeAlias = tuple[tuple[str, int], int, int, int, bytes]
+# the record, properties, and what these say, if that is known.
+Put: TypeAlias = tuple[tuple[str, int], int, int, int, bytes, Filing | None]
 
 _UNIQUE = PROPERTY_UNIQ_KEY.encode() + b"\x01"
 
@@ -62,9 +65,9 @@ _KEPT = 1024
 _KEPT_SIZE = 256
 
 
-def filed(properties: bytes) -> tuple[int, bytes, str]:
+def filed(properties: bytes) -> Filing:
     """
-    What a message is filed by: the hash of its tag, its unique id and its keys.
+    What a message is filed by.
 
     What a producer's messages say beside the unique id is often the same for all of
     them.  So the id is cut out, and what the rest means is remembered: 0.3 us, where
@@ -80,7 +83,7 @@ def filed(properties: bytes) -> tuple[int, bytes, str]:
     return hashed, later or unique, keys
 
 
-def _read(properties: bytes) -> tuple[int, bytes, str]:
+def _read(properties: bytes) -> Filing:
     split = splitProperties(str(properties, "utf-8", "replace"))
     unique = split.get(PROPERTY_UNIQ_KEY, "").encode()
     return tagsCode(split.get(PROPERTY_TAGS)), unique, split.get(PROPERTY_KEYS, "")
@@ -147,8 +150,8 @@ class Follow:
         entries: list[tuple[int, int]] = []
         arrived: list[tuple[Put, int]] = []
         for put in puts:
-            key, queueOffset, recordOffset, size, properties = put
-            hashed, unique, keys = filed(properties)
+            key, queueOffset, recordOffset, size, properties, filing = put
+            hashed, unique, keys = filing or filed(properties)
             queues.find(key).put(queueOffset, recordOffset, size, hashed)
             if unique:
                 entries.append((idHash(key[0], unique), recordOffset))
@@ -162,7 +165,7 @@ class Follow:
         self.timestamp = max(self.timestamp, timestamp)
         queues.write()
         self.position = offset + len(data)
-        for (key, queueOffset, recordOffset, _, _), hashed in arrived:
+        for (key, queueOffset, recordOffset, *_), hashed in arrived:
             record = decodeRecord(data, recordOffset - offset, readBody=False)
             self._arrived(*key, queueOffset, hashed, record)
 

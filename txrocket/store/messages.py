@@ -41,7 +41,7 @@ from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import FULL, Files, Handles, Locked, SyncFailed
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
-from txrocket.store.follow import SCHEDULE_TOPIC, Arrived, Follow, Put
+from txrocket.store.follow import SCHEDULE_TOPIC, Arrived, Filing, Follow, Put
 from txrocket.store.index import Index
 from txrocket.store.reading import StoreReader
 from txrocket.store.recovery import Recovery
@@ -312,11 +312,14 @@ class MessageStore(StoreReader):
         sysFlag: int = 0,
         reconsumeTimes: int = 0,
         preparedTransactionOffset: int = 0,
+        filing: Filing | None = None,
     ) -> Appended:
         """
         Add a message to the log.
 
         @param properties: as they stand in a record.
+        @param filing: what L{filed<txrocket.store.follow.filed>} finds in them, from
+            who knows it already.
         @raise InvalidMessage: if it cannot be stored.
         @raise StoreError: if the store takes no messages now.
         """
@@ -356,9 +359,11 @@ class MessageStore(StoreReader):
             reconsumeTimes,
             preparedTransactionOffset,
         )
-        log.add(record)
+        # As C{log.add(record)}, whose call would cost as much as what it does.
+        log.gathered.append(record)
+        log.end = end = offset + size
         if queued and topic != SCHEDULE_TOPIC:
-            self._puts.append((key, queueOffset, offset, size, properties))
+            self._puts.append((key, queueOffset, offset, size, properties, filing))
         else:
             self._ordinary = False
         if queued:
@@ -366,7 +371,7 @@ class MessageStore(StoreReader):
                 self._unwritten[key] = queueOffset
             self._next[key] = queueOffset + 1
         # Half the price of calling the class.
-        return _appended(Appended, (offset, (size,), queueOffset, timestamp, offset + size))
+        return _appended(Appended, (offset, (size,), queueOffset, timestamp, end))
 
     def putBatch(
         self,

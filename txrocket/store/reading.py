@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -22,7 +23,14 @@ from txrocket.errors import MalformedRecord, StoreError
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord, storeTimestampAt
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue, ConsumeQueues, entries
+from txrocket.store.consumequeue import (
+    ENTRY_SIZE,
+    ConsumeQueue,
+    ConsumeQueues,
+    entries,
+    offsetOf,
+    sizesOf,
+)
 from txrocket.store.index import Index, Queried
 from txrocket.store.settings import StoreSettings
 
@@ -52,6 +60,10 @@ class GetStatus(Enum):
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+# To look up a member of an enumeration takes 0.15 us.
+_FOUND: Final = GetStatus.FOUND
 
 
 class Got(msgspec.Struct, frozen=True, gc=False):
@@ -122,12 +134,46 @@ class StoreReader:
             return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
         if offset > high:
             return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+        if matches is None and accepts is None:
+            got = self._stretch(queue, offset, most, low, high)
+            if got is not None:
+                return got
         data = queue.read(offset, max(_MOST_ENTRIES, most))
         if not data:
             perFile = self.settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
             nextFile = offset + perFile - offset % perFile
             return Got(GetStatus.OFFSET_FOUND_NULL, nextFile, low, high)
         return self._collect(data, offset, most, matches, accepts, low, high)
+
+    def _stretch(
+        self, queue: ConsumeQueue, offset: int, most: int, low: int, high: int
+    ) -> Got | None:
+        """
+        What L{_collect} does, for messages that lie one behind the other in the log,
+        when all are wanted, and none is old: no look at each of them, and so half of
+        the price for 32.
+
+        @return: L{None} if they do not.
+        """
+        settings, log = self.settings, self.log
+        data = queue.read(offset, min(most, settings.maxTransferCountOnMessageInMemory))
+        if not data:
+            return None
+        start, end = offsetOf(data, 0), log.written
+        last = offsetOf(data, len(data) - ENTRY_SIZE)
+        *_, lastSize = sizes = sizesOf(data)
+        size = sum(sizes)
+        if (
+            # Fillers are longer than any record.
+            size != last + lastSize - start
+            or size > settings.maxTransferBytesOnMessageInMemory
+            or not log.first <= start < end
+            or start + size > end
+            or end - start > self._near
+        ):
+            return None
+        found = log.read(start, size)
+        return Got(_FOUND, offset + len(sizes), low, high, found, len(sizes))
 
     def _collect(
         self,

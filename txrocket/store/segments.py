@@ -122,6 +122,7 @@ class Segments:
         self._files = handles.files
         self.folder = folder
         self._prefix = os.path.join(folder, "")
+        self._paths: dict[int, str] = {}
         self.size = size
         self._allocate = allocate
         self.bases: list[int] = []
@@ -175,7 +176,11 @@ class Segments:
         """
         A piece's path.
         """
-        return self._prefix + self.nameOf(base)
+        # Made once: it takes a microsecond, which a pull would pay twice.
+        path = self._paths.get(base)
+        if path is None:
+            path = self._paths[base] = self._prefix + self.nameOf(base)
+        return path
 
     def baseOf(self, offset: int) -> int | None:
         """
@@ -298,6 +303,7 @@ class Segments:
         for base in self.bases:
             self._handles.forget(self.pathOf(base))
         self.bases.clear()
+        self._paths.clear()
         self.dirtyPaths.clear()
         self.dirtyFolders.clear()
 
@@ -309,6 +315,7 @@ class Segments:
 
     def _remove(self, base: int) -> None:
         path = self.pathOf(base)
+        del self._paths[base]
         self._handles.forget(path)
         self.dirtyPaths.discard(path)
         self._files.remove(path)

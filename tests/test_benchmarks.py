@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{benchmarks}: what it measures is there to be measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from benchmarks import broker
+
+
+class BrokerTests(SynchronousTestCase):
+    """
+    L{benchmarks.broker}.
+    """
+
+    if not os.path.exists("/proc/self/smaps_rollup"):
+        skip = "only Linux tells the CPU time and the memory of other processes"
+
+    def test_tiny(self) -> None:
+        """
+        All of it runs, with next to nothing to do, and prints a figure in each line.
+        """
+        size = broker.Size(
+            starts=1, rounds=1, requests=128, pulls=64, arrivals=3, held=20, idle=0.01
+        )
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            broker.main(size)
+        heading, *lines = printed.getvalue().splitlines()
+        self.assertIn("CPU us per request", heading)
+        self.assertEqual(15, len(lines))
+        for line in lines:
+            self.assertRegex(line, re.compile(r"\S {2,}\d+\.\d+"))
