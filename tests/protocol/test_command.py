@@ -11,10 +11,7 @@ import struct
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
-<<<<<<< HEAD
 from msgspec import Raw
-=======
->>>>>>> bench
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import InvalidMessage, MalformedField, MalformedHeader, MissingField
@@ -24,11 +21,8 @@ from txrocket.protocol.command import (
     RESPONSE_FLAG,
     RemotingCommand,
     decodeCommand,
-<<<<<<< HEAD
     rawRequest,
-=======
     rawResponse,
->>>>>>> bench
     requestCommand,
     responseCommand,
 )

@@ -185,21 +185,15 @@ class RemotingCommand(msgspec.Struct, gc=False):
         return _PREFIX.pack(length, self.serializeType << 24 | size) + header
 
     def _jsonHeader(self) -> bytes:
-<<<<<<< HEAD
         if (
             self.raw
             and self.fields is None
+            and self.remark is None
             and self.language == _LANGUAGE
             and self.version == VERSION
         ):
-            # The answers and requests that carry the traffic: half of what a map costs.
-            if self.code == 0 and self.flag == RESPONSE_FLAG:
-                said = b"" if self.remark is None else b',"remark":' + orjson.dumps(self.remark)
-                return b"".join((_SUCCESS, self.raw, _OPAQUE % self.opaque, said, _REST))
-            if self.remark is None:
-                return _REQUEST % (self.code, self.raw, self.flag, self.opaque)
-=======
->>>>>>> bench
+            # The requests that carry the traffic: half of what a map costs.
+            return _REQUEST % (self.code, self.raw, self.flag, self.opaque)
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
             # Java writes an empty map where it has a header without fields, and
