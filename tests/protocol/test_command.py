@@ -449,7 +449,7 @@ class NamingTests(SynchronousTestCase):
         self.assertEqual(error.field, "topicFilterType")
 
 
-class RawTests(SynchronousTestCase):
+class RawResponseTests(SynchronousTestCase):
     """
     Responses whose fields are JSON already.
     """
