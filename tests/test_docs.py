@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import Attribute, Interface
 
 from txrocket.config import Configuration
 from txrocket.remoting.node import Limits
@@ -131,3 +132,25 @@ class EpytextTests(SynchronousTestCase):
         """
         text = "Drawn::\n\n    | C{x} *\n\n      @param\n\nC{y}"
         self.assertEqual(self.convert(text), text.replace("C{y}", "``y``"))
+
+    def test_interface(self) -> None:
+        """
+        An interface is shown with its methods and attributes.
+        """
+
+        class IThing(Interface):
+            """
+            A thing.
+            """
+
+            size = Attribute("Its C{size}.")
+
+            def grow(by: int) -> None:
+                """
+                Become larger.
+                """
+
+        text = loadEpytext()._interface(IThing, str)
+        self.assertIn(".. py:class:: IThing\n\n   A thing.\n", text)
+        self.assertIn("   .. py:attribute:: size\n\n      Its ``size``.\n", text)
+        self.assertIn("   .. py:method:: grow(by)\n\n      Become larger.\n", text)

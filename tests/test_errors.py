@@ -12,16 +12,22 @@ from twisted.trial.unittest import SynchronousTestCase
 from txrocket import errors
 from txrocket.errors import (
     ConnectFailed,
+    ConnectionLost,
     DiskFull,
     FrameTooLarge,
     HeaderTooLong,
     InvalidFrameLength,
     MalformedField,
+    MessageIllegal,
     MissingField,
     RemotingError,
+    RequestTimedOut,
     ResponseError,
     RocketError,
+    SendFailed,
     SystemBusy,
+    TooManyRequests,
+    TopicNotExist,
     UnknownSerializeType,
     responseError,
 )
@@ -107,12 +113,56 @@ class RetriableTests(SynchronousTestCase):
     def test_exactlyThese(self) -> None:
         """
         A request that got no answer may be made again, one that was answered with
-        one of nine codes, and a write that found the disk full; nothing else.
+        one of nine codes, and a write that found the disk full; nothing else by
+        itself.
         """
         expected = {DiskFull, *family(RemotingError)} | {
             type(responseError(code, None)) for code in RETRIABLE_CODES
         }
-        self.assertEqual({each for each in family(RocketError) if each.retriable}, expected)
+        self.assertEqual({each for each in family(RocketError) if each.retriable is True}, expected)
+
+
+class SendFailedTests(SynchronousTestCase):
+    """
+    What a sender gets in the end.
+    """
+
+    def test_phase(self) -> None:
+        """
+        The phase says how far the last attempt came: without an attempt there was
+        no route.
+        """
+        for error, attempts, phase in (
+            (TopicNotExist("no"), 0, "route"),
+            (ConnectFailed("b:1", "refused"), 1, "connect"),
+            (ConnectionLost("b:1", "reset"), 1, "send"),
+            (TooManyRequests("b:1", "full"), 1, "send"),
+            (RequestTimedOut("b:1", "late"), 1, "answer"),
+            (MessageIllegal("long"), 1, "answer"),
+        ):
+            self.assertEqual(SendFailed("T", error, "b:1", attempts, 0.5).phase, phase)
+
+    def test_words(self) -> None:
+        """
+        It says which topic, how often, how long, what and with whom.
+        """
+        error = SendFailed("Orders", RequestTimedOut("b:1", "late"), "b:1", 3, 2.5)
+        self.assertEqual(
+            str(error),
+            "sending to topic Orders failed at attempt 3 after 2.500 s, answer with b:1: late",
+        )
+        self.assertEqual((error.address, error.attempts, error.elapsed), ("b:1", 3, 2.5))
+        nowhere = SendFailed("Orders", TopicNotExist("no"), "", 0, 0.0)
+        self.assertEqual(
+            str(nowhere), "sending to topic Orders failed after 0.000 s, route: code 17: no"
+        )
+
+    def test_retriable(self) -> None:
+        """
+        Another attempt may do if it may do for the last error.
+        """
+        for cause in (SystemBusy("later"), MessageIllegal("never")):
+            self.assertEqual(SendFailed("T", cause, "", 1, 0).retriable, cause.retriable)
 
 
 class FamilyTests(SynchronousTestCase):

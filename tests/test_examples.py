@@ -1,29 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The examples run, over loopback, and what the guide and the README show of them
-is what they are and print.
+The examples run, over loopback; L{tests.test_clientexamples} has those of producers
+and push consumers.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import io
-import re
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 from twisted.internet import reactor as anyReactor
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
-from twisted.trial.unittest import TestCase
+from twisted.internet.task import Clock, deferLater
+from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from examples import calling, echo_client, first_message, key_values, settings, tls
+from examples import (
+    blocking,
+    calling,
+    consume,
+    echo_client,
+    first_message,
+    key_values,
+    pull,
+    settings,
+    stream,
+    tls,
+    transaction,
+)
 from tests import certificates
+from tests.client.brokers import ConsumerTests
+from tests.client.messages import HOST, pulled
 from txrocket import embedded
+from txrocket.blocking import Client
+from txrocket.client import ConsumeLater, LocalTransactionState
+from txrocket.client.cluster import Cluster
+from txrocket.client.litepull import LitePullConsumer
+from txrocket.client.producer import Producer
+from txrocket.client.pullconsumer import PullConsumer
 from txrocket.echo import echo
 from txrocket.errors import (
     ConfigError,
@@ -32,12 +49,19 @@ from txrocket.errors import (
     RemotingError,
     RequestCodeNotSupported,
     RequestTimedOut,
+    SendFailed,
     TopicExistAlready,
     responseError,
 )
+from txrocket.message import Message
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
-from txrocket.protocol.headers import GetKVConfigResponseHeader, GetKVListByNamespaceRequestHeader
+from txrocket.protocol.headers import (
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    SendMessageResponseHeader,
+)
+from txrocket.protocol.messageid import encodeMessageId
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.node import FunctionProcessor, Remoting
@@ -45,9 +69,10 @@ from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.surroundings import freePort
+from txrocket.testing import ChildCluster
+from txrocket.testing.trial import realCluster
 
 reactor: Any = anyReactor
-README = Path(__file__).parent.parent / "README.rst"
 
 
 def asDeferred(
@@ -122,8 +147,7 @@ class ExampleTests(TestCase):
     @asDeferred
     async def test_firstMessage(self) -> None:
         """
-        A message goes through both servers and back; what is printed is what the
-        README says, but for the port, and the README shows the code as it is.
+        A message goes through both servers and back, request by request.
         """
         options = embedded.Options()
         options.parseOptions(
@@ -140,13 +164,9 @@ class ExampleTests(TestCase):
         printed = io.StringIO()
         self.patch(sys, "stdout", printed)
         await first_message.sendAndPull(reactor, f"127.0.0.1:{options['namesrvPort']}")
-        readme = README.read_text()
-        said = re.sub(r":\d+,", ":10911,", printed.getvalue())
-        self.assertEqual(said.count("\n"), 2)
-        self.assertIn(indent(said, "    "), readme)
-        shown = re.findall(r"code-block:: python\n\n((?:        .*\n)+)", readme)
-        self.assertEqual(len(shown), 1)
-        self.assertIn(shown[0], inspect.getsource(first_message.sendAndPull))
+        sent, pulled = printed.getvalue().splitlines()
+        self.assertRegex(sent, r"^sent to 127\.0\.0\.1:\d+, queue 0, offset 0$")
+        self.assertEqual(pulled, "pulled b'hello', tagged english")
 
     @asDeferred
     async def test_keyValues(self) -> None:
@@ -347,3 +367,272 @@ class SettingsTests(TestCase):
         self.assertEqual(path.read_text(), "# The lamp\nlampName = door\nlampColour = GREEN\n")
         error = self.assertRaises(ConfigError, settings.paint, configuration, "blue", 2)
         self.assertEqual(str(error), "lampColour=blue: RED or GREEN was expected")
+
+
+class ClientCase(TestCase):
+    """
+    Both servers, with messages.
+    """
+
+    timeout = 30
+
+    async def start(self) -> Cluster:
+        """
+        Start the servers, and send a message to each of four queues.
+        """
+        servers = await realCluster(self, reactor)
+        self.address = servers.nameServers[0]
+        cluster = Cluster(self.address, reactor)
+        self.addCleanup(cluster.stop)
+        self.producer = Producer(cluster)
+        await self.producer.start()
+        self.addCleanup(self.producer.stop)
+        for body in b"one", b"two", b"three", b"four":
+            await self.producer.send(Message("Greetings", body, "english"))
+        self.printed = io.StringIO()
+        self.patch(sys, "stdout", self.printed)
+        return cluster
+
+
+class PullingTests(ClientCase):
+    """
+    The examples of pull consumers.
+    """
+
+    @asDeferred
+    async def test_pull(self) -> None:
+        """
+        All messages are pulled, and none of them the next time.
+        """
+        await self.start()
+        await pull.main(reactor, self.address, "Greetings")
+        *lines, last = self.printed.getvalue().splitlines()
+        self.assertEqual(
+            sorted(line.partition(": ")[2] for line in lines),
+            ["b'four'", "b'one'", "b'three'", "b'two'"],
+        )
+        self.assertEqual(last, "4 messages")
+        await pull.main(reactor, self.address, "Greetings")
+        self.assertEqual(self.printed.getvalue().splitlines()[-1], "0 messages")
+
+    @asDeferred
+    async def test_pullNext(self) -> None:
+        """
+        The message that comes is the next.
+        """
+        cluster = await self.start()
+        async with PullConsumer(cluster, "next") as consumer:
+            queue = (await consumer.queuesOf("Greetings"))[0]
+            waiting = Deferred.fromCoroutine(pull.pullNext(consumer, queue))
+            # Its end is asked for before the message is sent.
+            await consumer.maxOffset(queue)
+            await self.producer.send(Message("Greetings", b"next"), queue)
+            self.assertEqual(await waiting, b"next")
+
+    @asDeferred
+    async def test_schedule(self) -> None:
+        """
+        Each queue is visited.
+        """
+        cluster = await self.start()
+        seen: Deferred[None] = Deferred()
+
+        class Printed(io.StringIO):
+            def write(self, text: str) -> int:
+                count = super().write(text)
+                if self.getvalue().count("\n") == 4 and not seen.called:
+                    seen.callback(None)
+                return count
+
+        self.patch(sys, "stdout", Printed())
+        async with pull.scheduled(cluster, "Greetings"):
+            await seen
+
+    @asDeferred
+    async def test_stream(self) -> None:
+        """
+        Messages of the tags that are wanted are read, until one says goodbye.
+        """
+        await self.start()
+        await self.producer.send(Message("Greetings", b"salut", "french"))
+        await self.producer.send(Message("Greetings", b"hallo", "german"))
+        reading = Deferred.fromCoroutine(stream.main(reactor, self.address, "Greetings"))
+        await self.producer.send(Message("Greetings", b"goodbye", "english"))
+        await reading
+        lines = self.printed.getvalue().splitlines()
+        self.assertIn("english: b'goodbye'", lines)
+        self.assertNotIn("french: b'salut'", lines)
+
+    @asDeferred
+    async def test_batches(self) -> None:
+        """
+        What was read in batches is committed.
+        """
+        cluster = await self.start()
+        async with LitePullConsumer(cluster, "batches", autoCommit=False) as consumer:
+            queues = await consumer.queuesOf("Greetings")
+            consumer.assign(queues)
+            for queue in queues:
+                await consumer.seekToBegin(queue)
+            bodies = await stream.readInBatches(consumer, 4)
+            self.assertEqual(sorted(bodies), [b"four", b"one", b"three", b"two"])
+            committed = [await consumer.committed(queue) for queue in queues]
+            self.assertEqual(sum(each or 0 for each in committed), 4)
+
+    @asDeferred
+    async def test_replay(self) -> None:
+        """
+        What came since a time is read again.
+        """
+        cluster = await self.start()
+        bodies = await stream.replay(cluster, "Greetings", 0.0)
+        self.assertEqual(sorted(bodies), [b"four", b"one", b"three", b"two"])
+
+
+class ConsumingTests(ClientCase):
+    """
+    The examples of push consumers.
+    """
+
+    @asDeferred
+    async def test_consume(self) -> None:
+        """
+        Messages of the tags that are wanted come, until one says goodbye.
+        """
+        await self.start()
+        await self.producer.send(Message("Greetings", b"salut", "french"))
+        await self.producer.send(Message("Greetings", b"hallo", "german"))
+        consuming = Deferred.fromCoroutine(consume.main(reactor, self.address, "Greetings"))
+        await self.producer.send(Message("Greetings", b"goodbye", "english"))
+        await consuming
+        lines = self.printed.getvalue().splitlines()
+        self.assertIn("english: b'goodbye'", lines)
+        self.assertNotIn("french: b'salut'", lines)
+
+    def test_deliver(self) -> None:
+        """
+        What cannot be delivered now comes again, and what never can does not.
+        """
+        self.patch(sys, "stdout", io.StringIO())
+        for tags, times, expected in (
+            ("english", 0, ConsumeLater(delayLevel=2)),
+            ("english", 1, None),
+            ("french", 1, ConsumeLater(delayLevel=-1)),
+        ):
+            self.assertEqual(consume.deliver(pulled(0, times=times, TAGS=tags)), expected)
+
+    @asDeferred
+    async def test_archiving(self) -> None:
+        """
+        All messages are in the file.
+        """
+        cluster = await self.start()
+        path = Path(self.mktemp())
+        async with consume.archiving(cluster, "Greetings", path):
+            while not path.exists() or path.read_bytes().count(b"\n") < 4:
+                await deferLater(reactor, 0.01)
+        self.assertEqual(sorted(path.read_bytes().split()), [b"four", b"one", b"three", b"two"])
+
+    def test_fullDisk(self) -> None:
+        """
+        What the file does not take is to come again, and not what it has taken.
+        """
+
+        class Full(io.BytesIO):
+            def write(self, data: Any) -> int:
+                if self.tell() > 5:
+                    raise OSError("full")
+                return super().write(data)
+
+        path = Path("unused")
+        self.patch(Path, "open", lambda path, mode: Full())
+        later = consume.archiver(path)([pulled(0), pulled(1), pulled(2), pulled(3)])
+        self.assertEqual(later, ConsumeLater(done=2))
+
+
+class TransactionTests(ConsumerTests):
+    """
+    The example of transactions; the broker is played by the test.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ns.routes["Transfers"] = self.ns.routes["T"]
+        self.addCleanup(self.cluster.stop)
+        self.ends: list[RemotingCommand] = []
+        self.a.answers[RequestCode.SEND_MESSAGE_V2] = lambda request: responseCommand(
+            header=SendMessageResponseHeader(encodeMessageId(HOST, 1), 0, 2)
+        )
+        self.a.answers[RequestCode.END_TRANSACTION] = self.ends.append  # type: ignore[assignment]
+
+    def test_main(self) -> None:
+        """
+        The transfer that can be made is committed, the other rolled back.
+        """
+        printed = io.StringIO()
+        self.patch(sys, "stdout", printed)
+        self.patch(transaction, "Cluster", lambda nameServer, reactor: self.cluster)
+        self.got(Deferred.fromCoroutine(transaction.main(self.clock, "unused")))
+        self.assertEqual(
+            printed.getvalue().splitlines(),
+            ["70: COMMIT_MESSAGE", "70: ROLLBACK_MESSAGE", "alice has 30, bob has 70"],
+        )
+        self.assertEqual([each.extFields["commitOrRollback"] for each in self.ends], ["8", "12"])
+
+    def test_check(self) -> None:
+        """
+        Asked about a transfer, the bank knows those that were made.
+        """
+        bank = transaction.Bank(self.cluster, ":memory:")
+        bank.open("alice", 100)
+        bank.open("bob", 0)
+        self.got(bank.producer.start())
+        result = self.got(Deferred.fromCoroutine(bank.move("alice", "bob", 1)))
+        self.got(bank.producer.stop())
+        for known, state in (
+            (result.sendResult.msgId, LocalTransactionState.COMMIT_MESSAGE),
+            ("other", LocalTransactionState.UNKNOW),
+        ):
+            self.assertIs(bank.check(pulled(0, UNIQ_KEY=known)), state)
+
+
+class BlockingTests(SynchronousTestCase):
+    """
+    Tests for L{examples.blocking}.
+    """
+
+    def setUp(self) -> None:
+        self.cluster = ChildCluster()
+        self.addCleanup(self.cluster.stop)
+        self.cluster.start()
+        self.printed = io.StringIO()
+        self.patch(sys, "stdout", self.printed)
+
+    def test_main(self) -> None:
+        """
+        What is sent is read, once, and counted by other processes.
+        """
+        (address,) = self.cluster.nameServers
+        for total in (3, 6):
+            blocking.main(address)
+            *orders, last = self.printed.getvalue().splitlines()
+            sent, read = orders[:3], orders[3:]
+            self.assertEqual(sent, ["ann tea: SEND_OK", "bob coffee: SEND_OK", "ann cake: SEND_OK"])
+            names = [line.partition(", stored at ")[0] for line in read]
+            self.assertEqual(sorted(names), ["ann cake", "ann tea", "bob coffee"])
+            # Those of one customer are in one queue, and come in their order.
+            self.assertLess(names.index("ann tea"), names.index("ann cake"))
+            self.assertEqual(last, f"{total} orders in all")
+            self.printed.seek(0)
+            self.printed.truncate()
+
+    def test_failed(self) -> None:
+        """
+        A message that is not sent is told of.
+        """
+        said = io.StringIO()
+        self.patch(sys, "stderr", said)
+        with Client(self.cluster.nameServers) as client:
+            client.createTopic("Orders", 1, perm=4)
+            self.assertRaises(SendFailed, blocking.send, client, "Orders", ["ann tea"])
+        self.assertIn("ann tea: route, ", said.getvalue())

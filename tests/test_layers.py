@@ -25,6 +25,9 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("running",),
     ("services", "options", "plugins", "admin", "blocking"),
     ("processors", "client", "surroundings"),
+    # What any client does, whatever carries its bytes.
+    ("client.outgoing", "client.pulled"),
+    ("client.queues", "client.results", "client.topicroute"),
     ("broker", "nameserver"),
     ("store", "remoting"),
     ("filters", "acl", "metrics", "config", "javakeys"),
@@ -35,9 +38,26 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
 )
 
+# Parts of the client that any client can use, with a reactor or without; the first
+# two use the others.
+PLAIN = (
+    *("client.outgoing", "client.pulled"),
+    *("client.queues", "client.results", "client.topicroute"),
+)
+BELOW_PLAIN = ("errors", "model", "message", "protocol", "filters")
+
 # Parts that may import less of txrocket than their row allows.
 ONLY: dict[str, tuple[str, ...]] = {
     "protocol": ("errors", "model", "message"),
+    # What is in a server is none of its affair: it talks to Java's as well.
+    "client": (
+        *("errors", "model", "message", "protocol"),
+        *("remoting", "filters", "config", *PLAIN),
+    ),
+    # For processes that have no reactor.
+    "blocking": (*BELOW_PLAIN, "config", *PLAIN),
+    **dict.fromkeys(PLAIN[:2], (*BELOW_PLAIN, *PLAIN[2:])),
+    **dict.fromkeys(PLAIN[2:], BELOW_PLAIN),
     # Records and batches, Java's hashes, and tables in fastjson's shape: what is in
     # its files, and nothing of the network.
     "store": (
@@ -60,6 +80,8 @@ FORBIDDEN: dict[str, set[str]] = {
     "message": OUTSIDE,
     "model": OUTSIDE,
     "errors": OUTSIDE,
+    **dict.fromkeys(PLAIN, OUTSIDE),
+    "blocking": {"asyncio", "twisted", "zope"},
     # Files only: Deferreds, but no network.
     "store": {"asyncio", "select", "selectors", "socket", "ssl"},
 }
@@ -201,7 +223,7 @@ class CheckerTests(SynchronousTestCase):
     MODULES = {
         *("", "errors", "model", "protocol", "protocol.record", "protocol.codes"),
         *("remoting", "remoting.node", "store", "store.index", "broker", "broker.tap", "services"),
-        *("nameserver", "nameserver.routes"),
+        *("nameserver", "nameserver.routes", "blocking", "blocking.client"),
     }
 
     def test_refused(self) -> None:
@@ -220,6 +242,8 @@ class CheckerTests(SynchronousTestCase):
             ("protocol.codes", "time"),
             ("model", "os.path"),
             ("store", "socket"),
+            ("blocking.client", "twisted.internet"),
+            ("blocking.client", "txrocket.remoting.node"),
         ):
             self.assertIsNotNone(complaint(importer, imported, self.MODULES), imported)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.twistd import ROOT, Twistd, ask, killLeft, terminate
+from tests.twistd import ROOT, Twistd, ask, killLeft, terminate, waitUntilGone
 from txrocket.model import MASTER_ID, TopicRouteData
 from txrocket.protocol.bodycodec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
@@ -199,7 +199,7 @@ class ServingTests(TapCase):
             self.assertEqual(child.ended(), 1)
             self.assertIn(f"Cannot start: Couldn't listen on 127.0.0.1:{broker}", child.printed)
             self.assertNotIn("Traceback", child.printed + log.read_text())
-            self.assertFalse(pidFile.exists())
+            waitUntilGone(pidFile)
         child = Twistd(self, *arguments)
         self.assertEqual(child.ended(), 0, child.printed)
         self.assertEqual(ask(f"127.0.0.1:{broker}", SEND).code, ResponseCode.SUCCESS)

@@ -125,6 +125,18 @@ def terminate(pidFile: Path) -> None:
         os.close(handle)
 
 
+def waitUntilGone(path: Path) -> None:
+    """
+    Wait until a process that is no child of the test has removed a file: one that
+    cannot start tells its parent first.
+    """
+    deadline = time.monotonic() + LIMIT
+    while path.exists():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{path} was not removed within {LIMIT:g} s")
+        time.sleep(0.01)
+
+
 def killLeft(pidFile: Path) -> None:
     """
     End a process that has not removed its pidfile.

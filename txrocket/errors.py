@@ -7,7 +7,9 @@ Everything that txrocket raises on purpose::
       InvalidMessage     a message that breaks a limit
       StoreError         a store that cannot do what is asked
       ConfigError        settings that are wrong
+      AssignFailed       queues that cannot be divided
       RemotingError      a request that got no answer: where, and in which phase
+      SendFailed         a message that was not sent, after all attempts
       ResponseError      an answer other than SUCCESS: one class per response code
 
 A caller that retries looks at C{retriable} and never at a number.
@@ -18,6 +20,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AssignFailed",
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
@@ -44,6 +47,7 @@ __all__ = [
     "NoBuyerId",
     "NoMessage",
     "NoPermission",
+    "NotAssigned",
     "NotInCurrentUnit",
     "ProtocolError",
     "PullNotFound",
@@ -56,6 +60,7 @@ __all__ = [
     "RequestTimedOut",
     "ResponseError",
     "RocketError",
+    "SendFailed",
     "ServiceNotAvailable",
     "SlaveNotAvailable",
     "StoreCorrupt",
@@ -263,6 +268,12 @@ class ConfigError(RocketError, ValueError):
         self.problems = problems
 
 
+class AssignFailed(RocketError, ValueError):
+    """
+    Queues cannot be divided among the members of a group as they are given.
+    """
+
+
 # --- requests without an answer ------------------------------------------
 
 
@@ -304,6 +315,57 @@ class ConnectionLost(RemotingError):
     answer was waited for, the peer may have served the request all the same;
     the message says which.
     """
+
+
+class SendFailed(RocketError):
+    """
+    A message was not sent, or not known to be: what its sender gets in the end.
+
+    @ivar error: the last of the errors.
+    @ivar phase: what failed: C{route}, C{connect}, C{send} or C{answer}.  After the
+        last two the broker may have the message all the same; if it was tried more
+        than once, one of the brokers that were asked before may.
+    @ivar address: with whom; empty if no broker was found.
+    @ivar attempts: how often it was tried.
+    @ivar elapsed: how many seconds that took.
+    """
+
+    def __init__(
+        self, topic: str, error: RocketError, address: str, attempts: int, elapsed: float
+    ) -> None:
+        phase = _phase(error) if attempts else "route"
+        self.error = error
+        self.phase = phase
+        self.address = address
+        self.attempts = attempts
+        self.elapsed = elapsed
+        with_ = f" with {address}" if address else ""
+        times = f" at attempt {attempts}" if attempts > 1 else ""
+        super().__init__(
+            f"sending to topic {topic} failed{times} after {elapsed:.3f} s, {phase}{with_}: {error}"
+        )
+
+    @property
+    def retriable(self) -> bool:  # type: ignore[override]
+        """
+        Whether another attempt may do.
+        """
+        return self.error.retriable
+
+
+class NotAssigned(RocketError):
+    """
+    A queue is not one that the consumer reads, or no longer: another member of its
+    group may have it now.
+    """
+
+
+def _phase(error: RocketError) -> str:
+    if isinstance(error, ConnectFailed):
+        return "connect"
+    if isinstance(error, (TooManyRequests, ConnectionLost)):
+        return "send"
+    return "answer"
 
 
 # --- answers other than SUCCESS ------------------------------------------

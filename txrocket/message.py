@@ -177,8 +177,7 @@ class Message(_WithProperties):
         merged = dict(properties) if properties else {}
         if tags:
             merged[PROPERTY_TAGS] = tags
-        joined = keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)
-        if joined:
+        if keys and (joined := keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)):
             merged[PROPERTY_KEYS] = joined
         if delayTimeLevel:
             merged[PROPERTY_DELAY] = str(delayTimeLevel)

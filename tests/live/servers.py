@@ -100,12 +100,12 @@ class Child(ProcessProtocol):
 
     def outReceived(self, data: bytes) -> None:
         *lines, self._line = (self._line + data).split(b"\n")
+        self.lines += lines
         for line in lines:
             if re.search(rb"Traceback|Unhandled|#error|#critical", line):
                 self.faults.append(line.decode(errors="replace"))
             if self._said and self._said in line and not self.listening.called:
                 self.listening.callback(True)
-        self.lines += lines
 
     errReceived = outReceived
 
@@ -161,13 +161,15 @@ class LiveTestCase(TestCase):
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
 
-    def spawn(self, command: Sequence[str], said: bytes = b"") -> Child:
+    def spawn(self, command: Sequence[str], said: bytes = b"", **variables: str) -> Child:
         """
         Start a process that ends when the test does.
+
+        @param variables: of its environment.
         """
         child = Child(said)
         # Each is at home in the test's folder: clients write their logs there.
-        environment = {**os.environ, "HOME": str(self.folder)}
+        environment = {**os.environ, "HOME": str(self.folder), **variables}
         reactor.spawnProcess(
             child, command[0], list(command), env=environment, path=str(self.folder)
         )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -15,9 +17,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.captures import Capture, captures
 from tests.protocol.javarecords import javaRows
-from txrocket.errors import InvalidMessage, MalformedRecord
-from txrocket.message import Message, splitProperties
-from txrocket.protocol.batch import batchRecords, decodeBatch, encodeBatch
+from txrocket.errors import InvalidMessage, MalformedRecord, MessageTooLarge
+from txrocket.message import PROPERTY_UNIQ_KEY, Message, splitProperties
+from txrocket.protocol.batch import batchRecords, decodeBatch, encodeBatch, splitBatch
 from txrocket.protocol.messageid import decodeMessageId
 from txrocket.protocol.record import (
     BORNHOST_V6_FLAG,
@@ -67,6 +69,80 @@ def makeRecords(data: bytes, properties: bytes = b"", **changes: Any) -> tuple[b
         "storeHost": V4,
     }
     return batchRecords(data, encodeTopic("T"), properties, **{**fields, **changes})
+
+
+def named(message: Message) -> Message:
+    """
+    A message with the longest unique id there is.
+    """
+    properties = {PROPERTY_UNIQ_KEY: "F" * 56, **message.properties}
+    return Message(message.topic, message.body, properties=properties)
+
+
+class SplitTests(SynchronousTestCase):
+    """
+    Dividing messages into batches.
+    """
+
+    @given(
+        st.lists(
+            st.builds(
+                Message,
+                st.just("T"),
+                st.binary(max_size=60),
+                st.sampled_from(["", "tag", "größe"]),
+                properties=st.sampled_from([{}, {PROPERTY_UNIQ_KEY: "id"}]),
+            ),
+            max_size=12,
+        ),
+        st.integers(170, 400),
+    )
+    def test_within(self, messages: list[Message], limit: int) -> None:
+        """
+        All messages are there in their order, no batch is longer than the limit
+        with all ids in it, and none has room for the next one's first message.
+        """
+        batches = list(splitBatch(messages, limit))
+        self.assertEqual([each for batch in batches for each in batch], messages)
+        for batch in batches:
+            self.assertLessEqual(len(encodeBatch([named(each) for each in batch])), limit)
+        for batch, following in pairwise(batches):
+            joined = [named(each) for each in [*batch, following[0]]]
+            self.assertGreater(len(encodeBatch(joined)), limit)
+
+    def test_exactly(self) -> None:
+        """
+        A message that is just as long as the limit goes alone; one byte more is
+        refused with both numbers.
+        """
+        # 22 around body and properties, UNIQ_KEY\x01 and an id of 56 digits.
+        message = Message("T", b"x" * 13)
+        size = 22 + 13 + 9 + 56
+        self.assertEqual(list(splitBatch([message, message], size)), [[message], [message]])
+        error = self.assertRaises(MessageTooLarge, list, splitBatch([message], size - 1))
+        self.assertEqual((error.size, error.limit), (size, size - 1))
+
+    def test_lazy(self) -> None:
+        """
+        A batch is given before the messages after it are asked for.
+        """
+        asked = []
+
+        def messages() -> Iterator[Message]:
+            for number in range(3):
+                asked.append(number)
+                yield Message("T", b"x" * 100)
+
+        batches = splitBatch(messages(), 200)
+        self.assertEqual(len(next(batches)), 1)
+        self.assertEqual(asked, [0, 1])
+
+    def test_unsendable(self) -> None:
+        """
+        A message that no batch can hold is refused.
+        """
+        bad = Message("T", b"x", properties={"a": "\x01"})
+        self.assertRaises(InvalidMessage, list, splitBatch([bad], 1000))
 
 
 class ClientFormTests(SynchronousTestCase):

@@ -11,6 +11,7 @@ import struct
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import InvalidMessage, MalformedField, MalformedHeader, MissingField
@@ -20,6 +21,7 @@ from txrocket.protocol.command import (
     RESPONSE_FLAG,
     RemotingCommand,
     decodeCommand,
+    rawRequest,
     rawResponse,
     requestCommand,
     responseCommand,
@@ -372,6 +374,57 @@ class MakingTests(SynchronousTestCase):
         self.assertEqual(str(command), "<response 17 opaque 5, body of 0 bytes: why>")
 
 
+# What UTF-8 can hold.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+INT = st.integers(-(2**31), 2**31 - 1)
+
+
+class RawTests(SynchronousTestCase):
+    """
+    Commands whose fields are JSON already.
+    """
+
+    @given(
+        st.one_of(st.just(0), INT),
+        st.sampled_from([0, RESPONSE_FLAG, ONEWAY_FLAG]),
+        INT,
+        st.one_of(st.none(), TEXT),
+        st.dictionaries(TEXT, TEXT, min_size=1, max_size=4),
+        st.sampled_from(["PYTHON", "JAVA"]),
+    )
+    def test_same(
+        self,
+        code: int,
+        flag: int,
+        opaque: int,
+        remark: str | None,
+        fields: dict[str, str],
+        language: str,
+    ) -> None:
+        """
+        They are written as those are whose fields are a map.
+        """
+        raw = Raw(orjson.dumps(fields))
+        quick = RemotingCommand(code, language, VERSION, opaque, flag, remark, raw)
+        plain = RemotingCommand(code, language, VERSION, opaque, flag, remark, fields=fields)
+        self.assertEqual(quick.encode(), plain.encode())
+
+    def test_request(self) -> None:
+        """
+        A request of that kind is one like any other, also for who looks at its
+        fields or adds some.
+        """
+        for oneway in (False, True):
+            plain = requestCommand(RequestCode.PULL_MESSAGE, None, b"body", oneway=oneway)
+            plain.extFields["topic"] = "T"
+            quick = rawRequest(RequestCode.PULL_MESSAGE, b'{"topic":"T"}', b"body", oneway=oneway)
+            self.assertEqual(quick.encode(), plain.encode())
+            self.assertEqual(quick.decodeHeader(DeleteTopicRequestHeader).topic, "T")
+            for each in (plain, quick):
+                each.extFields["Signature"] = "s"
+            self.assertEqual(quick.encode(), plain.encode())
+
+
 class NamingTests(SynchronousTestCase):
     """
     What an error says.
@@ -396,7 +449,7 @@ class NamingTests(SynchronousTestCase):
         self.assertEqual(error.field, "topicFilterType")
 
 
-class RawTests(SynchronousTestCase):
+class RawResponseTests(SynchronousTestCase):
     """
     Responses whose fields are JSON already.
     """

@@ -125,6 +125,17 @@ class UniqueIdTests(SynchronousTestCase):
         self.assertEqual(made[0x10000], made[0])
         self.assertEqual(len(set(made)), 0x10000)
 
+    @given(st.lists(st.integers(0, 3), min_size=1, max_size=10))
+    def test_everyTime(self, times: list[int]) -> None:
+        """
+        Each id has the time at which it was made, whether or not that is the time
+        of the one before.
+        """
+        start = utc(2023, 11, 1)
+        made = self.ids([start, *[start + each for each in times]])
+        self.assertEqual([decodeUniqueId(each).elapsed for each in made], times)
+        self.assertEqual([int(each[-4:], 16) for each in made], list(range(len(times))))
+
     def test_monthEnds(self) -> None:
         """
         With a new month the count begins anew, also over a year's end and

@@ -202,6 +202,7 @@ class LimitTests(RemotingTests):
         error = self.assertRaises(TooManyRequests, protocol.oneway, requestCommand(CODE))
         self.assertIn(f"not sent to {ADDRESS}: it does not read, and ", str(error))
         self.assertFalse(wire.disconnecting)
+        self.clock.advance(0)
         self.assertEqual(len(wire.drain()), 100 - refused)
         protocol.oneway(requestCommand(CODE))
         self.assertEqual(len(wire.drain()), 1)

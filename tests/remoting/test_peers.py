@@ -403,6 +403,7 @@ class RequestTests(PeersBase):
         lose(self.attempts[0].protocol, ConnectionDone())
         self.assertEqual(len(self.attempts), 2)
         self.attempts[1].succeed()
+        self.clock.advance(0)
         self.attempts[1].reply(b"again")
         self.assertEqual(self.successResultOf(again).body, b"again")
         self.successResultOf(noted)

@@ -63,10 +63,11 @@ class RequestTests(RemotingTests):
 
     def test_anyOrder(self) -> None:
         """
-        Each request is sent at once with an opaque of its own and fires with
-        the answer that carries it.
+        Each request is sent with an opaque of its own and fires with the answer
+        that carries it.
         """
         pending = [self.protocol.request(requestCommand(CODE, body=b"%d" % n), 3) for n in range(3)]
+        self.clock.advance(0)
         sent = self.wire.drain()
         self.assertEqual([each.body for each in sent], [b"0", b"1", b"2"])
         self.assertEqual(len({each.opaque for each in sent}), 3)
@@ -99,6 +100,7 @@ class RequestTests(RemotingTests):
         """
         for timeout in (3, 1, 2):
             self.protocol.request(requestCommand(CODE), timeout).addErrback(lambda failure: None)
+        self.clock.advance(0)
         self.assertEqual(len(self.clock.getDelayedCalls()), 1)
         lose(self.protocol, ConnectionDone())
         self.assertEqual(self.clock.getDelayedCalls(), [])
@@ -220,10 +222,24 @@ class RequestTests(RemotingTests):
         pending = [self.protocol.request(requestCommand(CODE), 3) for _ in range(3)]
         for each in pending:
             each.addCallback(lambda response: self.protocol.oneway(requestCommand(CODE)))
+        self.clock.advance(0)
         sent = self.wire.drain()
         self.wire.writes.clear()
         self.protocol.dataReceived(b"".join(reply(each.opaque) for each in sent))
         self.assertEqual((len(self.wire.writes), len(self.wire.drain())), (1, 3))
+
+    def test_oneWrite(self) -> None:
+        """
+        A request goes out at once, and those that follow before it is answered in
+        one write at the end of the turn, in their order.
+        """
+        for number in range(3):
+            self.protocol.request(requestCommand(CODE, body=b"%d" % number), 3)
+        self.assertEqual([each.body for each in self.wire.drain()], [b"0"])
+        self.wire.writes.clear()
+        self.clock.advance(0)
+        self.assertEqual([each.body for each in self.wire.drain()], [b"1", b"2"])
+        self.assertEqual(len(self.wire.writes), 1)
 
 
 class OnewayTests(RemotingTests):
@@ -336,6 +352,7 @@ class BothEndsTests(RemotingTests):
         client, server, pump = pair(ours, theirs)
         asked = [client.request(requestCommand(2, body=b"up %d" % n), 3) for n in range(5)]
         back = [server.request(requestCommand(1, body=b"down %d" % n), 3) for n in range(5)]
+        self.clock.advance(0)
         pump.flush()
         self.assertEqual(
             [self.successResultOf(each).body for each in asked], [b"up %d" % n for n in range(5)]

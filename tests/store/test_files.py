@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 
@@ -202,9 +203,17 @@ class FilesTests(SynchronousTestCase):
         The disk's size and what is free of it are in bytes.
         """
         total, free = self.files.space(self.folder)
-        usage = os.statvfs(self.folder)
-        self.assertEqual(usage.f_blocks * usage.f_frsize, total)
-        self.assertTrue(0 < free <= total)
+        self.assertTrue(0 < free <= total <= shutil.disk_usage(self.folder).total)
+
+    def test_reservedSpace(self) -> None:
+        """
+        Blocks that the system keeps for itself are neither used nor free: with 300
+        of 1000 in use and 200 kept back, a disk is three eighths full, as Java's
+        C{UtilAll.getDiskPartitionSpaceUsedPercent} has it.
+        """
+        usage = os.statvfs_result((4096, 512, 1000, 700, 500, 9, 9, 9, 0, 255))
+        self.patch(os, "statvfs", lambda path: usage)
+        self.assertEqual((800 * 512, 500 * 512), self.files.space(self.folder))
 
 
 # What Java's FileChannel.tryLock(0, 1, false) does: a lock of the process.

@@ -22,6 +22,7 @@ import re
 from typing import Final
 
 from txrocket.errors import NoPermission, RemoteSystemError
+from txrocket.protocol.names import NOT_SENT_TO
 from txrocket.protocol.parts import TOPIC_LIMIT
 
 __all__ = [
@@ -47,18 +48,6 @@ DLQ_PREFIX: Final = "%DLQ%"
 
 #: The topic whose queues and permissions a topic inherits that is made by a send.
 AUTO_CREATE_TOPIC: Final = "TBW102"
-
-#: Topics that no client may send to.
-NOT_SENT_TO: Final = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
 
 #: Topics that every broker has for itself.  A broker's own name, its cluster's
 #: and its reply topic's are so too at that broker, and in none of these sets.

@@ -19,12 +19,12 @@ batch's records share is packed once.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from zlib import crc32
 
-from txrocket.errors import InvalidMessage, MalformedRecord
-from txrocket.message import Message, splitProperties
+from txrocket.errors import InvalidMessage, MalformedRecord, MessageTooLarge
+from txrocket.message import PROPERTY_UNIQ_KEY, Message, splitProperties
 from txrocket.protocol.parts import (
     PROPERTIES_LIMIT,
     TopicField,
@@ -39,10 +39,13 @@ from txrocket.protocol.record import (
     badHosts,
 )
 
-__all__ = ["batchRecords", "decodeBatch", "encodeBatch"]
+__all__ = ["batchRecords", "decodeBatch", "encodeBatch", "splitBatch"]
 
 _ITEM: Final = struct.Struct(">5i")
 _SEPARATOR: Final = 0x02
+
+# A unique id as a property; one with an IPv6 address has 56 digits.
+_UNIQUE_SIZE: Final = len(PROPERTY_UNIQ_KEY) + 1 + 56
 
 # sysFlag to prepared transaction offset: the same in all records of a batch.
 _SHARED: Final = {(born, store): struct.Struct(f">iq{born}sq{store}siq") for born, store in LAYOUTS}
@@ -82,6 +85,33 @@ def encodeBatch(messages: Sequence[Message]) -> bytes:
             raise InvalidMessage(f"a number does not fit into its field: {error}") from None
         parts += (head, body, len(properties).to_bytes(2, "big"), properties)
     return b"".join(parts)
+
+
+def splitBatch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
+    """
+    Divide messages, in their order, into batches whose bodies stay within a size.
+    Room is left for the unique ids of those that have none yet.
+
+    @param limit: in bytes; brokers take 4 MiB by default.
+    @raise MessageTooLarge: if a message alone does not.
+    @raise InvalidMessage: if a message cannot be encoded.
+    """
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        properties = message.properties
+        own = _ITEM.size + len(message.body) + 2 + len(encodeProperties(properties))
+        if PROPERTY_UNIQ_KEY not in properties:
+            own += _UNIQUE_SIZE + bool(properties)
+        if own > limit:
+            raise MessageTooLarge(own, limit)
+        if batch and size + own > limit:
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += own
+    if batch:
+        yield batch
 
 
 def decodeBatch(data: bytes, topic: str) -> list[Message]:

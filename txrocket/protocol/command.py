@@ -52,6 +52,7 @@ __all__ = [
     "RESPONSE_FLAG",
     "RemotingCommand",
     "decodeCommand",
+    "rawRequest",
     "rawResponse",
     "requestCommand",
     "responseCommand",
@@ -71,6 +72,9 @@ _LANGUAGE: Final = "PYTHON"
 _SUCCESS: Final = b'{"code":0,"extFields":'
 _OPAQUE: Final = b',"flag":1,"language":"PYTHON","opaque":%d'
 _REST: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+
+# The header of a request of ours.
+_REQUEST: Final = b'{"code":%d,"extFields":%b,"flag":%d,"language":"PYTHON","opaque":%d' + _REST
 _Header = TypeVar("_Header", bound=Header)
 
 
@@ -181,6 +185,15 @@ class RemotingCommand(msgspec.Struct, gc=False):
         return _PREFIX.pack(length, self.serializeType << 24 | size) + header
 
     def _jsonHeader(self) -> bytes:
+        if (
+            self.raw
+            and self.fields is None
+            and self.remark is None
+            and self.language == _LANGUAGE
+            and self.version == VERSION
+        ):
+            # The requests that carry the traffic: half of what a map costs.
+            return _REQUEST % (self.code, self.raw, self.flag, self.opaque)
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
             # Java writes an empty map where it has a header without fields, and
@@ -260,6 +273,17 @@ def requestCommand(
     fields = None if header is None else header.toFields()
     flag = ONEWAY_FLAG if oneway else 0
     return RemotingCommand(code, _LANGUAGE, VERSION, 0, flag, None, _NO_EXT, fields, body)
+
+
+def rawRequest(
+    code: int, extFields: bytes, body: bytes = b"", *, oneway: bool = False
+) -> RemotingCommand:
+    """
+    A request of ours, with its C{extFields} as JSON already: it spares making a map of
+    them and writing that, 2 of 3 microseconds.
+    """
+    flag = ONEWAY_FLAG if oneway else 0
+    return RemotingCommand(code, _LANGUAGE, VERSION, 0, flag, None, Raw(extFields), None, body)
 
 
 def responseCommand(

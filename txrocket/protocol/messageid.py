@@ -145,6 +145,7 @@ class UniqueIds:
         self._monthStart = monthStart
         self._counter = 0
         self._renew(now())
+        self._time, self._stamp = -1, ""
 
     def _renew(self, time: int) -> None:
         self._start = self._monthStart(time)
@@ -155,14 +156,21 @@ class UniqueIds:
         Make an id that no other call gives.
         """
         time = self._now()
+        # All but the counter is the same for all ids of a millisecond, which are a
+        # hundred for a busy sender.
+        if time != self._time:
+            self._time, self._stamp = time, self._stamped(time)
+        counter = self._counter
+        self._counter = counter + 1 & 0xFFFF
+        return f"{self._stamp}{counter:04X}"
+
+    def _stamped(self, time: int) -> str:
         if time >= self._nextStart:
             self._renew(time)
         elapsed = time - self._start
         if -_SET_BACK < elapsed < 0:
             elapsed = 0
-        counter = self._counter
-        self._counter = counter + 1 & 0xFFFF
-        return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}{counter:04X}"
+        return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}"
 
 
 def monthStart(time: int, zone: tzinfo | None = None) -> int:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Addresses as RocketMQ writes them: C{host:port}, several joined by C{;}.
+The addresses of transports, as RocketMQ writes them and as records hold them.
+
+L{txrocket.protocol.addresses} reads them, and is here under its own name as well.
 """
 
 from __future__ import annotations
@@ -10,38 +12,13 @@ from typing import Final
 from twisted.internet.interfaces import IAddress
 
 from txrocket.errors import InvalidMessage
+from txrocket.protocol.addresses import parseAddress, parseAddresses
 from txrocket.protocol.parts import encodeHost
 
 __all__ = ["NO_HOST", "addressOf", "hostOf", "parseAddress", "parseAddresses"]
 
 #: 0.0.0.0:0, as records hold it.
 NO_HOST: Final = bytes(8)
-
-
-def parseAddress(address: str) -> tuple[str, int]:
-    """
-    Host and port of C{host:port}; an IPv6 host may stand in brackets.
-
-    @raise ValueError: saying what is wrong with it.
-    """
-    host, colon, port = address.strip().rpartition(":")
-    if not colon or not host:
-        raise ValueError(f"address {address!r}: host:port was expected")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError(f"address {address!r}: {port!r} is no port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def parseAddresses(addresses: str) -> list[str]:
-    """
-    The addresses of C{a:1;b:2}, each once, checked.
-
-    @raise ValueError: naming the one that is no address.
-    """
-    listed = [each.strip() for each in addresses.split(";") if each.strip()]
-    for each in listed:
-        parseAddress(each)
-    return list(dict.fromkeys(listed))
 
 
 def addressOf(address: IAddress) -> str:

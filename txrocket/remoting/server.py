@@ -9,7 +9,6 @@ import functools
 from collections.abc import Iterable
 from typing import cast
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, ITCPTransport
 from twisted.internet.protocol import ServerFactory
 from twisted.internet.task import LoopingCall
@@ -102,15 +101,9 @@ class RemotingServerFactory(ServerFactory):
         return protocol
 
     def _accept(self) -> RemotingProtocol:
-        protocol = RemotingProtocol(self._remoting, accepted=True)
+        protocol = RemotingProtocol(self._remoting, accepted=True, gone=self._sweeps.pop)
         self._sweeps[protocol] = 0
-        lost: Deferred[str] = protocol.whenLost()
-        # A method: each of ten thousand connections would have a function of its own.
-        lost.addCallback(self._lost, protocol)
         return protocol
-
-    def _lost(self, reason: str, protocol: RemotingProtocol) -> None:
-        del self._sweeps[protocol]
 
     def _sweep(self) -> None:
         for protocol, quiet in list(self._sweeps.items()):

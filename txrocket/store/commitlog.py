@@ -80,7 +80,8 @@ class CommitLog:
         """
         self._files = handles.files
         self.segments = Segments(handles, folder, segmentSize, handles.files.allocate)
-        self._limit = min(maxMessageSize + _AROUND_BODY, segmentSize - BLANK_SIZE)
+        self._fits = segmentSize - BLANK_SIZE
+        self._limit = min(maxMessageSize + _AROUND_BODY, self._fits)
         self.maxBody = maxMessageSize
         self.brim = 0
         self._wrote = wrote
@@ -105,8 +106,10 @@ class CommitLog:
         """
         if bodySize > self.maxBody:
             raise MessageTooLarge(bodySize, self.maxBody)
-        if size > self._limit:
-            raise MessageTooLarge(size, self._limit)
+        # One record has no more around its body than its limit allows, since topic and
+        # properties have theirs; those of a batch may have together, as in Java.
+        if size > self._fits:
+            raise MessageTooLarge(size, self._fits)
         bases = self.segments.bases
         room = bases[-1] + self.segments.size - self.end if bases else 0
         # Once, but for who is told of messages meanwhile and fills the new file.

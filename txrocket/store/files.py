@@ -206,9 +206,14 @@ class Files:
     def space(self, path: str) -> tuple[int, int]:
         """
         The bytes of the disk that holds a folder: all, and those free to us.
+
+        What the system keeps for itself is not counted.  A disk is full when it
+        takes nothing more of ours, and so Java and C{df} count, too: otherwise one
+        of which a tenth is kept back would seem crowded when it is not.
         """
         usage = os.statvfs(path)
-        return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
+        used = usage.f_blocks - usage.f_bfree
+        return (used + usage.f_bavail) * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     def lock(self, path: str) -> Callable[[], None]:
         """

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+RocketMQ's C++ client, as the Python package C{rocketmq} has it, sending and consuming
+as L{benchmarks.client} does, in a process of its own::
+
+    python -m benchmarks.cpp send NAMESERVER TOPIC REQUESTS IN_FLIGHT...
+    python -m benchmarks.cpp consume NAMESERVER TOPIC COUNT GROUP
+
+What it prints is what L{benchmarks.client} prints: for each load the CPU microseconds
+of a message, of all threads together, and the messages of a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from typing import Any
+
+from benchmarks.meter import WARM_UP, Meter
+
+BODY = b"x" * 1024
+
+
+class References:
+    """
+    In place of the list in which the package keeps the callbacks of sends: it looks
+    through all of it for each message, and never takes out the half of them that were
+    not called, so that each message would take longer than the one before.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Any] = {}
+
+    def append(self, callback: Any) -> None:
+        """
+        Keep a callback.
+        """
+        self._kept[id(callback)] = callback
+
+    def remove(self, callback: Any) -> None:
+        """
+        A callback was called.
+        """
+        del self._kept[id(callback)]
+
+
+def send(client: Any, address: str, topic: str, requests: int, inFlight: list[int]) -> None:
+    """
+    Send messages, so many in flight at a time.
+    """
+    producer = client.Producer("bench_cpp")
+    producer.set_namesrv_addr(address)
+    producer._callback_refs = References()
+    producer.start()
+
+    def sendAll(count: int, most: int) -> None:
+        room = threading.Semaphore(most)
+
+        def sent(result: Any) -> None:
+            room.release()
+
+        def failed(error: Exception) -> None:
+            raise SystemExit(f"not sent: {error}")
+
+        for _ in range(count):
+            room.acquire()
+            message = client.Message(topic)
+            message.set_tags("TagA")
+            message.set_body(BODY)
+            producer.send_async(message, sent, failed)
+        for _ in range(most):
+            room.acquire()
+
+    sendAll(WARM_UP, 16)
+    for most in inFlight:
+        meter = Meter()
+        sendAll(requests, most)
+        meter.tell(requests)
+    producer.shutdown()
+
+
+def consume(client: Any, address: str, topic: str, count: int, group: str) -> None:
+    """
+    Consume messages.
+    """
+    lock = threading.Lock()
+    done = threading.Event()
+    consumed = 0
+    meter = Meter()
+
+    def take(message: Any) -> None:
+        nonlocal consumed, meter
+        with lock:
+            consumed += 1
+            if consumed == WARM_UP:
+                meter = Meter()
+            elif consumed == WARM_UP + count:
+                meter.tell(count)
+                done.set()
+
+    consumer = client.PushConsumer(group)
+    consumer.set_namesrv_addr(address)
+    consumer.subscribe(topic, take)
+    consumer.start()
+    done.wait()
+    consumer.shutdown()
+
+
+def main(what: str, address: str, topic: str, count: str, *others: str) -> None:
+    """
+    Do what the command line says.
+    """
+    # The package has no types, and need not be there.
+    client = importlib.import_module("rocketmq.client")
+    if what == "send":
+        send(client, address, topic, int(count), [int(each) for each in others])
+    else:
+        consume(client, address, topic, int(count), others[0])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

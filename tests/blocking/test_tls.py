@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.blocking.tls}, over real sockets.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests import certificates
+from tests.blocking.server import BlockingCase, Server
+from txrocket.blocking import TLS, Client, Settings
+from txrocket.blocking.deadline import Deadline
+from txrocket.blocking.link import Link
+from txrocket.errors import ConfigError, ConnectFailed, RemotingError
+from txrocket.message import Message
+from txrocket.protocol.codes import RequestCode
+from txrocket.remoting.tls import ClientTLS
+
+
+class TLSTests(BlockingCase):
+    """
+    A server that speaks TLS, and clients that do or do not.
+    """
+
+    def setUp(self) -> None:
+        folder = self.mktemp()
+        certificates.write(Path(folder))
+        self.folder = Path(folder)
+        self.routes = {}
+        self.names = self.secure()
+
+    def path(self, name: str) -> str:
+        """
+        A file in the folder.
+        """
+        return str(self.folder / name)
+
+    def secure(self, host: str = "127.0.0.1", **changes: Any) -> Server:
+        """
+        A server, whose certificate is for localhost and 127.0.0.1.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.path("server.pem"), self.path("server.key"))
+        for name, value in changes.items():
+            setattr(context, name, value)
+        if changes:
+            context.load_verify_locations(self.path("authority.pem"))
+        server = self.server(tls=context, host=host)
+        server.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = self.tellRoute
+        server.serve[RequestCode.SEND_MESSAGE_V2] = self.stored
+        self.routes["T"] = self.routeTo(server)
+        return server
+
+    def queues(self, tls: TLS | None, server: Server | None = None, host: str = "127.0.0.1") -> int:
+        """
+        Ask for the queues of T.
+        """
+        port = (server or self.names).port
+        with Client(Settings(f"{host}:{port}", tls=tls, timeout=5.0)) as client:
+            return len(client.queues("T"))
+
+    def test_unchecked(self) -> None:
+        """
+        By default every certificate is believed.
+        """
+        self.assertEqual(self.queues(TLS()), 2)
+
+    def test_checked(self) -> None:
+        """
+        A certificate that a trusted authority has signed, for the host that was
+        dialled, is believed.
+        """
+        tls = TLS(authServer=True, trustCertPath=self.path("authority.pem"))
+        self.assertEqual(self.queues(tls), 2)
+        self.assertEqual(self.queues(tls, host="localhost"), 2)
+
+    def test_untrusted(self) -> None:
+        """
+        One that nobody trusted has signed is not, and the error says why.
+        """
+        for trusted in (None, self.path("client.pem")):
+            error = self.assertRaises(
+                ConnectFailed, self.queues, TLS(authServer=True, trustCertPath=trusted)
+            )
+            self.assertIn("certificate verify failed", str(error))
+
+    def test_otherHost(self) -> None:
+        """
+        One that is for another host is not either.
+        """
+        tls = TLS(authServer=True, trustCertPath=self.path("authority.pem"))
+        other = self.secure("127.0.0.2")
+        error = self.assertRaises(ConnectFailed, self.queues, tls, other, "127.0.0.2")
+        self.assertIn("certificate is not valid for '127.0.0.2'", str(error))
+
+    def test_ownCertificate(self) -> None:
+        """
+        A server may ask for the client's certificate.
+        """
+        server = self.secure(verify_mode=ssl.CERT_REQUIRED)
+        own = TLS(certPath=self.path("client.pem"), keyPath=self.path("client.key"))
+        self.assertEqual(self.queues(own, server), 2)
+        self.assertRaises(RemotingError, self.queues, TLS(), server)
+
+    def test_password(self) -> None:
+        """
+        A key may have a password; a wrong one is told, and nobody is asked for it.
+        """
+        server = self.secure(verify_mode=ssl.CERT_REQUIRED)
+        authority = certificates.identity("authority", authority=True)
+        key = certificates.identity("client", authority).keyPem(b"secret")
+        (self.folder / "locked.key").write_bytes(key)
+        own = TLS(certPath=self.path("client.pem"), keyPath=self.path("locked.key"))
+        self.assertEqual(self.queues(attrs.evolve(own, keyPassword="secret"), server), 2)
+        for wrong in (None, "wrong"):
+            error = self.assertRaises(
+                ConfigError, self.queues, attrs.evolve(own, keyPassword=wrong), server
+            )
+            self.assertIn("locked.key", str(error))
+
+    def test_wrong(self) -> None:
+        """
+        What is missing or unusable is named, and a message's sender learns the same.
+        """
+        for tls, named in (
+            (TLS(authServer=True, trustCertPath=self.path("none")), "tls.client.trustCertPath"),
+            (TLS(authServer=True, trustCertPath=self.path("client.key")), "trustCertPath"),
+            (TLS(certPath=self.path("none"), keyPath=self.path("client.key")), "certPath"),
+            (TLS(certPath=self.path("client.pem")), "tls.client.keyPath is not set"),
+        ):
+            error = self.assertRaises(ConfigError, self.queues, tls)
+            self.assertIn(named, str(error))
+            with Client(Settings(self.names.address, tls=tls)) as client:
+                self.assertRaises(ConfigError, client.send, Message("T", b"x"))
+
+    def test_plainText(self) -> None:
+        """
+        Who speaks plain text to a server that wants TLS, or the other way, gets no
+        connection.
+        """
+        self.assertRaises(RemotingError, self.queues, None)
+        plain = self.server()
+        self.assertRaises(RemotingError, self.queues, TLS(), plain)
+
+    def test_kept(self) -> None:
+        """
+        The connection is kept, although TLS has things to say after the handshake
+        that are no answers.
+        """
+        with Client(Settings(self.names.address, tls=TLS())) as client:
+            for _ in range(3):
+                client.send(Message("T", bytes(100_000)))
+            link = client._links._links[self.names.address]
+            self.assertTrue(link.isAlive())
+        self.assertEqual(len(self.names.connections), 1)
+
+    def test_noData(self) -> None:
+        """
+        What TLS has to say by itself does not make a connection look dead: there is
+        something to read, and it is no data.
+        """
+        link = Link.dial(self.names.address, Deadline(10), TLS().context(), 1 << 20)
+        self.addCleanup(link.close)
+        self.assertTrue(link._readable.poll(10_000))
+        self.assertTrue(link.isAlive())
+
+    def test_settings(self) -> None:
+        """
+        The settings are those of who has a reactor, with the same defaults.
+        """
+        ours = {each.name: each.default for each in attrs.fields(TLS)}
+        theirs = {each.name: each.default for each in attrs.fields(ClientTLS)}
+        self.assertEqual(ours, theirs)

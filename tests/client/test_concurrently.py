@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.concurrently}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import LogLevel
+
+from tests.client.listeners import Slow
+from tests.client.messages import QUEUE, offsetsOf, pulled, several
+from tests.remoting.doubles import RemotingTests
+from txrocket.client.concurrently import Concurrently
+from txrocket.client.listening import ConsumeLater, Listening
+from txrocket.client.window import Window
+from txrocket.errors import ConnectFailed
+from txrocket.message import MessageExt
+
+
+class ConcurrentlyTests(RemotingTests):
+    """
+    Messages in any order.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.clock.advance(1000)
+        self.window = Window(QUEUE, 0)
+        self.commits: list[int] = []
+        self.backs: list[tuple[int, int, Deferred[None]]] = []
+        self.slow = Slow()
+        self.consuming = self.make(self.slow)
+
+    def make(
+        self, listener: Any, batch: int = 0, limit: int = 20, *, broadcast: bool = False
+    ) -> Concurrently:
+        """
+        What calls a listener.
+        """
+        return Concurrently(
+            self.clock,
+            Listening(listener, batch, self.clock, blocking=False),
+            limit,
+            lambda window, offset: self.commits.append(offset),
+            None if broadcast else self.sendBack,
+            self.prepare,
+        )
+
+    def prepare(self, message: MessageExt) -> MessageExt:
+        """
+        One body is damaged.
+        """
+        if message.body == b"damaged":
+            raise ValueError("damaged")
+        return message
+
+    def sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
+        """
+        A message is sent back, and the test says how that ends.
+        """
+        promise: Deferred[None] = Deferred()
+        self.backs.append((message.queueOffset, delayLevel, promise))
+        return promise
+
+    def came(self, *offsets: int, consuming: Concurrently | None = None) -> None:
+        """
+        Messages were pulled.
+        """
+        fresh = self.window.add(several(offsets))
+        (consuming or self.consuming).submit(self.window, fresh)
+
+    def returned(self, index: int, error: Exception | None = None) -> None:
+        """
+        Sending back ends.
+        """
+        promise = self.backs[index][2]
+        if error is None:
+            promise.callback(None)
+        else:
+            promise.errback(error)
+
+    # --- calls -----------------------------------------------------------
+
+    def test_anyOrder(self) -> None:
+        """
+        Messages are given at once, and the offset follows the first that is not
+        done.
+        """
+        self.came(0, 1, 2)
+        self.assertEqual(self.slow.offsets, [0, 1, 2])
+        for index in (2, 0, 1):
+            self.slow.end(index)
+        self.assertEqual(self.commits, [0, 1, 3])
+
+    def test_limit(self) -> None:
+        """
+        No more calls are under way than may be, and the next begins when one ends.
+        """
+        self.consuming = self.make(self.slow, limit=2)
+        self.came(0, 1, 2, 3)
+        self.assertEqual((self.slow.offsets, self.consuming.running), ([0, 1], 2))
+        self.slow.end(1)
+        self.assertEqual((self.slow.offsets, self.consuming.running), ([0, 1, 2], 2))
+
+    def test_plain(self) -> None:
+        """
+        What a plain function returns counts at once.
+        """
+        seen: list[MessageExt] = []
+        self.came(0, 1, 2, consuming=self.make(seen.append))
+        self.assertEqual((offsetsOf(seen), self.commits), ([0, 1, 2], [1, 2, 3]))
+
+    def test_batch(self) -> None:
+        """
+        A batch is not larger than wanted, and not waited for.
+        """
+        self.consuming = self.make(self.slow, batch=2)
+        self.came(0, 1, 2)
+        self.assertEqual(self.slow.offsets, [[0, 1], [2]])
+        self.slow.end(1)
+        self.slow.end(0)
+        self.assertEqual(self.commits, [0, 3])
+
+    def test_begun(self) -> None:
+        """
+        When a listener last had messages of a queue is known.
+        """
+        self.clock.advance(5)
+        self.came(0)
+        self.assertEqual(self.window.consumedAt, 1005)
+
+    def test_manyAtOnce(self) -> None:
+        """
+        However many messages wait when a call ends, and be the listener's promise kept
+        as soon as it is given, none is lost, and the stack does not grow.
+        """
+        slow = self.slow
+        seen = []
+
+        def listen(message: MessageExt) -> Deferred[None]:
+            seen.append(message.queueOffset)
+            return slow(message) if not message.queueOffset else succeed(None)
+
+        self.came(*range(5000), consuming=self.make(listen, limit=1))
+        self.assertEqual(seen, [0])
+        slow.end(0)
+        self.assertEqual(seen, list(range(5000)))
+        self.assertEqual(self.commits[-1], 5000)
+
+    def test_coroutines(self) -> None:
+        """
+        The same goes for coroutines that wait for nothing.
+        """
+        seen = []
+
+        async def listen(message: MessageExt) -> None:
+            seen.append(message.queueOffset)
+
+        self.came(*range(5000), consuming=self.make(listen, limit=1))
+        self.assertEqual(len(seen), 5000)
+
+    def test_dropped(self) -> None:
+        """
+        Of a queue that is lost nothing more is given to the listener, and of what it
+        has nothing is committed or sent back.
+        """
+        self.consuming = self.make(self.slow, limit=2)
+        self.came(0, 1, 2)
+        self.window.dropped = True
+        self.slow.end(0)
+        self.slow.end(1, ConsumeLater())
+        self.assertEqual((self.slow.offsets, self.commits, self.backs), ([0, 1], [], []))
+        self.assertEqual(self.consuming.running, 0)
+
+    # --- messages that were not dealt with -------------------------------
+
+    def test_later(self) -> None:
+        """
+        What is to be consumed later is sent back with the level that the listener
+        says, and is dealt with once its broker has it.
+        """
+        self.came(0)
+        self.slow.end(0, ConsumeLater(delayLevel=5))
+        self.assertEqual([each[:2] for each in self.backs], [(0, 5)])
+        self.assertEqual(self.commits, [])
+        self.returned(0)
+        self.assertEqual(self.commits, [1])
+
+    def test_partly(self) -> None:
+        """
+        Of a batch, the first few may be dealt with, and only the rest is sent back.
+        """
+        self.consuming = self.make(self.slow, batch=4)
+        self.came(0, 1, 2, 3)
+        self.slow.end(0, ConsumeLater(done=2))
+        self.assertEqual(self.commits, [2])
+        self.assertEqual([each[:2] for each in self.backs], [(2, 0), (3, 0)])
+        self.returned(1)
+        self.assertEqual(self.commits, [2, 2])
+        self.returned(0)
+        self.assertEqual(self.commits, [2, 2, 4])
+
+    def test_allDone(self) -> None:
+        """
+        Who has dealt with all of them after all has, however many he says.
+        """
+        self.consuming = self.make(self.slow, batch=2)
+        self.came(0, 1)
+        self.slow.end(0, ConsumeLater(done=9))
+        self.assertEqual((self.commits, self.backs), ([2], []))
+
+    def test_failed(self) -> None:
+        """
+        A listener that fails has not dealt with its messages; which and why is
+        logged.
+        """
+        self.came(0)
+        self.slow.end(0, ZeroDivisionError("oh"))
+        self.assertEqual([each[:2] for each in self.backs], [(0, 0)])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertIn("1 messages of", self.logged(LogLevel.critical)[0])
+
+    def test_raised(self) -> None:
+        """
+        So has a plain function that raises, or a body that cannot be read.
+        """
+
+        def listen(message: MessageExt) -> None:
+            raise ZeroDivisionError
+
+        self.consuming = self.make(listen)
+        self.consuming.submit(self.window, self.window.add([pulled(0), pulled(1, b"damaged")]))
+        self.assertEqual([each[0] for each in self.backs], [0, 1])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError, ValueError)), 2)
+
+    def test_again(self) -> None:
+        """
+        What could not be sent back is tried again here, five seconds later, and
+        counts one more time.
+        """
+        self.came(0)
+        self.slow.end(0, ConsumeLater())
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.assertIn("could not be sent back: gone", self.logged(LogLevel.warn)[0])
+        self.clock.advance(4.9)
+        self.assertEqual(self.slow.offsets, [0])
+        self.clock.advance(0.1)
+        self.assertEqual(self.slow.offsets, [0, 0])
+        self.assertEqual(self.slow.calls[1][0].reconsumeTimes, 1)
+        self.assertEqual(self.commits, [])
+        self.slow.end(1)
+        self.assertEqual((self.commits, len(self.window), self.window.size), ([1], 0, 0))
+
+    def test_againPartly(self) -> None:
+        """
+        Only what could not be sent back is tried again.
+        """
+        self.consuming = self.make(self.slow, batch=2)
+        self.came(0, 1)
+        self.slow.end(0, ConsumeLater())
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.returned(1)
+        self.clock.advance(5)
+        self.assertEqual(self.slow.offsets, [[0, 1], [0]])
+
+    def test_againDropped(self) -> None:
+        """
+        Unless its queue was lost meanwhile.
+        """
+        self.came(0)
+        self.slow.end(0, ConsumeLater())
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.window.dropped = True
+        self.clock.advance(5)
+        self.assertEqual(self.slow.offsets, [0])
+
+    def test_broadcast(self) -> None:
+        """
+        Who broadcasts cannot send back: what was not dealt with is dropped, and that
+        is said.
+        """
+        self.consuming = self.make(self.slow, broadcast=True)
+        self.came(0)
+        self.slow.end(0, ConsumeLater())
+        self.assertEqual((self.commits, self.backs), ([1], []))
+        self.assertIn("1 messages of", self.logged(LogLevel.warn)[0])
+
+    # --- messages that take too long -------------------------------------
+
+    def expire(self, limit: float = 900.0) -> None:
+        """
+        Look for late messages.
+        """
+        self.consuming.expire([self.window], limit)
+
+    def test_late(self) -> None:
+        """
+        What a listener has for more than its time is sent back with level 3, and the
+        group's offset goes on; what the listener says of it in the end changes
+        nothing.
+        """
+        self.came(0, 1)
+        self.slow.end(1)
+        self.clock.advance(900)
+        self.expire()
+        self.assertEqual(self.backs, [])
+        self.clock.advance(0.1)
+        self.expire()
+        self.assertEqual([each[:2] for each in self.backs], [(0, 3)])
+        self.assertIn("within 900 s", self.logged(LogLevel.warn)[0])
+        self.returned(0)
+        self.assertEqual(self.commits, [0, 2])
+        self.slow.end(0, ConsumeLater())
+        self.assertEqual((len(self.backs), self.consuming.running), (1, 0))
+
+    def test_lateOnce(self) -> None:
+        """
+        It is sent back once, however long that takes.
+        """
+        self.came(0)
+        for _ in range(3):
+            self.clock.advance(10)
+            self.expire(5.0)
+        self.slow.end(0, ConsumeLater())
+        self.assertEqual(len(self.backs), 1)
+
+    def test_lateUnsent(self) -> None:
+        """
+        If that fails, the listener has it as before, and its time begins anew.
+        """
+        self.came(0)
+        self.clock.advance(901)
+        self.expire()
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.clock.advance(900)
+        self.expire()
+        self.assertEqual((self.slow.offsets, len(self.backs)), ([0], 1))
+        self.clock.advance(1)
+        self.expire()
+        self.assertEqual((self.slow.offsets, len(self.backs)), ([0], 2))
+
+    def test_lateDone(self) -> None:
+        """
+        What the listener has dealt with meanwhile is dealt with, sent back or not.
+        """
+        self.came(0)
+        self.clock.advance(901)
+        self.expire()
+        self.slow.end(0)
+        self.assertEqual(self.commits, [1])
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.clock.advance(901)
+        self.expire()
+        self.assertEqual(len(self.backs), 1)
+
+    def test_lateWaiting(self) -> None:
+        """
+        What waits to be tried again here is not late: no listener has it.
+        """
+        self.came(0)
+        self.slow.end(0, ConsumeLater())
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.clock.advance(4)
+        self.expire(1.0)
+        self.assertEqual(len(self.backs), 1)
+
+    def test_lateBroadcast(self) -> None:
+        """
+        Who broadcasts can only wait.
+        """
+        self.consuming = self.make(self.slow, broadcast=True)
+        self.came(0)
+        self.clock.advance(901)
+        self.expire()
+        self.slow.end(0)
+        self.assertEqual(self.commits, [1])
+
+    # --- stop ------------------------------------------------------------
+
+    def test_stop(self) -> None:
+        """
+        After a stop no call begins; it is over once the last has ended, and by then
+        the offset is told.
+        """
+        self.consuming = self.make(self.slow, limit=1)
+        self.came(0, 1)
+        stopped = self.consuming.stop()
+        committed: list[list[int]] = []
+        stopped.addCallback(lambda none: committed.append(list(self.commits)))
+        self.assertNoResult(stopped)
+        self.slow.end(0)
+        self.assertEqual((committed, self.slow.offsets), ([[1]], [0]))
+
+    def test_stopIdle(self) -> None:
+        """
+        If none is under way it is over at once.
+        """
+        self.successResultOf(self.consuming.stop())
+
+    def test_stopSending(self) -> None:
+        """
+        What is on its way back is waited for; what could not be sent back is left for
+        who comes next, and no timer is left behind.
+        """
+        self.came(0, 1)
+        self.slow.end(0, ConsumeLater())
+        self.slow.end(1, ConsumeLater())
+        stopped = self.consuming.stop()
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.assertNoResult(stopped)
+        self.returned(1)
+        self.successResultOf(stopped)
+        self.assertEqual((self.window.commitOffset, self.clock.getDelayedCalls()), (0, []))
+
+    def test_stopAgain(self) -> None:
+        """
+        What was to be tried again here is not.
+        """
+        self.came(0)
+        self.slow.end(0, ConsumeLater())
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.successResultOf(self.consuming.stop())
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_start(self) -> None:
+        """
+        After a stop it can begin again.
+        """
+        self.successResultOf(self.consuming.stop())
+        self.consuming.start()
+        self.came(0)
+        self.slow.end(0, ConsumeLater())
+        self.returned(0, ConnectFailed("a:1", "gone"))
+        self.clock.advance(5)
+        self.assertEqual(self.slow.offsets, [0, 0])

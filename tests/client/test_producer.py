@@ -1,0 +1,566 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.producer}: where messages go, and what is tried again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.client.answering import ADDRESSES, NAME_SERVER, routeTo
+from tests.client.producercase import HELLO, ProducerCase
+from txrocket.client.producer import Producer
+from txrocket.client.queues import FaultTable
+from txrocket.client.results import SendStatus
+from txrocket.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ProtocolError,
+    RequestTimedOut,
+    ResponseError,
+    SendFailed,
+    SystemBusy,
+    TopicNotExist,
+)
+from txrocket.message import Message
+from txrocket.model import MessageQueue
+from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import responseCommand
+
+
+class SendTests(ProducerCase):
+    """
+    One message.
+    """
+
+    def test_sent(self) -> None:
+        """
+        A message goes to a queue of its topic with all that Java's producer tells,
+        and the answer says where it is.
+        """
+        producer = self.producer()
+        received = self.sent(producer, Message("T", b"hello", "tag", "key", flag=5))
+        self.assertEqual(received.code, RequestCode.SEND_MESSAGE_V2)
+        self.assertEqual(received.request.body, b"hello")
+        fields = dict(received.fields)
+        text = fields.pop("i")
+        self.assertEqual(
+            fields,
+            {
+                "a": "senders",
+                "b": "T",
+                "c": "TBW102",
+                "d": "4",
+                "e": "1",
+                "f": "0",
+                "g": "1700000000000",
+                "h": "5",
+                "j": "0",
+                "k": "false",
+                "m": "false",
+                "n": "broker-a",
+            },
+        )
+        self.assertNoResult(self.sending)
+        received.stored(offset=9, MSG_REGION="r", TRACE_ON="false")
+        result = self.successResultOf(self.sending)
+        self.assertEqual(
+            result[1:],
+            (result.msgId, "0A", MessageQueue("T", "broker-a", 1), 9, None, "r", False),
+        )
+        self.assertIs(result.sendStatus, SendStatus.SEND_OK)
+        self.assertEqual(text, f"UNIQ_KEY\x01{result.msgId}\x02TAGS\x01tag\x02KEYS\x01key")
+
+
+class TurnTests(ProducerCase):
+    """
+    Which queue a message goes to.
+    """
+
+    def places(self, producer: Producer, count: int) -> list[str]:
+        """
+        The brokers and queues that some messages go to.
+        """
+        found = []
+        for _ in range(count):
+            received = self.sent(producer)
+            found.append(f"{received.fields['n'][-1]}{received.fields['e']}")
+            received.stored()
+        return found
+
+    def test_inTurn(self) -> None:
+        """
+        Each queue has its turn, beginning anywhere.
+        """
+        self.assertEqual(self.places(self.producer(), 6), ["a1", "b0", "b1", "a0", "a1", "b0"])
+
+    def test_failedIsAvoided(self) -> None:
+        """
+        What a broker refuses goes to another broker, and the queues that were left
+        out for that count as having had their turn: the others are not burdened
+        unevenly (C{TopicPublishInfo.selectOneMessageQueue}).
+        """
+        self.network.routes["T"] = routeTo("broker-a", "broker-b", queues=3)
+        producer = self.producer()
+        found = []
+        for _ in range(6):
+            received = self.sent(producer)
+            if received.fields["n"] == "broker-a":
+                received.refuse(ResponseCode.SYSTEM_BUSY)
+                received = self.network.only()
+            found.append(f"{received.fields['n'][-1]}{received.fields['e']}")
+            received.stored()
+            self.successResultOf(self.sending)
+        self.assertEqual(found, ["b0", "b1", "b2", "b0", "b1", "b2"])
+
+    def test_noOther(self) -> None:
+        """
+        If there is no other broker, the next queue of the same one has its turn.
+        """
+        self.network.routes["T"] = routeTo("broker-a")
+        first = self.sent(self.producer())
+        first.refuse(ResponseCode.SYSTEM_BUSY)
+        second = self.network.only()
+        self.assertEqual((first.fields["e"], second.fields["e"]), ("1", "0"))
+
+    def test_chosen(self) -> None:
+        """
+        A queue that was chosen is sent to, whatever was sent before, and again if
+        its broker was busy.
+        """
+        producer = self.producer()
+        queue = MessageQueue("T", "broker-b", 1)
+        for _ in range(2):
+            received = self.sent(producer, queue=queue)
+            received.refuse(ResponseCode.SYSTEM_BUSY)
+            received = self.network.only()
+            self.assertEqual((received.fields["n"], received.fields["e"]), ("broker-b", "1"))
+            received.stored()
+            self.assertEqual(self.successResultOf(self.sending).messageQueue, queue)
+
+    def test_selector(self) -> None:
+        """
+        A selector gets the queues, the message and the key, and decides.
+        """
+        seen: list[Any] = []
+
+        def last(queues: Any, message: Message, key: Any) -> MessageQueue:
+            seen.append((len(queues), message, key))
+            chosen: MessageQueue = queues[-1]
+            return chosen
+
+        received = self.sent(self.producer(), selector=last, key=5)
+        self.assertEqual((received.fields["n"], received.fields["e"]), ("broker-b", "1"))
+        self.assertEqual(seen, [(4, HELLO, 5)])
+
+    def test_key(self) -> None:
+        """
+        A key without a selector is hashed: 7 of four queues is the last.
+        """
+        received = self.sent(self.producer(), key=7)
+        self.assertEqual((received.fields["n"], received.fields["e"]), ("broker-b", "1"))
+
+    def test_slow(self) -> None:
+        """
+        With a fault table, a broker that took 0.6 s is left alone for 30 s, one that
+        took 0.5 s is not, and one that failed is left alone for ten minutes.
+        """
+        producer = self.producer(faults=FaultTable())
+        for latency, rest in ((0.5, 0.0), (0.6, 30.0)):
+            received = self.sent(producer, queue=MessageQueue("T", "broker-a", 0))
+            self.clock.advance(latency)
+            received.stored()
+            expected = {"a", "b"} if not rest else {"b"}
+            self.assertEqual({each[0] for each in self.places(producer, 8)}, expected)
+            self.clock.advance(rest)
+            self.assertEqual({each[0] for each in self.places(producer, 8)}, {"a", "b"})
+        refused = self.sent(producer, queue=MessageQueue("T", "broker-b", 0))
+        refused.refuse(ResponseCode.MESSAGE_ILLEGAL)
+        self.failureResultOf(self.sending, SendFailed)
+        for pause, expected in ((0.0, {"a"}), (599.0, {"a"}), (1.0, {"a", "b"})):
+            self.clock.advance(pause)
+            self.assertEqual({each[0] for each in self.places(producer, 8)}, expected)
+
+    def test_unanswered(self) -> None:
+        """
+        With a fault table, a broker that gave no answer is left alone as one that
+        failed, and the message goes to another.
+        """
+        producer = self.producer(faults=FaultTable())
+        received = self.sent(producer)
+        self.assertEqual(received.fields["n"], "broker-a")
+        received.lose()
+        self.network.only().stored()
+        self.assertEqual(self.successResultOf(self.sending).messageQueue.brokerName, "broker-b")
+        self.assertEqual({each[0] for each in self.places(producer, 8)}, {"b"})
+
+
+class RetryTests(ProducerCase):
+    """
+    What is tried again, and what is not.
+    """
+
+    def test_retriable(self) -> None:
+        """
+        The codes that Java's producer tries again by itself, and those by which a
+        broker sheds load, are tried at another broker.
+        """
+        producer = self.producer()
+        for code in (1, 2, 14, 16, 17, 204, 205, 215):
+            first = self.sent(producer)
+            first.refuse(code)
+            second = self.network.only()
+            self.assertNotEqual(first.fields["n"], second.fields["n"])
+            self.assertEqual(first.fields["i"], second.fields["i"])
+            second.stored()
+            self.successResultOf(self.sending)
+
+    def test_final(self) -> None:
+        """
+        Any other answer ends it at once, and the error has all that is known.
+        """
+        producer = self.producer()
+        for code in (3, 13, 15, 18, 26, 999):
+            self.sent(producer).refuse(code, "not this one")
+            error = self.failed()
+            self.assertEqual(self.network.run(), [])
+            assert isinstance(error.error, ResponseError)
+            self.assertEqual((error.error.code, error.error.remark), (code, "not this one"))
+            self.assertEqual((error.phase, error.attempts, error.retriable), ("answer", 1, False))
+
+    def test_times(self) -> None:
+        """
+        After the first attempt there are two more, as C{retryTimesWhenSendFailed}
+        has it, and then the last error is the message's.
+        """
+        producer = self.producer()
+        self.sending = producer.send(HELLO)
+        for remark in ("first", "second", "third"):
+            self.clock.advance(0.5)
+            self.network.only().refuse(ResponseCode.SYSTEM_BUSY, remark)
+        error = self.failed()
+        self.assertEqual(self.network.run(), [])
+        self.assertEqual((error.attempts, error.phase, error.elapsed), (3, "answer", 1.5))
+        self.assertIn("third", str(error))
+        self.assertIn(error.address, ADDRESSES.values())
+        self.assertTrue(error.retriable)
+
+    def test_noRetries(self) -> None:
+        """
+        A producer may be told not to try again.
+        """
+        self.sent(self.producer(retries=0)).refuse(ResponseCode.SYSTEM_BUSY)
+        self.assertEqual(self.failed().attempts, 1)
+
+    def test_timeLimit(self) -> None:
+        """
+        All attempts together have one time limit: what is left of it counts for
+        the next.
+        """
+        received = self.sent(self.producer(timeout=3.0))
+        self.clock.advance(2.0)
+        received.refuse(ResponseCode.SYSTEM_BUSY)
+        self.network.only()
+        self.clock.advance(0.9)
+        self.assertNoResult(self.sending)
+        self.clock.advance(0.1)
+        error = self.failed()
+        self.assertIsInstance(error.error, RequestTimedOut)
+        self.assertEqual((error.phase, error.attempts, error.elapsed), ("answer", 2, 3.0))
+
+    def test_noTimeLeft(self) -> None:
+        """
+        A retriable answer that comes when the time is over is the message's end.
+        """
+        received = self.sent(self.producer(), timeout=1.0)
+        self.clock.advance(0.5)
+        # Sweeps are 0.05 s apart, so an answer may come a little late.
+        self.clock.rightNow += 0.5
+        received.refuse(ResponseCode.SYSTEM_BUSY)
+        self.assertEqual(self.network.run(), [])
+        self.assertIsInstance(self.failed().error, SystemBusy)
+
+    def test_lost(self) -> None:
+        """
+        A message whose connection is lost goes to another broker, and the route is
+        asked for again: the broker may have moved.
+        """
+        received = self.sent(self.producer())
+        del self.network.asked[:]
+        received.lose()
+        self.network.only().stored()
+        self.successResultOf(self.sending)
+        self.assertIn("T", self.network.asked)
+
+    def test_lostForGood(self) -> None:
+        """
+        If no broker keeps its connection, that is what the message failed of.
+        """
+        self.sending = self.producer().send(HELLO)
+        for _ in range(3):
+            self.network.only().lose()
+        error = self.failed()
+        self.assertIsInstance(error.error, ConnectionLost)
+        self.assertEqual((error.phase, error.attempts), ("send", 3))
+
+    def test_refused(self) -> None:
+        """
+        A broker that cannot be reached is passed over.
+        """
+        self.network.refusing.add(ADDRESSES["broker-a"])
+        received = self.sent(self.producer())
+        self.assertEqual(received.fields["n"], "broker-b")
+
+    def test_allRefused(self) -> None:
+        """
+        Where none can be reached, nothing was sent, and the phase says so.
+        """
+        self.network.refusing.update(ADDRESSES.values())
+        self.sending = self.producer().send(HELLO)
+        self.network.run()
+        # Peers pauses before it dials an address again.
+        self.clock.pump([0.1] * 29)
+        error = self.failed()
+        self.assertIsInstance(error.error, ConnectFailed)
+        self.assertEqual((error.phase, error.attempts), ("connect", 3))
+
+    def test_unreadableAnswer(self) -> None:
+        """
+        An answer that cannot be understood is not worth another attempt: the
+        message may be stored.
+        """
+        self.sent(self.producer()).answer(responseCommand())
+        error = self.failed()
+        self.assertIsInstance(error.error, ProtocolError)
+        self.assertEqual((error.phase, error.retriable), ("answer", False))
+
+    def test_sameId(self) -> None:
+        """
+        All attempts bear one id, by which a consumer tells a message that came
+        twice.
+        """
+        first = self.sent(self.producer())
+        first.lose()
+        self.assertEqual(self.network.only().fields["i"], first.fields["i"])
+
+
+class NotStoredTests(ProducerCase):
+    """
+    Messages that a broker has, but not as safely as it should.
+    """
+
+    def test_result(self) -> None:
+        """
+        It is a result unless the producer was told otherwise.
+        """
+        self.sent(self.producer()).stored(ResponseCode.FLUSH_DISK_TIMEOUT)
+        result = self.successResultOf(self.sending)
+        self.assertIs(result.sendStatus, SendStatus.FLUSH_DISK_TIMEOUT)
+
+    def test_another(self) -> None:
+        """
+        With C{retryNotStored} (C{retryAnotherBrokerWhenNotStoreOK}) another broker
+        gets it as well.
+        """
+        first = self.sent(self.producer(retryNotStored=True))
+        first.stored(ResponseCode.SLAVE_NOT_AVAILABLE)
+        second = self.network.only()
+        self.assertNotEqual(first.fields["n"], second.fields["n"])
+        second.stored()
+        result = self.successResultOf(self.sending)
+        self.assertIs(result.sendStatus, SendStatus.SEND_OK)
+        self.assertEqual(result.messageQueue.brokerName, second.fields["n"])
+
+    def test_stored(self) -> None:
+        """
+        If no other takes it, it has been stored all the same, and is no failure.
+        """
+        first = self.sent(self.producer(retryNotStored=True))
+        first.stored(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self.network.only().refuse(ResponseCode.MESSAGE_ILLEGAL)
+        result = self.successResultOf(self.sending)
+        self.assertIs(result.sendStatus, SendStatus.FLUSH_SLAVE_TIMEOUT)
+        self.assertEqual(result.messageQueue.brokerName, first.fields["n"])
+
+    def test_thrice(self) -> None:
+        """
+        If all others have it as unsafely, the last one's answer is the result.
+        """
+        self.sending = self.producer(retryNotStored=True).send(HELLO)
+        for offset in (1, 2, 3):
+            self.network.only().stored(ResponseCode.FLUSH_DISK_TIMEOUT, offset)
+        self.assertEqual(self.successResultOf(self.sending).queueOffset, 3)
+
+    def test_chosen(self) -> None:
+        """
+        What was meant for one queue is not sent to it twice.
+        """
+        producer = self.producer(retryNotStored=True)
+        for options in ({"queue": MessageQueue("T", "broker-a", 0)}, {"key": 1}):
+            self.sent(producer, **options).stored(ResponseCode.FLUSH_DISK_TIMEOUT)
+            result = self.successResultOf(self.sending)
+            self.assertIs(result.sendStatus, SendStatus.FLUSH_DISK_TIMEOUT)
+
+
+class RouteTests(ProducerCase):
+    """
+    Finding out where a topic is.
+    """
+
+    def test_once(self) -> None:
+        """
+        A route is asked for once, however many messages wait for it.
+        """
+        producer = self.producer()
+        for _ in range(3):
+            producer.send(HELLO)
+        self.assertEqual(len(self.network.run()), 3)
+        producer.send(HELLO)
+        self.assertEqual(len(self.network.run()), 4)
+        self.assertEqual(self.network.asked, ["T"])
+
+    def test_inherited(self) -> None:
+        """
+        A topic that does not exist is sent to where one is that it can inherit
+        from, with as many queues as the producer wants.
+        """
+        producer = self.producer(defaultTopicQueueNums=3)
+        queues = set()
+        for _ in range(8):
+            received = self.sent(producer, Message("New", b"x"))
+            self.assertEqual((received.fields["n"], received.fields["d"]), ("broker-a", "3"))
+            queues.add(received.fields["e"])
+            received.stored()
+        self.assertEqual(queues, {"0", "1", "2"})
+
+    def test_nothingToInherit(self) -> None:
+        """
+        Where topics are not made by themselves, the error names the topic that is
+        missing.
+        """
+        del self.network.routes["TBW102"]
+        self.sending = self.producer().send(Message("New", b"x"))
+        self.network.run()
+        error = self.failed()
+        self.assertIsInstance(error.error, TopicNotExist)
+        self.assertEqual((error.phase, error.attempts, error.address), ("route", 0, ""))
+        self.assertIn("no route of New", str(error))
+
+    def test_noNameServer(self) -> None:
+        """
+        Without a name server nothing is sent.
+        """
+        self.network.refusing.add(NAME_SERVER)
+        self.sending = self.producer().send(HELLO)
+        self.network.run()
+        error = self.failed()
+        self.assertIsInstance(error.error, ConnectFailed)
+        self.assertEqual((error.phase, error.attempts, error.retriable), ("route", 0, True))
+
+    def test_timeLimit(self) -> None:
+        """
+        The time limit counts from the beginning, also if it is the name server that
+        does not answer.
+        """
+        self.network.silent.add(NAME_SERVER)
+        self.sending = self.producer().send(HELLO, timeout=0.5)
+        self.network.run()
+        self.clock.advance(0.4)
+        self.assertNoResult(self.sending)
+        self.clock.advance(0.1)
+        error = self.failed()
+        self.assertIsInstance(error.error, RequestTimedOut)
+        self.assertEqual((error.phase, error.elapsed), ("route", 0.5))
+
+    def test_othersWait(self) -> None:
+        """
+        Who has more time still gets the route when it comes.
+        """
+        self.network.silent.add(NAME_SERVER)
+        producer = self.producer()
+        hasty = producer.send(HELLO, timeout=0.5)
+        patient = producer.send(HELLO, timeout=10.0)
+        self.network.run()
+        self.clock.advance(0.5)
+        self.failureResultOf(hasty, SendFailed)
+        (asked,) = self.network.withheld
+        self.network.tellRoute(asked)
+        self.network.only().stored()
+        self.successResultOf(patient)
+
+    def test_noTime(self) -> None:
+        """
+        Who has no time has nothing sent.
+        """
+        producer = self.producer()
+        self.sent(producer).stored()
+        for timeout in (0.0, -1.0):
+            self.sending = producer.send(HELLO, timeout=timeout)
+            self.assertEqual(self.network.run(), [])
+            self.assertIsInstance(self.failed().error, RequestTimedOut)
+
+    def test_noQueues(self) -> None:
+        """
+        A topic that may not be written to is not sent to; it is asked for again
+        with the next message, as it may be by then.
+        """
+        self.network.routes["T"] = routeTo("broker-a", perm=4)
+        producer = self.producer()
+        self.sending = producer.send(HELLO)
+        self.network.run()
+        error = self.failed()
+        self.assertIsInstance(error.error, TopicNotExist)
+        self.assertEqual((error.phase, error.attempts), ("route", 0))
+        self.network.routes["T"] = routeTo("broker-a")
+        self.sent(producer).stored()
+        self.successResultOf(self.sending)
+
+    def test_unknownBroker(self) -> None:
+        """
+        A queue of a broker that nobody knows is looked for once more, and if it
+        is there by then the message is sent.
+        """
+        producer = self.producer()
+        self.sent(producer).stored()
+        self.network.routes["T"] = routeTo("broker-a", "broker-c")
+        received = self.sent(producer, queue=MessageQueue("T", "broker-c", 0))
+        self.assertEqual(received.at, ADDRESSES["broker-c"])
+
+    def test_noSuchBroker(self) -> None:
+        """
+        If it is not, that is the error.
+        """
+        producer = self.producer()
+        self.sent(producer).stored()
+        self.sending = producer.send(HELLO, MessageQueue("T", "broker-x", 0))
+        self.network.run()
+        error = self.failed()
+        self.assertIsInstance(error.error, ConnectFailed)
+        self.assertIn("broker-x", str(error))
+
+    def test_routeGone(self) -> None:
+        """
+        If the route is gone when a message is to be tried again, it failed of what
+        it was tried again for.
+        """
+        received = self.sent(self.producer())
+        del self.network.routes["T"], self.network.routes["TBW102"]
+        gone = self.cluster.routes.refresh("T")
+        self.network.run()
+        self.failureResultOf(gone, TopicNotExist)
+        received.refuse(ResponseCode.SYSTEM_BUSY)
+        self.network.run()
+        self.assertIsInstance(self.failed().error, SystemBusy)
+
+    def test_queuesOf(self) -> None:
+        """
+        The queues of a topic can be asked for.
+        """
+        asked = self.producer().queuesOf("T")
+        self.network.run()
+        self.assertEqual(
+            self.successResultOf(asked),
+            tuple(
+                MessageQueue("T", name, at) for name in ("broker-a", "broker-b") for at in (0, 1)
+            ),
+        )

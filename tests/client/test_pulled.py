@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.pulled}.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.client.pulled import (
+    COMMIT_FLAG,
+    pullHeader,
+    pullResult,
+    readable,
+    readAll,
+    wantedTags,
+)
+from txrocket.client.results import PullResult, PullStatus
+from txrocket.errors import (
+    MalformedRecord,
+    MissingField,
+    NoPermission,
+    SubscriptionParseFailed,
+    UnsupportedCompression,
+)
+from txrocket.message import MessageExt
+from txrocket.model import MessageQueue
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import PullMessageResponseHeader
+from txrocket.protocol.record import (
+    decodeRecord,
+    encodeHost,
+    encodeProperties,
+    encodeRecord,
+    encodeTopic,
+)
+
+QUEUE = MessageQueue("T", "broker-a", 2)
+HOST = encodeHost("192.0.2.1", 10911)
+
+
+def record(offset: int, body: bytes = b"body", tag: str = "a", sysFlag: int = 0) -> bytes:
+    """
+    A record as the log holds it.
+    """
+    properties = encodeProperties({"TAGS": tag} if tag else {})
+    return encodeRecord(
+        *(encodeTopic("T"), body, properties, 2, 0, offset, offset * 100, sysFlag),
+        *(1, HOST, 2, HOST),
+    )
+
+
+def answered(code: int, *records: bytes) -> RemotingCommand:
+    """
+    The answer to a pull.
+    """
+    return responseCommand(code, None, PullMessageResponseHeader(1, 9, 3, 20), b"".join(records))
+
+
+def messages(*records: bytes) -> PullResult:
+    """
+    A pull that found messages.
+    """
+    decoded = tuple(decodeRecord(each, brokerName="broker-a") for each in records)
+    return PullResult(PullStatus.FOUND, 9, 3, 20, decoded)
+
+
+class AskTests(SynchronousTestCase):
+    """
+    What a pull asks for.
+    """
+
+    def test_fields(self) -> None:
+        """
+        All that is asked for is in the header, times in milliseconds.
+        """
+        header = pullHeader(
+            "g", QUEUE, 7, 32, expression="a", version=5, brought=True, commitOffset=6, wait=1.5
+        )
+        self.assertEqual(
+            header.toFields(),
+            {
+                "consumerGroup": "g",
+                "topic": "T",
+                "queueId": "2",
+                "queueOffset": "7",
+                "maxMsgNums": "32",
+                # Commit, suspend, and the subscription is in the request.
+                "sysFlag": "7",
+                "commitOffset": "6",
+                "suspendTimeoutMillis": "1500",
+                "subVersion": "5",
+                "subscription": "a",
+                "expressionType": "TAG",
+                "bname": "broker-a",
+            },
+        )
+
+    def test_flags(self) -> None:
+        """
+        What is not asked for has no flag.
+        """
+        bare = pullHeader("g", QUEUE, 0, 1, expression="a", brought=False)
+        self.assertEqual((bare.sysFlag, bare.subscription), (0, None))
+        self.assertEqual(bare.sysFlag | COMMIT_FLAG, 1)
+
+    def test_tags(self) -> None:
+        """
+        Tags are those of an expression of tags; everything, and SQL, have none.
+        """
+        self.assertEqual(wantedTags("a || b"), {"a", "b"})
+        self.assertEqual(wantedTags("*"), set())
+        self.assertEqual(wantedTags("a > 5", "SQL92"), set())
+        self.assertRaises(SubscriptionParseFailed, wantedTags, "||")
+
+
+class AnswerTests(SynchronousTestCase):
+    """
+    What the answer tells.
+    """
+
+    def test_found(self) -> None:
+        """
+        Messages are as the broker keeps them, and know whom they come from and
+        where the queue began and ended.
+        """
+        result, suggested = pullResult(answered(0, record(7), record(8)), QUEUE, frozenset(), "a:1")
+        self.assertEqual(result[:4], (PullStatus.FOUND, 9, 3, 20))
+        self.assertEqual(suggested, 1)
+        self.assertEqual([each.queueOffset for each in result.messages], [7, 8])
+        first = result.messages[0]
+        self.assertEqual((first.brokerName, first.body, first.tags), ("broker-a", b"body", "a"))
+        self.assertEqual(first.properties["MIN_OFFSET"], "3")
+        self.assertEqual(first.properties["MAX_OFFSET"], "20")
+
+    def test_hashesAlike(self) -> None:
+        """
+        Tags are compared, and not their hashes: AaAa and BBBB have the same one.
+        """
+        answer = answered(0, record(7, tag="AaAa"), record(8, tag="BBBB"), record(9, tag=""))
+        result, _ = pullResult(answer, QUEUE, wantedTags("BBBB"), "a:1")
+        self.assertEqual([each.queueOffset for each in result.messages], [8])
+
+    def test_nothing(self) -> None:
+        """
+        Three codes tell that there is nothing, and why.
+        """
+        for code, status in (
+            (19, PullStatus.NO_NEW_MSG),
+            (20, PullStatus.NO_MATCHED_MSG),
+            (21, PullStatus.OFFSET_ILLEGAL),
+        ):
+            result, _ = pullResult(answered(code), QUEUE, frozenset(), "a:1")
+            self.assertEqual(result, (status, 9, 3, 20, ()))
+
+    def test_refused(self) -> None:
+        """
+        Any other code is an error.
+        """
+        error = self.assertRaises(
+            NoPermission, pullResult, responseCommand(16, "no"), QUEUE, frozenset(), "a:1"
+        )
+        self.assertEqual(error.address, "a:1")
+
+    def test_unreadable(self) -> None:
+        """
+        An answer without offsets, or with torn records, cannot be understood.
+        """
+        for answer, kind in (
+            (responseCommand(), MissingField),
+            (answered(0, record(7)[:-1]), MalformedRecord),
+        ):
+            self.assertRaises(kind, pullResult, answer, QUEUE, frozenset(), "a:1")
+
+
+class ReadTests(SynchronousTestCase):
+    """
+    Bodies that are compressed.
+    """
+
+    def setUp(self) -> None:
+        self.packed = record(8, zlib.compress(b"unpacked"), sysFlag=0x301)
+        self.damaged = record(9, b"damaged", sysFlag=0x301)
+
+    def first(self, data: bytes) -> MessageExt:
+        """
+        A message that was pulled.
+        """
+        return messages(data).messages[0]
+
+    def test_readable(self) -> None:
+        """
+        A compressed body is undone, and another is left alone.
+        """
+        plain = self.first(record(7))
+        self.assertIs(readable(plain), plain)
+        self.assertEqual(readable(self.first(self.packed)).body, b"unpacked")
+
+    def test_damaged(self) -> None:
+        """
+        The error says which message it is.
+        """
+        for data, kind in (
+            (self.damaged, MalformedRecord),
+            (record(9, b"x", sysFlag=0x701), UnsupportedCompression),
+        ):
+            error = self.assertRaises(kind, readable, self.first(data))
+            self.assertIn("message 9 in queue 2 of topic T at broker broker-a", str(error))
+
+    def test_all(self) -> None:
+        """
+        Messages before a bad one are given, and the next pull begins with it.
+        """
+        good = readAll(messages(record(7), self.packed))
+        self.assertEqual([each.body for each in good.messages], [b"body", b"unpacked"])
+        self.assertEqual(good.nextBeginOffset, 9)
+        some = readAll(messages(self.packed, self.damaged, record(10)))
+        self.assertEqual([each.body for each in some.messages], [b"unpacked"])
+        self.assertEqual((some.nextBeginOffset, some.pullStatus), (9, PullStatus.FOUND))
+        self.assertRaises(MalformedRecord, readAll, messages(self.damaged, record(10)))

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.pullschedule}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.logger import LogLevel
+
+from tests.client.brokers import ConsumerTests
+from txrocket.client.pullconsumer import PullConsumer
+from txrocket.client.pullschedule import PullSchedule
+from txrocket.errors import ConfigError, InvalidMessage
+from txrocket.model import MessageQueue
+
+
+class PullScheduleTests(ConsumerTests):
+    """
+    A schedule of group g.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.a.ids = ("me", "you", "z")
+        self.consumer = PullConsumer(self.cluster, "g")
+        self.schedule = PullSchedule(self.consumer)
+        self.visits: list[int] = []
+        self.returned: Any = None
+
+    def visit(self, queue: MessageQueue, consumer: PullConsumer) -> Any:
+        """
+        Write a visit down.
+        """
+        self.assertIs(consumer, self.consumer)
+        self.visits.append(queue.queueId)
+        if isinstance(self.returned, Exception):
+            raise self.returned
+        return self.returned
+
+    def start(self) -> None:
+        """
+        Have the two queues of this member visited.
+        """
+        self.schedule.register("T", self.visit)
+        self.got(self.schedule.start())
+        self.assertEqual(self.seen(), [0, 1])
+
+    def seen(self, after: float = 0.0) -> list[int]:
+        """
+        What was visited since it was last asked, after some time has passed.
+        """
+        self.network.advance(after)
+        self.network.flush()
+        visits, self.visits = sorted(self.visits), []
+        return visits
+
+    def test_delay(self) -> None:
+        """
+        The next visit is when the last one said, or after 0.2 seconds.
+        """
+        self.start()
+        self.returned = 3.0
+        self.assertEqual(self.seen(0.19), [])
+        self.assertEqual(self.seen(0.01), [0, 1])
+        self.assertEqual(self.seen(2.9), [])
+        self.assertEqual(self.seen(0.1), [0, 1])
+
+    def test_failed(self) -> None:
+        """
+        A visit that fails is told in the log, and the next is after one second.
+        """
+        self.returned = ZeroDivisionError()
+        self.start()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
+        self.returned = 100.0
+        self.assertEqual(self.seen(0.99), [])
+        self.assertEqual(self.seen(0.01), [0, 1])
+
+    def test_deferred(self) -> None:
+        """
+        A visit may take its time: the next is reckoned from its end.
+        """
+        done: Deferred[Any] = Deferred()
+        self.returned = done
+        self.schedule.register("T", self.visit)
+        self.a.ids = ("me", "n", "o", "p")
+        self.got(self.schedule.start())
+        self.assertEqual(self.seen(10.0), [0])
+        self.returned = None
+        done.callback(2.0)
+        self.assertEqual(self.seen(1.9), [])
+        self.assertEqual(self.seen(0.1), [0])
+
+    def test_coroutine(self) -> None:
+        """
+        A visit may be a coroutine, which pulls.
+        """
+        bodies: list[bytes] = []
+
+        async def visit(queue: MessageQueue, consumer: PullConsumer) -> float:
+            offset = await consumer.fetchOffset(queue) or 0
+            result = await consumer.pull(queue, offset)
+            bodies.extend(each.body for each in result.messages)
+            consumer.updateOffset(queue, result.nextBeginOffset)
+            return 1.0
+
+        self.a.put(b"0")
+        self.schedule.register("T", visit)
+        self.got(self.schedule.start())
+        self.a.put(b"1")
+        self.network.advance(1.0)
+        self.assertEqual(bodies, [b"0", b"1"])
+
+    def test_lost(self) -> None:
+        """
+        A queue that is another's now is not visited any more, and one that has come is.
+        """
+        self.start()
+        self.a.ids = ("a", "me", "z")
+        self.consumer.idsChanged()
+        # Of three members the second has the third queue alone.
+        self.assertEqual(self.seen(), [2])
+        self.assertEqual(self.seen(0.2), [2])
+
+    def test_lostUnderWay(self) -> None:
+        """
+        A queue that is lost while it is visited is visited no more, but goes on if it
+        has come back meanwhile, and is never visited twice at a time.
+        """
+        done: Deferred[Any] = Deferred()
+        self.returned = done
+        self.a.ids = ("me", "n", "o", "p")
+        self.schedule.register("T", self.visit)
+        self.got(self.schedule.start())
+        self.assertEqual(self.seen(), [0])
+        self.a.ids = ("a", "b", "c", "me")
+        self.consumer.idsChanged()
+        other: Deferred[Any] = Deferred()
+        self.returned = other
+        self.assertEqual(self.seen(), [3])
+        self.a.ids = ("me", "n", "o", "p")
+        self.consumer.idsChanged()
+        self.assertEqual(self.seen(), [])
+        self.returned = None
+        other.callback(0.0)
+        self.assertEqual(self.seen(), [])
+        done.callback(0.0)
+        self.assertEqual(self.seen(), [0])
+
+    def test_registerLater(self) -> None:
+        """
+        A topic may be registered after the start; its name is checked.
+        """
+        self.got(self.schedule.start())
+        self.assertEqual(self.seen(), [])
+        self.schedule.register("T", self.visit)
+        self.assertEqual(self.seen(), [0, 1])
+        self.assertRaises(InvalidMessage, self.schedule.register, "no topic", self.visit)
+
+    def test_stop(self) -> None:
+        """
+        The stop waits for visits, begins no more, and stops the consumer; a second one
+        does nothing.
+        """
+        self.start()
+        done: Deferred[Any] = Deferred()
+        self.returned = done
+        self.a.ids = ("me", "n", "o", "p")
+        self.consumer.idsChanged()
+        self.assertEqual(self.seen(0.2), [0])
+        stopping = self.schedule.stop()
+        self.network.advance(4.0)
+        self.assertNoResult(stopping)
+        self.assertTrue(self.consumer.running)
+        done.callback(None)
+        self.got(stopping)
+        self.assertFalse(self.consumer.running)
+        self.assertEqual(self.seen(10.0), [])
+        self.got(self.schedule.stop())
+
+    def test_stopBetween(self) -> None:
+        """
+        A visit that is due later is not made any more.
+        """
+        self.start()
+        self.got(self.schedule.stop())
+        self.assertEqual(self.seen(1.0), [])
+        self.got(self.cluster.stop())
+        self.network.advance(20.0)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_stopWithin(self) -> None:
+        """
+        A visit that waits for a message is not waited for for long, and that its
+        consumer was stopped is no error worth telling.
+        """
+        self.schedule.register(
+            "T", lambda queue, consumer: consumer.pullAndWait(queue, 0).addCallback(lambda r: 0)
+        )
+        self.got(self.schedule.start())
+        stopping = self.schedule.stopService()
+        self.network.advance(5.0)
+        self.got(stopping)
+        self.assertIn("stops while 2 queues are visited", self.logged(LogLevel.warn)[-1])
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_context(self) -> None:
+        """
+        It is a context, and cannot start if its consumer cannot.
+        """
+
+        async def use() -> bool:
+            async with self.schedule as schedule:
+                return bool(schedule.running)
+
+        self.assertTrue(self.got(ensureDeferred(use())))
+        self.assertEqual(self.cluster.consumers, {})
+        self.got(PullConsumer(self.cluster, "g").start())
+        self.failed(self.schedule.start(), ConfigError)
+        self.assertFalse(self.schedule.running)

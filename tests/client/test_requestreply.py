@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.producer}: messages that are replied to.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from twisted.internet.defer import CancelledError
+
+from tests.client.answering import Received, routeTo
+from tests.client.producercase import HELLO, ProducerCase, consumed
+from txrocket.client.producer import Producer
+from txrocket.errors import (
+    InvalidMessage,
+    RequestTimedOut,
+    SendFailed,
+)
+from txrocket.message import splitProperties
+from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import requestCommand
+from txrocket.protocol.headers import ReplyMessageRequestHeader
+
+
+class RequestTests(ProducerCase):
+    """
+    Messages that are replied to.
+    """
+
+    def asked(self, producer: Producer, **options: Any) -> Received:
+        """
+        Send a message that wants a reply.
+        """
+        self.reply = producer.request(HELLO, **options)
+        return self.network.only()
+
+    def push(self, asked: Received, correlationId: str, body: bytes = b"reply") -> None:
+        """
+        The broker brings a reply.
+        """
+        header = ReplyMessageRequestHeader(
+            *("repliers", "cluster_REPLY_TOPIC", "TBW102", 4, 0, 0, 0, 0),
+            *("/192.0.2.9:1", "/192.0.2.1:10911", 0, f"CORRELATION_ID\x01{correlationId}"),
+        )
+        request = requestCommand(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, body)
+        asked.protocol.dataReceived(request.encode())
+
+    def test_reply(self) -> None:
+        """
+        The message says who asks, by which number, and how long it waits; the reply
+        with that number is the result.
+        """
+        received = self.asked(self.producer(), timeout=2.5)
+        self.assertEqual(received.code, RequestCode.SEND_MESSAGE_V2)
+        properties = splitProperties(received.fields["i"])
+        self.assertEqual(properties["REPLY_TO_CLIENT"], "192.0.2.50@1")
+        self.assertEqual(properties["TTL"], "2500")
+        correlationId = properties["CORRELATION_ID"]
+        self.assertEqual(str(uuid.UUID(correlationId)), correlationId)
+        received.stored()
+        self.push(received, "of somebody else")
+        self.assertNoResult(self.reply)
+        self.push(received, correlationId)
+        reply = self.successResultOf(self.reply)
+        self.assertEqual((reply.body, reply.topic), (b"reply", "cluster_REPLY_TOPIC"))
+        self.assertEqual(self.cluster.requests.replies, {})
+
+    def test_quick(self) -> None:
+        """
+        A reply may come before the broker has answered.
+        """
+        received = self.asked(self.producer())
+        self.push(received, splitProperties(received.fields["i"])["CORRELATION_ID"])
+        self.successResultOf(self.reply)
+        received.refuse(ResponseCode.MESSAGE_ILLEGAL)
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_late(self) -> None:
+        """
+        Who gets no reply in time is told, and a reply after that is dropped.
+        """
+        received = self.asked(self.producer(), timeout=2.0)
+        received.stored()
+        self.clock.advance(1.9)
+        self.assertNoResult(self.reply)
+        self.clock.advance(0.1)
+        error = self.failureResultOf(self.reply, RequestTimedOut).value
+        self.assertIn("no reply to the message to T in 2 s", str(error))
+        self.push(received, splitProperties(received.fields["i"])["CORRELATION_ID"])
+        self.assertEqual(self.cluster.requests.replies, {})
+
+    def test_notSent(self) -> None:
+        """
+        A message that is not sent gets no reply, and nobody waits for one.
+        """
+        self.asked(self.producer()).refuse(ResponseCode.MESSAGE_ILLEGAL)
+        self.failureResultOf(self.reply, SendFailed)
+        self.assertEqual(self.cluster.requests.replies, {})
+
+    def test_cancel(self) -> None:
+        """
+        Who does not want the reply any more is not kept in mind.
+        """
+        received = self.asked(self.producer())
+        self.reply.cancel()
+        self.failureResultOf(self.reply, CancelledError)
+        self.assertEqual(self.cluster.requests.replies, {})
+        received.refuse(ResponseCode.MESSAGE_ILLEGAL)
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_replying(self) -> None:
+        """
+        A reply goes to the reply topic of the cluster that the message came by, with
+        what the message said about the asker.
+        """
+        self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-b")
+        question = consumed(
+            CLUSTER="cluster", REPLY_TO_CLIENT="asker", CORRELATION_ID="7", TTL="3000", other="x"
+        )
+        sent = self.producer().reply(question, b"answer")
+        received = self.network.only()
+        self.assertEqual(received.code, RequestCode.SEND_REPLY_MESSAGE_V2)
+        self.assertEqual(
+            (received.fields["b"], received.request.body), ("cluster_REPLY_TOPIC", b"answer")
+        )
+        properties = splitProperties(received.fields["i"])
+        del properties["UNIQ_KEY"]
+        self.assertEqual(
+            properties,
+            {
+                "MSG_TYPE": "reply",
+                "REPLY_TO_CLIENT": "asker",
+                "CORRELATION_ID": "7",
+                "TTL": "3000",
+            },
+        )
+        received.stored()
+        self.successResultOf(sent)
+
+    def test_noReplyWanted(self) -> None:
+        """
+        A message that nobody waits for a reply to is not replied to.
+        """
+        producer = self.producer()
+        for question in (consumed(CLUSTER="c"), consumed(REPLY_TO_CLIENT="asker")):
+            self.failureResultOf(producer.reply(question, b"x"), InvalidMessage)

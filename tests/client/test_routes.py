@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.routes}.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from twisted.internet.defer import Deferred
+from twisted.logger import LogLevel
+
+from tests.captures import captures
+from tests.remoting.doubles import RemotingTests, decoded
+from txrocket.client.routes import DEFAULT_TOPIC, Route, Routes, readQueues, writeQueues
+from txrocket.errors import ConnectFailed, MalformedBody, RequestTimedOut, SystemBusy, TopicNotExist
+from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import GetRouteInfoRequestHeader
+from txrocket.remoting.nameservers import NameServers
+
+READ_WRITE, READ, WRITE = 6, 4, 2
+
+
+class FakeNameServers:
+    """
+    Name servers that write down what they are asked.
+
+    @ivar waiting: the topics that are asked for, and who waits, in order.
+    """
+
+    current = "ns:9876"
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, Deferred[RemotingCommand]]] = []
+        self.timeouts: list[float] = []
+
+    def request(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
+        assert command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+        answer: Deferred[RemotingCommand] = Deferred()
+        # As a server reads it.
+        (sent,) = decoded(command.encode())
+        header = sent.decodeHeader(GetRouteInfoRequestHeader)
+        self.waiting.append((header.topic, answer))
+        self.timeouts.append(timeout)
+        return answer
+
+    def topics(self) -> list[str]:
+        """
+        What is asked for.
+        """
+        return sorted(topic for topic, _ in self.waiting)
+
+    def answer(self, topic: str, answer: RemotingCommand | Exception | TopicRouteData) -> None:
+        """
+        Answer who asked for a topic first.
+        """
+        asked = next(each for each in self.waiting if each[0] == topic)
+        self.waiting.remove(asked)
+        if isinstance(answer, Exception):
+            asked[1].errback(answer)
+            return
+        if isinstance(answer, TopicRouteData):
+            answer = responseCommand(body=encodeBody(answer))
+        asked[1].callback(answer)
+
+
+def route(
+    *brokers: str, perm: int = READ_WRITE, queues: int = 2, port: int = 10911
+) -> TopicRouteData:
+    """
+    A route over masters of these names.
+    """
+    return TopicRouteData(
+        queueDatas=tuple(QueueData(each, queues, queues, perm) for each in brokers),
+        brokerDatas=tuple(BrokerData("c", each, {0: f"{each}:{port}"}) for each in brokers),
+    )
+
+
+MISSING = responseCommand(ResponseCode.TOPIC_NOT_EXIST, "No topic route info")
+
+
+class QueuesTests(RemotingTests):
+    """
+    Which queues a route has; MQClientInstance's topicRouteData2TopicPublishInfo and
+    topicRouteData2TopicSubscribeInfo.
+    """
+
+    def names(self, queues: tuple[MessageQueue, ...]) -> list[tuple[str, int]]:
+        """
+        Queues without their topic.
+        """
+        self.assertEqual({each.topic for each in queues}, {"T"} if queues else set())
+        return [(each.brokerName, each.queueId) for each in queues]
+
+    def test_captured(self) -> None:
+        """
+        The routes that Java's name server gave have the queues that they say.
+        """
+        found = [
+            decodeBody(TopicRouteData, each.body)
+            for each in captures()
+            if each.requestCode == RequestCode.GET_ROUTEINFO_BY_TOPIC
+            and each.kind == "response"
+            and each.body
+        ]
+        self.assertEqual(
+            [len(writeQueues("T", each)) for each in found],
+            [len(readQueues("T", each)) for each in found],
+        )
+        self.assertEqual({len(writeQueues("T", each)) for each in found}, {1, 4, 8})
+
+    def test_sorted(self) -> None:
+        """
+        Queues come by broker and number, however the answer has them: all members
+        of a group must see them in one order.
+        """
+        data = route("b", "a")
+        expected = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+        self.assertEqual(self.names(writeQueues("T", data)), expected)
+        self.assertEqual(self.names(readQueues("T", data)), expected)
+
+    def test_permissions(self) -> None:
+        """
+        What may only be read is not written to, and the other way round.
+        """
+        data = TopicRouteData(
+            queueDatas=(QueueData("a", 1, 2, READ), QueueData("b", 2, 1, WRITE)),
+            brokerDatas=route("a", "b").brokerDatas,
+        )
+        self.assertEqual(self.names(writeQueues("T", data)), [("b", 0)])
+        self.assertEqual(self.names(readQueues("T", data)), [("a", 0)])
+
+    def test_counts(self) -> None:
+        """
+        There may be more queues to read than to write, as when a topic shrinks.
+        """
+        data = TopicRouteData(
+            queueDatas=(QueueData("a", 3, 1, READ_WRITE),), brokerDatas=route("a").brokerDatas
+        )
+        self.assertEqual(len(writeQueues("T", data)), 1)
+        self.assertEqual(len(readQueues("T", data)), 3)
+
+    def test_withoutMaster(self) -> None:
+        """
+        A broker that has lost its master is read from, but not written to; neither
+        is one of which there is no address.
+        """
+        data = TopicRouteData(
+            queueDatas=(QueueData("a", 1, 1, READ_WRITE), QueueData("b", 1, 1, READ_WRITE)),
+            brokerDatas=(BrokerData("c", "a", {1: "a:10911"}),),
+        )
+        self.assertEqual(writeQueues("T", data), ())
+        self.assertEqual(self.names(readQueues("T", data)), [("a", 0), ("b", 0)])
+
+    def test_ordered(self) -> None:
+        """
+        Of an ordered topic, producers see what its order names, in that order, even
+        if a broker is gone; what is no broker and number is left out.
+        """
+        data = TopicRouteData("b:1;a:2;;x;y:z", queueDatas=route("a").queueDatas)
+        self.assertEqual(self.names(writeQueues("T", data)), [("b", 0), ("a", 0), ("a", 1)])
+        self.assertEqual(self.names(readQueues("T", data)), [("a", 0), ("a", 1)])
+
+
+class RoutesTests(RemotingTests):
+    """
+    The routes that a client knows.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.servers = FakeNameServers()
+        self.routes = Routes(cast(NameServers, self.servers), 3.0)
+        self.changes: list[Route] = []
+        self.unfollow = self.routes.follow(self.changes.append)
+
+    def know(self, topic: str, data: TopicRouteData) -> Route:
+        """
+        Have a route known.
+        """
+        found = self.routes.refresh(topic)
+        self.servers.answer(topic, data)
+        return self.successResultOf(found)
+
+    def test_find(self) -> None:
+        """
+        A route is asked for when it is first needed, and kept.
+        """
+        self.assertIsNone(self.routes.get("T"))
+        found = self.routes.find("T")
+        self.assertEqual((self.servers.topics(), self.servers.timeouts), (["T"], [3.0]))
+        self.servers.answer("T", route("a"))
+        known = self.successResultOf(found)
+        self.assertEqual((known.topic, known.data, known.inherited), ("T", route("a"), False))
+        self.assertEqual(known.writeQueues, writeQueues("T", route("a")))
+        self.assertEqual(known.readQueues, readQueues("T", route("a")))
+        self.assertIs(self.successResultOf(self.routes.find("T")), known)
+        self.assertIs(self.routes.get("T"), known)
+        self.assertEqual(self.servers.topics(), [])
+
+    def test_shared(self) -> None:
+        """
+        All who need a route at a time share one request; one who gives up does not
+        spoil it for the others.
+        """
+        first, second, third = (self.routes.find("T") for _ in range(3))
+        second.cancel()
+        self.failureResultOf(second)
+        self.assertEqual(self.servers.topics(), ["T"])
+        self.servers.answer("T", route("a"))
+        self.assertIs(self.successResultOf(first), self.successResultOf(third))
+        self.routes.refresh("T")
+        self.assertEqual(self.servers.topics(), ["T"])
+
+    def test_againWithin(self) -> None:
+        """
+        Who asks again because it got an answer gets a newer one.
+        """
+        found = self.routes.find("T").addCallback(lambda known: self.routes.refresh("T"))
+        self.servers.answer("T", route("a"))
+        self.servers.answer("T", route("b"))
+        self.assertEqual(self.successResultOf(found).data, route("b"))
+
+    def test_missing(self) -> None:
+        """
+        A topic that is not there fails with TopicNotExist, which says who said so.
+        """
+        both = self.routes.find("T"), self.routes.find("T")
+        self.servers.answer("T", MISSING)
+        for each in both:
+            error = self.failureResultOf(each, TopicNotExist).value
+            self.assertEqual(
+                (error.address, error.remark),
+                ("ns:9876", "No topic route info"),
+            )
+
+    def test_otherAnswers(self) -> None:
+        """
+        Every other answer, and no answer, is an error of its own.
+        """
+        for answer, expected in (
+            (responseCommand(ResponseCode.SYSTEM_BUSY, "busy"), SystemBusy),
+            (responseCommand(body=b"[1"), MalformedBody),
+            (RequestTimedOut("ns:9876", "late"), RequestTimedOut),
+        ):
+            found = self.routes.find("T")
+            self.servers.answer("T", answer)
+            self.failureResultOf(found, expected)
+
+    def test_gone(self) -> None:
+        """
+        A route is forgotten when the topic is not there any more, and stays when
+        that cannot be found out.
+        """
+        known = self.know("T", route("a"))
+        refreshed = self.routes.refresh("T")
+        self.servers.answer("T", ConnectFailed("ns:9876", "refused"))
+        self.failureResultOf(refreshed, ConnectFailed)
+        self.assertIs(self.routes.get("T"), known)
+        refreshed = self.routes.refresh("T")
+        self.servers.answer("T", MISSING)
+        self.failureResultOf(refreshed, TopicNotExist)
+        self.assertIsNone(self.routes.get("T"))
+
+    # --- changes ---------------------------------------------------------
+
+    def test_followed(self) -> None:
+        """
+        Who follows is told of a route that is new or has changed, and of no other,
+        until it has enough.
+        """
+        first = self.know("T", route("a"))
+        self.assertIs(self.know("T", route("a")), first)
+        second = self.know("T", route("a", "b"))
+        self.assertEqual(self.changes, [first, second])
+        self.unfollow()
+        self.know("T", route("b"))
+        self.assertEqual(len(self.changes), 2)
+
+    def test_orderIsNoChange(self) -> None:
+        """
+        Name servers list the same brokers in different orders: that is no change,
+        as it is none to Java's topicRouteDataIsChange.
+        """
+        known = self.know("T", route("a", "b"))
+        self.assertIs(self.know("T", route("b", "a")), known)
+        self.assertEqual(self.changes, [known])
+
+    # --- topics that will be ---------------------------------------------
+
+    def test_inherit(self) -> None:
+        """
+        A topic that is not there yet is served by the brokers of the default topic,
+        with as many queues as are wished for, but no more than that one has.
+        """
+        few, many = self.routes.inherit("T", 4), self.routes.inherit("U", 16)
+        # One request serves all who ask.
+        self.assertEqual(self.servers.topics(), [DEFAULT_TOPIC])
+        self.servers.answer(DEFAULT_TOPIC, route("a", queues=8))
+        for topic, inherited, given in (("T", few, 4), ("U", many, 8)):
+            known = self.successResultOf(inherited)
+            self.assertTrue(known.inherited)
+            self.assertEqual(len(known.writeQueues), given)
+            self.assertEqual({each.topic for each in known.writeQueues}, {topic})
+            self.assertIs(self.routes.get(topic), known)
+            self.assertIs(self.successResultOf(self.routes.inherit(topic, 1)), known)
+
+    def test_inheritedStays(self) -> None:
+        """
+        While the topic is not there, what it inherits stays; once it is there, its
+        own route takes its place.
+        """
+        inherited = self.routes.inherit("T", 4)
+        self.servers.answer(DEFAULT_TOPIC, route("a"))
+        known = self.successResultOf(inherited)
+        refreshed = self.routes.refresh("T")
+        self.servers.answer("T", MISSING)
+        self.failureResultOf(refreshed, TopicNotExist)
+        self.assertIs(self.routes.get("T"), known)
+        # The same brokers and queues, but now they are there.
+        own = self.know("T", known.data)
+        self.assertFalse(own.inherited)
+        self.assertEqual(self.changes[1:], [known, own])
+
+    def test_inheritTooLate(self) -> None:
+        """
+        A topic that has come into being meanwhile keeps its own route.
+        """
+        inherited = self.routes.inherit("T", 4)
+        own = self.know("T", route("b"))
+        self.servers.answer(DEFAULT_TOPIC, route("a"))
+        self.assertIs(self.successResultOf(inherited), own)
+        self.assertIs(self.routes.get("T"), own)
+
+    def test_nothingToInherit(self) -> None:
+        """
+        Where brokers make no topics by themselves, there is none to inherit from.
+        """
+        inherited = self.routes.inherit("T", 4)
+        self.servers.answer(DEFAULT_TOPIC, MISSING)
+        self.failureResultOf(inherited, TopicNotExist)
+
+    # --- all of them -----------------------------------------------------
+
+    def test_refreshAll(self) -> None:
+        """
+        The routes that are needed are asked for again, at once; all others are
+        forgotten, with their brokers.
+        """
+        self.know("A", route("a"))
+        self.know("B", route("b"))
+        refreshed = self.routes.refreshAll(["B", "C"])
+        self.assertEqual(self.servers.topics(), ["B", "C"])
+        self.assertIsNone(self.routes.get("A"))
+        self.servers.answer("B", route("b"))
+        self.assertNoResult(refreshed)
+        self.servers.answer("C", route("c"))
+        self.successResultOf(refreshed)
+        self.assertEqual(set(self.routes.brokers), {"b", "c"})
+
+    def test_refreshAllFails(self) -> None:
+        """
+        A route that cannot be had stays as it was, with a warning; that a topic is
+        not there is nothing to warn of.
+        """
+        known = self.know("A", route("a"))
+        refreshed = self.routes.refreshAll(["A", "B"])
+        self.servers.answer("A", RequestTimedOut("ns:9876", "late"))
+        self.servers.answer("B", MISSING)
+        self.successResultOf(refreshed)
+        self.assertIs(self.routes.get("A"), known)
+        self.assertEqual(self.logged(LogLevel.warn), ["The route of A stays as it was: late"])
+
+    # --- addresses -------------------------------------------------------
+
+    def test_addresses(self) -> None:
+        """
+        Brokers are found by name and id; where to pull, by the id or else by the
+        least there is.
+        """
+        data = TopicRouteData(
+            brokerDatas=(
+                BrokerData("c", "a", {0: "a:1", 1: "a:2"}),
+                BrokerData("c", "b", {2: "b:2", 1: "b:1"}),
+                BrokerData("c", "e", {}),
+            )
+        )
+        self.know("T", data)
+        routes = self.routes
+        self.assertEqual(routes.brokers["a"], {0: "a:1", 1: "a:2"})
+        self.assertEqual(routes.address("a"), "a:1")
+        self.assertEqual(routes.address("a", 1), "a:2")
+        self.assertIsNone(routes.address("b"))
+        self.assertIsNone(routes.address("x"))
+        self.assertEqual(routes.anyAddress("a", 1), ("a:2", 1))
+        self.assertEqual(routes.anyAddress("a", 3), ("a:1", 0))
+        self.assertEqual(routes.anyAddress("b"), ("b:1", 1))
+        self.assertIsNone(routes.anyAddress("e"))
+        self.assertIsNone(routes.anyAddress("x"))
+
+    def test_moved(self) -> None:
+        """
+        The newest answer says where a broker is, whichever topic it was about: a
+        send that failed asks for its own route only.
+        """
+        for topic in ("A", "B"):
+            self.know(topic, route("a", port=1))
+        self.know("A", route("a", port=2))
+        self.assertEqual(self.routes.address("a"), "a:2")
+        # It moves back, and B's route is as it was before.
+        self.know("B", route("a", port=1))
+        self.assertEqual(self.routes.address("a"), "a:1")
+
+    def test_slaveGone(self) -> None:
+        """
+        A slave that the newest answer does not have is gone, although an older one
+        has it.
+        """
+        slave = TopicRouteData(brokerDatas=(BrokerData("c", "a", {0: "a:1", 1: "a:2"}),))
+        self.know("A", slave)
+        self.know("B", slave)
+        self.know("A", route("a", port=1))
+        self.assertEqual(self.routes.brokers, {"a": {0: "a:1"}})
+
+    def test_brokerGone(self) -> None:
+        """
+        A broker that is in no route any more has no address.
+        """
+        self.know("A", route("a", "b"))
+        self.know("A", route("a"))
+        self.assertIsNone(self.routes.address("b"))

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.topicroute}.
+"""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from txrocket.client.topicroute import Route, limited
+from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
+
+MASTERS = (
+    BrokerData("c", "broker-b", {0: "192.0.2.2:10911", 1: "192.0.2.3:10911"}),
+    BrokerData("c", "broker-a", {0: "192.0.2.1:10911"}),
+)
+
+
+def route(
+    *queues: QueueData, brokers: tuple[BrokerData, ...] = MASTERS, order: str | None = None
+) -> Route:
+    """
+    A route of topic T.
+    """
+    return Route("T", TopicRouteData(order, queues, brokers), inherited=False)
+
+
+def named(*queues: tuple[str, int]) -> tuple[MessageQueue, ...]:
+    """
+    Queues of topic T.
+    """
+    return tuple(MessageQueue("T", name, queueId) for name, queueId in queues)
+
+
+class QueueTests(SynchronousTestCase):
+    """
+    The queues that a route has.
+    """
+
+    def test_sorted(self) -> None:
+        """
+        Queues come in the order of their brokers' names and their numbers, writers'
+        by the number of write queues, readers' by that of read queues.
+        """
+        two = route(QueueData("broker-b", 3, 1, 6), QueueData("broker-a", 1, 2, 6))
+        self.assertEqual(two.writeQueues, named(("broker-a", 0), ("broker-a", 1), ("broker-b", 0)))
+        self.assertEqual(
+            two.readQueues,
+            named(("broker-a", 0), ("broker-b", 0), ("broker-b", 1), ("broker-b", 2)),
+        )
+
+    def test_permissions(self) -> None:
+        """
+        Nothing is sent where nothing may be written, nor pulled where nothing may
+        be read.
+        """
+        some = route(QueueData("broker-a", 1, 1, 2), QueueData("broker-b", 1, 1, 4))
+        self.assertEqual(some.writeQueues, named(("broker-a", 0)))
+        self.assertEqual(some.readQueues, named(("broker-b", 0)))
+
+    def test_noMaster(self) -> None:
+        """
+        A broker whose master is gone is read from its slaves, and not sent to.
+        """
+        slave = BrokerData("c", "broker-a", {1: "192.0.2.4:10911"})
+        alone = route(QueueData("broker-a", 1, 1, 6), brokers=(slave,))
+        self.assertEqual(alone.writeQueues, ())
+        self.assertEqual(alone.readQueues, named(("broker-a", 0)))
+
+    def test_order(self) -> None:
+        """
+        For a topic with an order, senders have the queues that it names, in its
+        order; what is no broker and number is passed over.
+        """
+        ordered = route(
+            QueueData("broker-a", 4, 4, 6), order="broker-b:2;broker-a:1;;broker-c;:3;broker-d:x"
+        )
+        self.assertEqual(
+            ordered.writeQueues, named(("broker-b", 0), ("broker-b", 1), ("broker-a", 0))
+        )
+        self.assertEqual(len(ordered.readQueues), 4)
+
+    def test_brokers(self) -> None:
+        """
+        The addresses are those of all brokers of a name, by their ids.
+        """
+        self.assertEqual(
+            route().brokers,
+            {
+                "broker-a": {0: "192.0.2.1:10911"},
+                "broker-b": {0: "192.0.2.2:10911", 1: "192.0.2.3:10911"},
+            },
+        )
+
+    def test_limited(self) -> None:
+        """
+        A topic that does not exist yet gets as many queues as its sender wants,
+        but no more than the topic has that it inherits from.
+        """
+        data = TopicRouteData(None, (QueueData("a", 8, 9, 7), QueueData("b", 2, 9, 7)), MASTERS)
+        self.assertEqual(
+            limited(data, 4).queueDatas, (QueueData("a", 4, 4, 7), QueueData("b", 2, 2, 7))
+        )
+        self.assertEqual(limited(data, 4).brokerDatas, MASTERS)

@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.transaction}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import LogLevel
+
+from tests.captures import Capture, captures
+from tests.client.brokers import A, ConsumerTests
+from tests.client.messages import HOST
+from tests.remoting.doubles import decoded
+from txrocket.client.results import SendStatus
+from txrocket.client.transaction import (
+    LocalTransactionState,
+    TransactionProducer,
+    TransactionSendResult,
+)
+from txrocket.errors import InvalidMessage, SendFailed
+from txrocket.message import Message, MessageExt, splitProperties
+from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
+from txrocket.protocol.headers import SendMessageResponseHeader
+from txrocket.protocol.messageid import encodeMessageId
+
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
+ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
+UNKNOWN = LocalTransactionState.UNKNOW
+
+
+def captured(code: int, kind: str, sender: str) -> list[Capture]:
+    """
+    The requests of a code that RocketMQ 4.9.7 really sent.
+    """
+    return [
+        each
+        for each in captures()
+        if (each.requestCode, each.kind, each.sender) == (code, kind, sender)
+        and each.header["version"] == 407
+    ]
+
+
+class TransactionTests(ConsumerTests):
+    """
+    A producer of half messages, and the broker's side as the test plays it.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.addCleanup(self.cluster.stop)
+        self.halves: list[RemotingCommand] = []
+        self.ends: list[RemotingCommand] = []
+        self.status = 0
+        self.msgId = encodeMessageId(HOST, 4711)
+        self.a.answers[RequestCode.SEND_MESSAGE_V2] = self.store
+        self.a.answers[RequestCode.END_TRANSACTION] = self.ends.append  # type: ignore[assignment]
+        self.checked: list[MessageExt] = []
+        self.told: Any = COMMIT
+        self.producer = self.started("P")
+        # Its heartbeat goes to the brokers that it knows.
+        self.got(self.cluster.routes.find("T"))
+
+    def started(self, group: str, **options: Any) -> TransactionProducer:
+        """
+        A producer.
+        """
+        producer = TransactionProducer(self.cluster, group, self.check, **options)
+        self.got(producer.start())
+        self.addCleanup(lambda: self.got(producer.stop()))
+        return producer
+
+    def check(self, message: MessageExt) -> Any:
+        """
+        What became of a transaction.
+        """
+        self.checked.append(message)
+        if isinstance(self.told, Exception):
+            raise self.told
+        return self.told
+
+    def store(self, request: RemotingCommand) -> RemotingCommand:
+        """
+        A half message comes.
+        """
+        self.halves.append(request)
+        return responseCommand(
+            self.status, None, SendMessageResponseHeader(self.msgId, 0, 21, transactionId="tx")
+        )
+
+    def send(self, execute: Any, message: Message | None = None) -> Deferred[TransactionSendResult]:
+        """
+        A transaction begins.
+        """
+        message = message or Message("T", b"hello", "tag", "key")
+        sending = self.producer.sendInTransaction(message, execute)
+        self.network.flush()
+        return sending
+
+    # --- half messages ---------------------------------------------------
+
+    def test_half(self) -> None:
+        """
+        A half message is marked as one, names its producer's group, and has an id of
+        its own; the local transaction is given it as it is.
+        """
+        given: list[Message] = []
+        self.send(given.append)
+        (half,) = self.halves
+        (message,) = given
+        properties = splitProperties(half.extFields["i"])
+        self.assertEqual(properties, message.properties)
+        self.assertEqual(
+            {name: properties[name] for name in ("TRAN_MSG", "PGROUP", "TAGS", "KEYS")},
+            {"TRAN_MSG": "true", "PGROUP": "P", "TAGS": "tag", "KEYS": "key"},
+        )
+        self.assertEqual((half.extFields["f"], len(properties["UNIQ_KEY"])), ("4", 32))
+
+    def test_captured(self) -> None:
+        """
+        That is how Java's producer marks it.
+        """
+        java = [
+            each.header["extFields"]
+            for each in captured(310, "request", "client")
+            if "TRAN_MSG" in each.header["extFields"]["i"]
+        ]
+        self.assertTrue(java)
+        self.send(lambda message: COMMIT)
+        (half,) = self.halves
+        for fields in java:
+            self.assertEqual(set(half.extFields), set(fields))
+            self.assertEqual(half.extFields["f"], fields["f"])
+            # Java also says that it waits, which goes without saying.
+            self.assertEqual(
+                {*splitProperties(half.extFields["i"]), "WAIT"}, {*splitProperties(fields["i"])}
+            )
+
+    def test_compressed(self) -> None:
+        """
+        A large body is compressed all the same.
+        """
+        self.send(lambda message: COMMIT, Message("T", b"x" * 5000))
+        self.assertEqual(
+            int(self.halves[0].extFields["f"]), 4 | COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
+        )
+
+    def test_noDelay(self) -> None:
+        """
+        A half message has no delay: it would be delivered before it counts.
+        """
+        self.send(lambda message: COMMIT, Message("T", b"x", delayTimeLevel=3))
+        self.assertNotIn("DELAY", splitProperties(self.halves[0].extFields["i"]))
+
+    def test_ownId(self) -> None:
+        """
+        An id that the application gives stays.
+        """
+        self.send(lambda message: COMMIT, Message("T", b"x", properties={"UNIQ_KEY": "mine"}))
+        self.assertEqual(self.ends[0].extFields["msgId"], "mine")
+
+    def test_plainSend(self) -> None:
+        """
+        Who sends without a transaction sends what counts at once.
+        """
+        self.got(self.producer.send(Message("T", b"x")))
+        self.assertEqual((self.halves[0].extFields["f"], self.ends), ("0", []))
+
+    def test_unsent(self) -> None:
+        """
+        If the half message cannot be sent, no local transaction begins.
+        """
+        given: list[Message] = []
+        self.failed(self.send(given.append, Message("T", b"")), InvalidMessage)
+        self.status = ResponseCode.MESSAGE_ILLEGAL
+        self.failed(self.send(given.append), SendFailed)
+        self.assertEqual((given, self.ends), ([], []))
+
+    def test_notSafe(self) -> None:
+        """
+        If the half message is not as safe as it should be, no local transaction
+        begins, and the message is rolled back.
+        """
+        given: list[Message] = []
+        self.status = SendStatus.FLUSH_DISK_TIMEOUT.value
+        result = self.got(self.send(given.append))
+        self.assertIs(result.sendResult.sendStatus, SendStatus.FLUSH_DISK_TIMEOUT)
+        self.assertIs(result.localTransactionState, ROLLBACK)
+        self.assertEqual((given, self.ends[0].extFields["commitOrRollback"]), ([], "12"))
+
+    # --- the end ---------------------------------------------------------
+
+    def test_end(self) -> None:
+        """
+        The broker is told by a oneway request which half message it is, and what
+        became of its transaction; Java's producer has the same fields.
+        """
+        result = self.got(self.send(lambda message: COMMIT))
+        (end,) = self.ends
+        self.assertTrue(end.isOneway)
+        self.assertEqual(
+            end.extFields,
+            {
+                "producerGroup": "P",
+                "tranStateTableOffset": "21",
+                "commitLogOffset": "4711",
+                "commitOrRollback": "8",
+                "msgId": result.sendResult.msgId,
+                "fromTransactionCheck": "false",
+                "transactionId": "tx",
+                "bname": "a",
+            },
+        )
+        self.assertIsNone(end.remark)
+        java = [
+            each.header["extFields"]
+            for each in captured(37, "oneway", "client")
+            if each.header["extFields"]["fromTransactionCheck"] == "false"
+        ]
+        self.assertTrue(java)
+        for fields in java:
+            self.assertEqual({*fields, "transactionId"}, set(end.extFields))
+
+    def test_states(self) -> None:
+        """
+        What became of it is said by the flags of a record: 8 for a commit, 12 for a
+        rollback, 0 for what is not known.  Who says nothing does not know.
+        """
+        for returned, state, flag in (
+            (COMMIT, COMMIT, "8"),
+            (ROLLBACK, ROLLBACK, "12"),
+            (UNKNOWN, UNKNOWN, "0"),
+            (None, UNKNOWN, "0"),
+        ):
+            result = self.got(self.send(lambda message, returned=returned: returned))
+            self.assertIs(result.localTransactionState, state)
+            self.assertEqual(self.ends.pop().extFields["commitOrRollback"], flag)
+            self.assertEqual(result.sendResult.queueOffset, 21)
+
+    def test_deferred(self) -> None:
+        """
+        A local transaction may take its time.
+        """
+        promise: Deferred[LocalTransactionState] = Deferred()
+        sending = self.send(lambda message: promise)
+        self.network.advance(100)
+        self.assertEqual(self.ends, [])
+        promise.callback(ROLLBACK)
+        self.assertIs(self.got(sending).localTransactionState, ROLLBACK)
+        self.assertEqual(len(self.ends), 1)
+
+    def test_coroutine(self) -> None:
+        """
+        It may be an C{async def}.
+        """
+
+        async def execute(message: Message) -> LocalTransactionState:
+            return await succeed(COMMIT)
+
+        self.assertIs(self.got(self.send(execute)).localTransactionState, COMMIT)
+
+    def test_raises(self) -> None:
+        """
+        If it raises, that is the caller's to know; whether it took place is not known,
+        and the broker asks.
+        """
+
+        def execute(message: Message) -> None:
+            raise ZeroDivisionError("oh")
+
+        async def coroutine(message: Message) -> None:
+            raise ZeroDivisionError("oh")
+
+        for each in (execute, coroutine, lambda message: fail(ZeroDivisionError("oh"))):
+            self.failed(self.send(each), ZeroDivisionError)
+            end = self.ends.pop()
+            self.assertEqual(end.extFields["commitOrRollback"], "0")
+            self.assertEqual(end.remark, "the local transaction failed: oh")
+
+    def test_noState(self) -> None:
+        """
+        What is no state is an error, and not taken for one.
+        """
+        self.assertIn("True", self.failed(self.send(lambda message: True), TypeError))
+        self.assertEqual(self.ends[0].extFields["commitOrRollback"], "0")
+
+    def test_untold(self) -> None:
+        """
+        If the broker cannot be told, it will ask: the local transaction counts.
+        """
+
+        def execute(message: Message) -> LocalTransactionState:
+            self.cluster.routes.brokers.pop("a")
+            return COMMIT
+
+        result = self.got(self.send(execute))
+        self.assertIs(result.localTransactionState, COMMIT)
+        self.assertIn("COMMIT_MESSAGE, and will ask: ", self.logged(LogLevel.warn)[0])
+
+    def test_badId(self) -> None:
+        """
+        So it is if the broker's id of the message cannot be read.
+        """
+        self.msgId = "no id"
+        self.assertIs(self.got(self.send(lambda message: COMMIT)).localTransactionState, COMMIT)
+        self.assertEqual((len(self.logged(LogLevel.warn)), self.ends), (1, []))
+
+    # --- the broker asks -------------------------------------------------
+
+    def ask(self, capture: Capture) -> None:
+        """
+        The broker asks as it did when it was captured.
+        """
+        (request,) = decoded(capture.frame)
+        self.network.accepted[A][0].oneway(request)
+        self.network.flush()
+
+    def test_check(self) -> None:
+        """
+        Asked by the broker, the check is given the message, and what it says is told
+        with the fields that Java's producer answers with.
+        """
+        question = captured(39, "oneway", "broker")[0]
+        group = "hc_go_transaction_PT_mwip8pxp"
+        self.started(group)
+        self.network.flush()
+        for told, flag in ((COMMIT, "8"), (ROLLBACK, "12"), (UNKNOWN, "0"), (succeed(None), "0")):
+            self.told = told
+            self.ask(question)
+            self.assertEqual(self.ends.pop().extFields["commitOrRollback"], flag)
+        self.told = COMMIT
+        self.ask(question)
+        (end,) = self.ends
+        asked = question.header["extFields"]
+        self.assertEqual(
+            end.extFields,
+            {
+                "producerGroup": group,
+                "tranStateTableOffset": asked["tranStateTableOffset"],
+                "commitLogOffset": asked["commitLogOffset"],
+                "commitOrRollback": "8",
+                "msgId": asked["msgId"],
+                "fromTransactionCheck": "true",
+                "transactionId": asked["transactionId"],
+            },
+        )
+        java = [
+            each.header["extFields"]
+            for each in captured(37, "oneway", "client")
+            if each.header["extFields"]["fromTransactionCheck"] == "true"
+        ]
+        self.assertTrue(java)
+        for fields in java:
+            self.assertEqual(set(fields), set(end.extFields))
+        self.assertEqual(self.checked[0].body, b"checkcommit1")
+        self.assertEqual(self.checked[0].msgId, asked["msgId"])
+
+    def test_checkRaises(self) -> None:
+        """
+        A check that raises answers nothing: the broker asks again.
+        """
+        self.started("hc_go_transaction_PT_mwip8pxp")
+        self.network.flush()
+        self.told = ZeroDivisionError("oh")
+        self.ask(captured(39, "oneway", "broker")[0])
+        self.assertEqual((len(self.checked), self.ends), (1, []))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertIn("and will ask again", self.logged(LogLevel.critical)[0])
+
+    # --- stop ------------------------------------------------------------
+
+    def test_stop(self) -> None:
+        """
+        A stop waits for local transactions, and the broker is told of them before the
+        producer takes leave.
+        """
+        promise: Deferred[LocalTransactionState] = Deferred()
+        sending = self.send(lambda message: promise)
+        stopping = self.producer.stop()
+        self.network.advance(4.9)
+        self.assertNoResult(stopping)
+        promise.callback(COMMIT)
+        self.got(stopping)
+        self.got(sending)
+        self.assertEqual((len(self.ends), len(self.a.left)), (1, 1))
+
+    def test_stopLate(self) -> None:
+        """
+        What takes longer than a stop waits is not told any more: the broker will ask
+        another producer of the group.
+        """
+        promise: Deferred[LocalTransactionState] = Deferred()
+        sending = self.send(lambda message: promise)
+        stopping = self.producer.stop(1.0)
+        self.network.advance(1)
+        self.got(stopping)
+        promise.callback(COMMIT)
+        self.assertIs(self.got(sending).localTransactionState, COMMIT)
+        self.assertEqual(self.ends, [])
+        self.assertIn("was stopped", self.logged(LogLevel.warn)[-1])

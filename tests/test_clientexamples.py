@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The examples of producers and consumers run, against both servers, and the README
+shows one of them as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+import signal
+import sys
+import urllib.request
+from pathlib import Path
+from textwrap import indent
+from types import ModuleType
+from typing import Any
+from urllib.error import HTTPError
+
+from msgspec.structs import replace
+from twisted.internet import reactor as anyReactor
+from twisted.internet.threads import deferToThread
+from twisted.trial.unittest import TestCase
+
+from examples import (
+    batch,
+    broadcast,
+    delayed,
+    filter,
+    order,
+    quick_start,
+    request_reply,
+    sending,
+)
+from tests.live.servers import LiveTestCase, twistd
+from tests.test_examples import asDeferred
+from txrocket import ConsumeFromWhere, Message, MessageQueue
+from txrocket.broker.service import Broker
+from txrocket.client import Cluster, LitePullConsumer, LocalOffsets, Producer
+from txrocket.errors import InvalidMessage
+from txrocket.message import (
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_DELAY,
+    PROPERTY_PUSH_REPLY_TIME,
+    splitProperties,
+)
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
+from txrocket.protocol.headers import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from txrocket.protocol.parts import joinProperties
+from txrocket.remoting.executors import InlineExecutor
+from txrocket.remoting.interfaces import Answer, Process
+from txrocket.remoting.node import FunctionProcessor
+from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.testing.trial import realCluster
+
+reactor: Any = anyReactor
+ROOT = Path(__file__).parent.parent
+
+# For a delay level of a broker's that need not be waited for, in seconds.
+SOON = 0.01
+
+
+def serve(broker: Broker, code: int, function: Process) -> None:
+    """
+    Have a broker serve a code with a function.
+    """
+    broker.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
+
+
+class Delays:
+    """
+    What a broker does with messages that are to be delivered later, as far as their
+    senders and consumers see it, but sooner.
+
+    @ivar levels: the delay levels that were asked for.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.levels: list[int] = []
+        self._remoting = broker.remoting
+        self._topics = broker.topics
+        self._deliver = self._remoting.processorTable[RequestCode.SEND_MESSAGE_V2].serve
+        serve(broker, RequestCode.SEND_MESSAGE_V2, self.send)
+
+    def send(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+        header = request.decodeHeader(SendMessageRequestHeaderV2)
+        properties = splitProperties(header.properties or "")
+        if PROPERTY_DELAY not in properties:
+            return self._deliver(request, peer)
+        self._topics.ensure(header.topic, header.defaultTopicQueueNums)
+        self.levels.append(int(properties.pop(PROPERTY_DELAY)))
+        due = replace(header, properties=joinProperties(properties))
+        again = requestCommand(RequestCode.SEND_MESSAGE_V2, due, request.body)
+        reactor.callLater(SOON, self._due, again, peer)
+        kept = SendMessageResponseHeader("7F00000100002A9F0000000000000000", 0, 0)
+        return responseCommand(header=kept)
+
+    def _due(self, request: RemotingCommand, peer: RemotingProtocol) -> None:
+        self._deliver(request, peer)
+        settle = self._remoting.settle
+        assert settle is not None
+        settle()
+
+
+def handOver(request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+    """
+    SEND_REPLY_MESSAGE_V2, as far as who asks and who replies see it, if both are one
+    client.
+    """
+    header = request.decodeHeader(SendMessageRequestHeaderV2)
+    properties = splitProperties(header.properties or "")
+    assert PROPERTY_CORRELATION_ID in properties
+    reply = ReplyMessageRequestHeader(
+        header.producerGroup,
+        header.topic,
+        header.defaultTopic,
+        header.defaultTopicQueueNums,
+        header.queueId,
+        header.sysFlag,
+        header.bornTimestamp,
+        header.flag,
+        f"/{peer.address}",
+        "/127.0.0.1:10911",
+        header.bornTimestamp,
+        joinProperties({**properties, PROPERTY_PUSH_REPLY_TIME: "1"}),
+    )
+    push = requestCommand(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, reply, request.body)
+    peer.request(push, 3.0)
+    kept = SendMessageResponseHeader("7F00000100002A9F0000000000000000", header.queueId, 0)
+    return responseCommand(header=kept)
+
+
+class ClientExampleTests(TestCase):
+    """
+    Examples that are one program.
+    """
+
+    timeout = 60
+
+    async def ran(self, example: ModuleType, broker: Any = lambda broker: None) -> list[str]:
+        """
+        Run an example.
+
+        @param broker: does something to the broker before.
+        @return: the lines that it printed.
+        """
+        servers = await realCluster(self, reactor)
+        self.address = servers.nameServers[0]
+        broker(servers.broker())
+        printed = io.StringIO()
+        self.patch(sys, "stdout", printed)
+        await example.main(reactor, self.address)
+        return printed.getvalue().splitlines()
+
+    @asDeferred
+    async def test_quickStart(self) -> None:
+        """
+        A message is sent and received; what is printed is what the README says, and
+        the README shows the code as it is.
+        """
+        lines = await self.ran(quick_start)
+        readme = (ROOT / "README.rst").read_text()
+        self.assertEqual(len(lines), 2)
+        self.assertIn(indent("\n".join(lines), "    "), readme)
+        (shown,) = re.findall(r"code-block:: python\n\n((?: {4}.*\n|\n)+)\n", readme)
+        self.assertIn(shown, inspect.getsource(quick_start.main))
+
+    @asDeferred
+    async def test_order(self) -> None:
+        """
+        Each order goes through its steps one by one.
+        """
+        lines = await self.ran(order)
+        steps = ", ".join(order.STEPS)
+        self.assertEqual(sorted(lines), [f"order {number}: {steps}" for number in range(3)])
+
+    @asDeferred
+    async def test_batch(self) -> None:
+        """
+        All messages arrive, in as few requests as their size allows.
+        """
+        lines = await self.ran(batch)
+        # 1,000 bodies of 200 bytes, and some 70 bytes beside each.
+        self.assertEqual(lines, ["1000 messages in 5 requests"])
+        cluster = Cluster(self.address, reactor)
+        async with cluster, LitePullConsumer(cluster, "tests") as consumer:
+            queues = await consumer.queuesOf("Measurements")
+            ends = [await consumer.maxOffset(queue) for queue in queues]
+            self.assertEqual(sum(ends), 1000)
+
+    @asDeferred
+    async def test_filter(self) -> None:
+        """
+        Messages of the wanted tags come, and no others.
+        """
+        lines = await self.ran(filter)
+        self.assertEqual(sorted(lines), ["science: a comet", "weather: rain"])
+
+    @asDeferred
+    async def test_broadcast(self) -> None:
+        """
+        Each radio gets all that is broadcast, and one that remembers where it was
+        only what is new.
+        """
+        lines = await self.ran(broadcast)
+        for name in "kitchen", "bath":
+            self.assertEqual(
+                [line for line in lines if line.startswith(name)],
+                [f"{name}: {each}" for each in ("the news", "the weather", "good night")],
+            )
+        path = self.mktemp()
+        for expected in (["the news", "the weather", "good night"], ["good night"]):
+            printed = io.StringIO()
+            self.patch(sys, "stdout", printed)
+            async with Cluster(self.address, reactor) as cluster:
+                radio = broadcast.Radio("car", cluster, LocalOffsets(path))
+                async with radio.consumer:
+                    await radio.over
+                async with Producer(cluster, "station") as producer:
+                    await producer.send(Message("Broadcasts", b"good night"))
+            self.assertEqual(printed.getvalue(), "".join(f"car: {each}\n" for each in expected))
+
+    @asDeferred
+    async def test_delayed(self) -> None:
+        """
+        A delayed message comes after its delay, which its level says.
+        """
+        delays: list[Delays] = []
+        lines = await self.ran(delayed, lambda broker: delays.append(Delays(broker)))
+        self.assertEqual(lines, ["the alarm is set", "wake up"])
+        self.assertEqual(delays[0].levels, [delayed.ONE_SECOND])
+
+    @asDeferred
+    async def test_requestReply(self) -> None:
+        """
+        Who asks gets the reply.
+        """
+        lines = await self.ran(
+            request_reply,
+            lambda broker: serve(broker, RequestCode.SEND_REPLY_MESSAGE_V2, handOver),
+        )
+        self.assertEqual(lines, ["2+3 is 5"])
+
+    @asDeferred
+    async def test_sending(self) -> None:
+        """
+        Each way of sending sends.
+        """
+        lines = await self.ran(sending)
+        self.assertEqual(
+            lines,
+            ["100 sent to 4 queues", "one more", "north is queue 0", "103 seen, 0 failures"],
+        )
+
+    def test_byRegion(self) -> None:
+        """
+        The first queue is for the north, and the others are for the rest.
+        """
+        queues = [MessageQueue("Letters", "a", each) for each in range(3)]
+        for body, key, expected in (
+            (b"", "north", 0),
+            (b"12", "south", 1),
+            (b"123", "south", 2),
+        ):
+            chosen = sending.byRegion(queues, Message("Letters", body), key)
+            self.assertEqual(chosen.queueId, expected)
+        self.assertEqual(sending.byRegion(queues[:1], Message("Letters", b"1"), "south"), queues[0])
+
+    @asDeferred
+    async def test_sendKept(self) -> None:
+        """
+        What could not be sent for now is kept, and what never can be is not.
+        """
+        servers = await realCluster(self, reactor)
+        cluster = Cluster(servers.nameServers[0], reactor)
+        latencies = sending.Latencies(reactor)
+        kept: list[Message] = []
+        message = Message("Letters", b"dear")
+        async with cluster, Producer(cluster, "tests", hooks=[latencies]) as producer:
+            self.assertTrue(await sending.sendKept(producer, message, kept))
+            with self.assertRaises(InvalidMessage):
+                await sending.sendKept(producer, Message("Letters", b""), kept)
+            await servers.stop()
+            self.assertFalse(await sending.sendKept(producer, message, kept))
+        self.assertEqual(kept, [message])
+        self.assertEqual(latencies.failures, 1)
+
+    @asDeferred
+    async def test_noReply(self) -> None:
+        """
+        Who is not answered in time hears of that.
+        """
+        servers = await realCluster(self, reactor)
+        self.patch(request_reply, "PATIENCE", 0.05)
+        cluster = Cluster(servers.nameServers[0], reactor)
+        async with cluster, Producer(cluster, "pupils") as producer:
+            self.assertIsNone(await request_reply.ask(producer, b"2+3"))
+
+
+class ProgramExampleTests(LiveTestCase):
+    """
+    Examples that need a process of their own.
+    """
+
+    timeout = 120
+
+    async def start(self) -> str:
+        """
+        Start the servers, and give the address of the name server.
+        """
+        servers = await realCluster(self, reactor)
+        return servers.nameServers[0]
+
+    @asDeferred
+    async def test_twistd(self) -> None:
+        """
+        The program under twistd passes messages on, and is done with them when it is
+        asked to end.
+        """
+        address = await self.start()
+        async with Cluster(address, reactor) as cluster, Producer(cluster, "tests") as producer:
+            # The first has the topic made, so that the reader finds it at once.
+            await producer.send(Message("Capitals", b"FIRST"))
+            await producer.send(Message("Words", b"tea", tags="drinks"))
+            program = self.spawn(
+                twistd("--python", str(ROOT / "examples" / "relay.tac")),
+                b"starting up",
+                NAMESRV_ADDR=address,
+            )
+            await self.started(program)
+            reader = LitePullConsumer(
+                cluster, "tests", consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+            )
+            reader.subscribe("Capitals", "drinks")
+            async with reader:
+                self.assertEqual((await anext(aiter(reader))).body, b"TEA")
+            # As twistd ends after a signal.
+            self.assertEqual(await program.end(), -signal.SIGTERM, program.output)
+            self.assertEqual(program.faults, [])
+            # It has left its group's offset with the broker.
+            async with LitePullConsumer(cluster, "relays") as group:
+                queues = await group.queuesOf("Words")
+                offsets = [await group.committed(queue) for queue in queues]
+                self.assertEqual(sum(each or 0 for each in offsets), 1)
+
+    @asDeferred
+    async def test_asyncio(self) -> None:
+        """
+        An asyncio program sends and receives on its own event loop.
+        """
+        address = await self.start()
+        program = self.spawn([sys.executable, str(ROOT / "examples/asyncio_program.py"), address])
+        await self.finished(program, 60)
+        self.assertEqual(program.lines, [b"sent 10", b"received 0 1 2 3 4 5 6 7 8 9"])
+
+    @asDeferred
+    async def test_webApp(self) -> None:
+        """
+        What is posted is sent by the thread that serves it; what cannot be sent is
+        the client's fault.
+        """
+        address = await self.start()
+        program = self.spawn(
+            [sys.executable, str(ROOT / "examples/web_app.py"), address, "0"], b"http://"
+        )
+        await self.started(program)
+        url = program.lines[0].decode()
+
+        def post(path: str, body: bytes) -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(url + path, body, timeout=30) as answer:
+                    return answer.status, answer.read().decode()
+            except HTTPError as error:
+                return error.code, error.read().decode()
+
+        status, msgId = await deferToThread(post, "Orders", b"a cup of tea")
+        self.assertEqual(status, 202)
+        async with Cluster(address, reactor) as cluster:
+            reader = LitePullConsumer(
+                cluster, "tests", consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+            )
+            reader.subscribe("Orders")
+            async with reader:
+                message = await anext(aiter(reader))
+        self.assertEqual((message.body, message.msgId), (b"a cup of tea", msgId.strip()))
+        refused = await deferToThread(post, "no/topic", b"a cup of tea")
+        self.assertEqual(refused[0], 400)
+        self.assertEqual(await program.end("INT"), 0, program.output)
+        self.assertEqual(program.faults, [])

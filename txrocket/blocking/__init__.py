@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A small client over plain sockets, for scripts and Spark's workers: no reactor and no
+heartbeats, and Twisted is not even imported::
+
+    with Client("127.0.0.1:9876") as client:
+        client.send(Message("Orders", b"...", tags="new"))
+        for queue in client.queues("Orders"):
+            result = client.pull(queue, client.minOffset(queue))
+
+Every call blocks until it is done or its time is over, looking names up, connecting
+and all attempts included.
+"""
+
+from txrocket.blocking.client import Client
+from txrocket.blocking.settings import Settings
+from txrocket.blocking.tls import TLS
+
+__all__ = ["TLS", "Client", "Settings"]

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where a consumer begins in a queue: where its group is, or, if the group was never
+there, where the consumer is told to; C{computePullFromWhere} of Java's rebalance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from twisted.internet.defer import inlineCallbacks
+from twisted.logger import Logger
+
+from txrocket.client.grouprequests import GroupRequests
+from txrocket.client.offsets import OffsetStore
+from txrocket.model import ConsumeFromWhere, MessageQueue
+
+__all__ = ["FromWhere"]
+
+_RETRY_PREFIX = "%RETRY%"
+
+
+@attrs.frozen
+class FromWhere:
+    """
+    Finds where to begin.
+
+    @ivar where: for a group that has no offset.
+    @ivar timestamp: for CONSUME_FROM_TIMESTAMP, in seconds since 1970.
+    """
+
+    _log = Logger()
+
+    _group: str
+    _requests: GroupRequests
+    _offsets: OffsetStore
+    where: ConsumeFromWhere
+    timestamp: float
+
+    @inlineCallbacks
+    def find(self, queue: MessageQueue) -> Any:
+        """
+        Where to begin in a queue.
+
+        @return: a Deferred of the offset; it fails with a L{RocketError} if the
+            broker does not say.
+        """
+        offset, why = (yield self._offsets.fetch(queue)), "the group's offset"
+        if offset is None:
+            offset, why = yield self._first(queue)
+        self._log.info(
+            "Group {group} begins at {offset} in queue {queueId} of {topic} at {broker}: {why}",
+            group=self._group,
+            offset=offset,
+            queueId=queue.queueId,
+            topic=queue.topic,
+            broker=queue.brokerName,
+            why=why,
+        )
+        return offset
+
+    @inlineCallbacks
+    def _first(self, queue: MessageQueue) -> Any:
+        requests, where = self._requests, self.where
+        if queue.topic.startswith(_RETRY_PREFIX):
+            # What comes again was not dealt with by anybody, however old it is.  Java
+            # skips it if it begins by time.
+            return 0, "all that is to be tried again, for it has none there"
+        if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+            return (yield requests.minOffset(queue)), "the first message, for it has none there"
+        if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            found = yield requests.searchByTime(queue, self.timestamp)
+            return found, f"the first since {self.timestamp:.3f}, for it has none there"
+        return (yield requests.maxOffset(queue)), "what comes from now on, for it has none there"

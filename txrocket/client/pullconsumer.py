@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Messages fetched as they are wanted, from any queue and offset; Java's
+C{DefaultMQPullConsumer}::
+
+    async with PullConsumer(cluster, "audit") as consumer:
+        for queue in await consumer.queuesOf("Orders"):
+            offset = await consumer.fetchOffset(queue) or 0
+            result = await consumer.pull(queue, offset)
+            ...
+            consumer.updateOffset(queue, result.nextBeginOffset)
+
+Whoever wants less to do takes
+L{LitePullConsumer<txrocket.client.litepull.LitePullConsumer>}; whoever wants the
+queues divided and each visited from time to time,
+L{PullSchedule<txrocket.client.pullschedule.PullSchedule>}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from twisted.internet.defer import CancelledError, Deferred, fail, succeed
+from twisted.python.failure import Failure
+
+from txrocket.client.active import ActiveConsumer
+from txrocket.client.assign import Assign, averagely
+from txrocket.client.cluster import Cluster
+from txrocket.client.offsets import OffsetStore
+from txrocket.client.pulled import readAll
+from txrocket.client.pulling import Puller
+from txrocket.client.rebalance import Changed
+from txrocket.client.results import PullResult
+from txrocket.errors import RocketError
+from txrocket.filters.expressions import buildSubscription
+from txrocket.filters.tags import EVERYTHING, TAG
+from txrocket.message import MessageExt
+from txrocket.model import ConsumeFromWhere, MessageModel, MessageQueue, SubscriptionData
+from txrocket.protocol.names import checkTopicName
+
+__all__ = ["PullConsumer"]
+
+# How many messages a broker gives at once by default, if they are in memory
+# (maxTransferCountOnMessageInMemory).
+_MOST: Final = 32
+
+
+class PullConsumer(ActiveConsumer):
+    """
+    Pulls messages.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        *,
+        timeout: float = 10.0,
+        wait: float = 20.0,
+        waitTimeout: float = 30.0,
+        messageModel: MessageModel = MessageModel.CLUSTERING,
+        strategy: Assign = averagely,
+        offsets: OffsetStore | None = None,
+        maxReconsumeTimes: int = 16,
+    ) -> None:
+        """
+        @param timeout: how many seconds a pull may take.
+        @param wait: how many seconds a broker may wait for a message to come.
+        @param waitTimeout: how many seconds a pull that waits may take.
+        @param messageModel: how queues are divided for whoever L{listen}s.
+        @param strategy: divides them.
+        @param offsets: where offsets are kept: at the brokers, or, for who
+            broadcasts, nowhere, unless a
+            L{LocalOffsets<txrocket.client.offsets.LocalOffsets>} is given.
+        @param maxReconsumeTimes: how often a message that is sent back may come
+            again.
+        @raise InvalidMessage: if the group's name is none.
+        """
+        super().__init__(
+            cluster,
+            group,
+            messageModel=messageModel,
+            consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+            strategy=strategy,
+            offsets=offsets,
+        )
+        self._timeout = timeout
+        self._wait = wait
+        self._waitTimeout = waitTimeout
+        self._maxReconsumeTimes = maxReconsumeTimes
+        self._puller = Puller(cluster, group)
+        self._pulling: set[Deferred[PullResult]] = set()
+        self._topics: dict[str, None] = {}
+        self._listeners: dict[str, Changed] = {}
+
+    # --- pulling ---------------------------------------------------------
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        most: int = _MOST,
+        *,
+        expression: str = EVERYTHING,
+        expressionType: str = TAG,
+        timeout: float | None = None,
+    ) -> Deferred[PullResult]:
+        """
+        Pull messages that are there.
+
+        @param offset: where to begin.
+        @param most: how many messages at most.
+        @param expression: which messages: tags, as C{a || b}, or SQL92.
+        @param timeout: in seconds, in place of the consumer's.
+        @return: a Deferred that fails with a L{RemotingError} if no broker answers,
+            with a L{ResponseError} if it refuses, and with L{MalformedRecord} or
+            L{UnsupportedCompression} if the first message cannot be read; those
+            before one that cannot be are given.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        return self._pull(queue, offset, most, expression, expressionType, 0.0, seconds)
+
+    def pullAndWait(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        most: int = _MOST,
+        *,
+        expression: str = EVERYTHING,
+        expressionType: str = TAG,
+    ) -> Deferred[PullResult]:
+        """
+        Pull messages, and wait for one if there is none
+        (C{pullBlockIfNotFound}).
+
+        @return: as L{pull}.  After C{wait} seconds without a message it is
+            NO_NEW_MSG.
+        """
+        return self._pull(
+            queue, offset, most, expression, expressionType, self._wait, self._waitTimeout
+        )
+
+    def _pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        most: int,
+        expression: str,
+        expressionType: str,
+        wait: float,
+        timeout: float,
+    ) -> Deferred[PullResult]:
+        if not self.running:
+            return fail(self._stopped())
+        self._topics[queue.topic] = None
+        try:
+            pulling = self._puller.pull(
+                queue,
+                offset,
+                most,
+                expression=expression,
+                expressionType=expressionType,
+                # Java names a version only where the broker keeps what it compiled.
+                version=0 if expressionType == TAG else self.cluster.now(),
+                brought=True,
+                wait=wait,
+                timeout=timeout,
+            )
+        except RocketError:
+            return fail()
+        self._pulling.add(pulling)
+        return pulling.addBoth(self._pulled, pulling).addCallback(readAll)
+
+    def _pulled(
+        self, result: PullResult | Failure, pulling: Deferred[PullResult]
+    ) -> PullResult | Failure:
+        self._pulling.discard(pulling)
+        if isinstance(result, Failure) and result.check(CancelledError) and not self.running:
+            return Failure(self._stopped())
+        return result
+
+    def sendBack(self, message: MessageExt, delayLevel: int = 0) -> Deferred[None]:
+        """
+        Give a message back to its broker, to come again later in the group's retry
+        topic.
+
+        @param delayLevel: when; 0 leaves it to the broker, -1 is never: it is a dead
+            letter.
+        """
+        return self._requests.sendBack(
+            message, delayLevel, maxReconsumeTimes=self._maxReconsumeTimes
+        )
+
+    # --- offsets ---------------------------------------------------------
+
+    def fetchOffset(self, queue: MessageQueue, *, fromStore: bool = False) -> Deferred[int | None]:
+        """
+        The group's offset in a queue, or L{None} if it has none.
+
+        @param fromStore: whether to ask the broker even if it is known here.
+        """
+        known = None if fromStore else self._offsets.get(queue)
+        return self._offsets.fetch(queue) if known is None else succeed(known)
+
+    def updateOffset(self, queue: MessageQueue, offset: int) -> None:
+        """
+        The group has come to an offset in a queue.  It is kept within five seconds,
+        by L{persist} and at the stop.
+        """
+        self._offsets.update(queue, offset, back=True)
+
+    def persist(self) -> Deferred[None]:
+        """
+        Have the offsets kept now.  What a broker does not take is tried again.
+        """
+        return self._offsets.persist()
+
+    # --- queues that are divided -----------------------------------------
+
+    def listen(self, topic: str, changed: Changed) -> None:
+        """
+        Have the queues of a topic divided among the group, and be told of this
+        member's (C{registerMessageQueueListener}).
+
+        @param changed: is called with the topic, queues that are added and queues
+            that are removed.
+        @raise InvalidMessage: if the topic's name is none.
+        """
+        checkTopicName(topic)
+        self._listeners[topic] = changed
+        if self.running:
+            self.cluster.heartbeat()
+            self._divide()
+
+    def _divided(self) -> Iterable[str]:
+        return self._listeners
+
+    def _changed(
+        self, topic: str, added: Sequence[MessageQueue], removed: Sequence[MessageQueue]
+    ) -> None:
+        self._listeners[topic](topic, added, removed)
+        for queue in removed:
+            self._puller.forget(queue)
+            self._leave(queue)
+
+    def _has(self, queue: MessageQueue) -> bool:
+        return queue in self._rebalance.queues.get(queue.topic, ())
+
+    # --- life ------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._listeners:
+            self._divide()
+
+    def _end(self) -> None:
+        for pulling in list(self._pulling):
+            pulling.cancel()
+
+    # --- as a member -----------------------------------------------------
+
+    def topics(self) -> Iterable[str]:
+        """
+        The topics that it pulls, and those that are divided.
+        """
+        return {**self._topics, **self._listeners}
+
+    def _subscribed(self) -> Iterable[SubscriptionData]:
+        return [buildSubscription(topic, EVERYTHING, TAG) for topic in self._listeners]
+
+    def resetOffsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """
+        An administrator moves the group.  Where to pull is the caller's affair, but
+        old offsets must not be kept again.
+        """
+        for queue, offset in offsets.items():
+            self._offsets.update(queue, offset, back=True)
+
+    def status(self, topic: str) -> Mapping[MessageQueue, int]:
+        """
+        The offsets of the queues of a topic, as they are known here.
+        """
+        route = self.cluster.routes.get(topic)
+        queues = () if route is None else route.readQueues
+        known = {queue: self._offsets.get(queue) for queue in queues}
+        return {queue: offset for queue, offset in known.items() if offset is not None}

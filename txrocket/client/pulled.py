@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A pull as it is asked and as it is answered, whatever carries it; of Java's
+C{PullAPIWrapper}, what needs no network.
+
+A broker finds messages by the hash of their tags, so tags are compared here once
+more.  Bodies are left as they are stored: L{readable} undoes their compression
+when somebody is to read them, so that one bad body does not hold up the others.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from msgspec.structs import force_setattr
+
+from txrocket.client.results import PullResult, PullStatus
+from txrocket.errors import MalformedRecord, RocketError, UnsupportedCompression, responseError
+from txrocket.filters.tags import TAG, tagSubscription
+from txrocket.message import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET, MessageExt
+from txrocket.model import MessageQueue
+from txrocket.protocol.codes import ResponseCode
+from txrocket.protocol.command import RemotingCommand
+from txrocket.protocol.compression import COMPRESSED_FLAG, inflated
+from txrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from txrocket.protocol.record import decodeRecords
+
+__all__ = ["COMMIT_FLAG", "pullHeader", "pullResult", "readAll", "readable", "wantedTags"]
+
+# Bits of a pull's sysFlag.
+COMMIT_FLAG: Final = 0x1
+_SUSPEND: Final = 0x2
+_SUBSCRIPTION: Final = 0x4
+
+_STATUS: Final[dict[int, PullStatus]] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+# One for each subscription of a process, and each pull looks.
+@lru_cache(1024)
+def wantedTags(expression: str, expressionType: str = TAG) -> frozenset[str]:
+    """
+    The tags of an expression; none if it wants messages by something else, or all.
+
+    @raise SubscriptionParseFailed: if the expression is none of tags.
+    """
+    return tagSubscription("", expression).tagsSet if expressionType == TAG else frozenset()
+
+
+def pullHeader(
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    most: int,
+    *,
+    expression: str,
+    expressionType: str = TAG,
+    version: int = 0,
+    brought: bool,
+    commitOffset: int | None = None,
+    wait: float = 0,
+) -> PullMessageRequestHeader:
+    """
+    What a pull asks for.
+
+    @param offset: where to begin.
+    @param most: how many messages at most; the broker may give fewer.
+    @param expression: what is wanted: tags, or SQL92.
+    @param version: the subscription's, a time in milliseconds.
+    @param brought: whether the request brings the expression along; if not, the
+        broker goes by the group's heartbeat.
+    @param commitOffset: the group's offset, to be kept by the broker.
+    @param wait: how many seconds the broker may wait for a message to come.
+    """
+    sysFlag = _SUSPEND if wait > 0 else 0
+    if brought:
+        sysFlag |= _SUBSCRIPTION
+    if commitOffset is not None:
+        sysFlag |= COMMIT_FLAG
+    return PullMessageRequestHeader(
+        group,
+        queue.topic,
+        queue.queueId,
+        offset,
+        most,
+        sysFlag,
+        commitOffset or 0,
+        int(wait * 1000),
+        version,
+        expression if brought else None,
+        expressionType,
+        queue.brokerName,
+    )
+
+
+def pullResult(
+    answer: RemotingCommand, queue: MessageQueue, tags: frozenset[str], address: str
+) -> tuple[PullResult, int]:
+    """
+    What the answer to a pull tells.
+
+    @param tags: as L{wantedTags} gives them.
+    @param address: who answered.
+    @return: the result, and the id of the broker to pull from next.
+    @raise ResponseError: if the broker refuses.
+    @raise ProtocolError: if the answer cannot be understood.
+    """
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise responseError(answer.code, answer.remark, address)
+    header = answer.decodeHeader(PullMessageResponseHeader)
+    low, high = header.minOffset, header.maxOffset
+    messages: list[MessageExt] = []
+    if status is PullStatus.FOUND:
+        messages = decodeRecords(answer.body, inflate=False, brokerName=queue.brokerName)
+        known = f"\x02{PROPERTY_MIN_OFFSET}\x01{low}\x02{PROPERTY_MAX_OFFSET}\x01{high}".encode()
+        for message in messages:
+            # Nobody else has the message yet, and a copy of each would cost more
+            # than all the rest of its decoding.
+            force_setattr(message, "propertiesData", message.propertiesData + known)
+        if tags:
+            messages = [each for each in messages if each.tags in tags]
+    result = PullResult(status, header.nextBeginOffset, low, high, tuple(messages))
+    return result, header.suggestWhichBrokerId
+
+
+def readable(message: MessageExt) -> MessageExt:
+    """
+    A pulled message whose body can be read: the same one unless it is compressed.
+
+    @raise MalformedRecord: if its body is damaged; the text says where it is.
+    @raise UnsupportedCompression: if the library for it is not installed.
+    """
+    if not message.sysFlag & COMPRESSED_FLAG:
+        return message
+    try:
+        return inflated(message)
+    except (MalformedRecord, UnsupportedCompression) as error:
+        raise type(error)(
+            f"message {message.queueOffset} in queue {message.queueId} of topic {message.topic}"
+            f" at broker {message.brokerName}: {error}"
+        ) from None
+
+
+def readAll(result: PullResult) -> PullResult:
+    """
+    A result whose messages can be read: those before the first that cannot be.
+
+    @raise MalformedRecord: as L{readable}, if that is the first of all.
+    @raise UnsupportedCompression: likewise.
+    """
+    messages: list[MessageExt] = []
+    for message in result.messages:
+        try:
+            messages.append(readable(message))
+        except RocketError:
+            if not messages:
+                raise
+            return result._replace(messages=tuple(messages), nextBeginOffset=message.queueOffset)
+    return result._replace(messages=tuple(messages))

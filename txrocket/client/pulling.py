@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How all consumers get messages from brokers; Java's C{PullAPIWrapper}.
+
+The way of a pull::
+
+    queue --> which broker? --> PULL_MESSAGE --> code --> records --> tags --> PullResult
+                  ^                  |
+                  |   what it says, or that it did not answer,
+                  +---- counts for the queue's next pull
+
+What is asked and answered is in L{txrocket.client.pulled}; its L{readable} is here
+under its own name as well.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from txrocket.client.cluster import Cluster
+from txrocket.client.pulled import COMMIT_FLAG, pullHeader, pullResult, readable, wantedTags
+from txrocket.client.results import PullResult
+from txrocket.client.routes import Route
+from txrocket.errors import (
+    ConnectFailed,
+    RemotingError,
+    RocketError,
+)
+from txrocket.filters.tags import TAG
+from txrocket.model import MASTER_ID, MessageQueue
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.headers import PullMessageRequestHeader
+
+__all__ = ["Puller", "readable", "unknownBroker"]
+
+
+def unknownBroker(brokerName: str) -> ConnectFailed:
+    """
+    Make the error for a broker that is in no route.
+    """
+    return ConnectFailed("", f"no broker with the name {brokerName} is known")
+
+
+class Puller:
+    """
+    Pulls messages, each queue from the broker that is best for it.
+    """
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._routes = cluster.routes
+        # The broker id that each queue is to be pulled from; else the master.
+        self._suggested: dict[MessageQueue, int] = {}
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        most: int,
+        *,
+        expression: str,
+        expressionType: str = TAG,
+        version: int = 0,
+        brought: bool,
+        commitOffset: int | None = None,
+        wait: float = 0,
+        timeout: float,
+    ) -> Deferred[PullResult]:
+        """
+        Pull messages of a queue.
+
+        @param offset: where to begin.
+        @param most: how many messages at most; the broker may give fewer.
+        @param expression: what is wanted: tags, or SQL92.
+        @param version: the subscription's, a time in milliseconds.
+        @param brought: whether the request brings the expression along; if not,
+            the broker goes by the group's heartbeat.
+        @param commitOffset: the group's offset, to be kept by the broker; a slave is
+            not told.
+        @param wait: how many seconds the broker may wait for a message to come.
+        @param timeout: in seconds, waiting included.
+        @return: a Deferred that fails with a L{RemotingError} if no broker answers,
+            with a L{ResponseError} if it refuses, and with L{MalformedRecord} if its
+            answer cannot be read.
+        @raise SubscriptionParseFailed: if the expression is none of tags.
+        """
+        header = pullHeader(
+            self._group,
+            queue,
+            offset,
+            most,
+            expression=expression,
+            expressionType=expressionType,
+            version=version,
+            brought=brought,
+            commitOffset=commitOffset,
+            wait=wait,
+        )
+        tags = wantedTags(expression, expressionType)
+        ask = partial(self._ask, queue=queue, header=header, tags=tags, timeout=timeout)
+        if self._routes.brokers.get(queue.brokerName):
+            return ask(None)
+        return self._routes.refresh(queue.topic).addCallback(ask)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """
+        A queue is not pulled any more.
+        """
+        self._suggested.pop(queue, None)
+
+    def _ask(
+        self,
+        route: Route | None,
+        queue: MessageQueue,
+        header: PullMessageRequestHeader,
+        tags: frozenset[str],
+        timeout: float,
+    ) -> Deferred[PullResult]:
+        found = self._routes.anyAddress(queue.brokerName, self._suggested.get(queue, MASTER_ID))
+        if found is None:
+            raise unknownBroker(queue.brokerName)
+        address, brokerId = found
+        request = requestCommand(RequestCode.PULL_MESSAGE, header)
+        if brokerId != MASTER_ID:
+            # It only copies its master's offsets.
+            request.extFields["sysFlag"] = str(header.sysFlag & ~COMMIT_FLAG)
+        asked = self._cluster.peers.request(address, request, timeout)
+        asked.addCallbacks(
+            self._answered,
+            self._unanswered,
+            callbackArgs=(queue, tags, address),
+            errbackArgs=(queue, brokerId),
+        )
+        result: Deferred[PullResult] = asked  # type: ignore[assignment]
+        return result
+
+    def _answered(
+        self, answer: RemotingCommand, queue: MessageQueue, tags: frozenset[str], address: str
+    ) -> PullResult:
+        result, self._suggested[queue] = pullResult(answer, queue, tags, address)
+        return result
+
+    def _unanswered(self, failure: Failure, queue: MessageQueue, brokerId: int) -> Failure:
+        if failure.check(RemotingError):
+            others = sorted(self._routes.brokers.get(queue.brokerName, ()))
+            self._suggested[queue] = next((each for each in others if each > brokerId), MASTER_ID)
+            self._routes.refresh(queue.topic).addErrback(lambda failure: failure.trap(RocketError))
+        return failure

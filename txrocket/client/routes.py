@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where topics live, as a client knows it; the routes of Java's C{MQClientInstance}.
+
+A route is asked for when it is first needed, kept, and asked for again every half
+minute and when a broker fails.  All who need a route at a time share one request.
+Who wants to know when a route changes, because queues must be divided anew, is
+told.
+
+L{txrocket.client.topicroute} has what one route means, and is here under its own
+name as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from txrocket.client.topicroute import DEFAULT_TOPIC, Route, limited, readQueues, writeQueues
+from txrocket.errors import RocketError, TopicNotExist, responseError
+from txrocket.model import MASTER_ID, TopicRouteData
+from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.headers import GetRouteInfoRequestHeader
+from txrocket.remoting.nameservers import NameServers
+
+__all__ = ["DEFAULT_TOPIC", "Route", "Routes", "readQueues", "writeQueues"]
+
+
+def _sorted(data: TopicRouteData) -> TopicRouteData:
+    # Name servers have sets of brokers, and each its own order of them.
+    return replace(
+        data,
+        queueDatas=tuple(sorted(data.queueDatas, key=lambda each: each.brokerName)),
+        brokerDatas=tuple(sorted(data.brokerDatas, key=lambda each: each.brokerName)),
+    )
+
+
+class Routes:
+    """
+    The routes that a client knows.
+    """
+
+    _log = Logger()
+
+    def __init__(self, nameServers: NameServers, timeout: float) -> None:
+        """
+        @param timeout: of a request to a name server, in seconds.
+        """
+        self._nameServers = nameServers
+        self._timeout = timeout
+        self._routes: dict[str, Route] = {}
+        self._asking: dict[str, list[Deferred[Route]]] = {}
+        self._followers: list[Callable[[Route], None]] = []
+        self._addresses: dict[str, dict[int, str]] = {}
+
+    def follow(self, changed: Callable[[Route], None]) -> Callable[[], None]:
+        """
+        Have a function called with every route that is new or has changed.
+
+        @return: a function that ends it.
+        """
+        self._followers.append(changed)
+        return lambda: self._followers.remove(changed)
+
+    def get(self, topic: str) -> Route | None:
+        """
+        A route that is known.
+        """
+        return self._routes.get(topic)
+
+    def find(self, topic: str) -> Deferred[Route]:
+        """
+        A route, asked for if it is not known.
+
+        @return: a Deferred that fails with L{TopicNotExist}, or with a
+            L{RemotingError} if no name server answers.
+        """
+        known = self._routes.get(topic)
+        if known is not None:
+            found: Deferred[Route] = Deferred()
+            found.callback(known)
+            return found
+        return self.refresh(topic)
+
+    def refresh(self, topic: str) -> Deferred[Route]:
+        """
+        Ask for a route again.
+        """
+        waiter: Deferred[Route] = Deferred()
+        waiting = self._asking.get(topic)
+        if waiting is not None:
+            waiting.append(waiter)
+            return waiter
+        self._asking[topic] = [waiter]
+        asked = self._ask(topic).addCallback(lambda data: self._take(topic, data, inherited=False))
+        asked.addErrback(self._gone, topic)
+        asked.addBoth(self._asked, topic)
+        return waiter
+
+    def inherit(self, topic: str, queues: int) -> Deferred[Route]:
+        """
+        The route that a topic which does not exist yet will have once something
+        is sent to it.
+
+        @param queues: how many queues it is to have at each broker.
+        """
+
+        def take(parent: Route) -> Route:
+            known = self._routes.get(topic)
+            # It may have come into being meanwhile.
+            if known is not None:
+                return known
+            return self._take(topic, limited(parent.data, queues), inherited=True)
+
+        return self.find(DEFAULT_TOPIC).addCallback(take)
+
+    def refreshAll(self, topics: Iterable[str]) -> Deferred[None]:
+        """
+        Ask for the routes of topics again, and forget all others.
+        """
+        wanted = set(topics)
+        for topic in self._routes.keys() - wanted:
+            del self._routes[topic]
+        refreshed = [self.refresh(topic).addErrback(self._failed, topic) for topic in wanted]
+        return DeferredList(refreshed).addCallback(lambda results: self._collect())
+
+    def address(self, brokerName: str, brokerId: int = MASTER_ID) -> str | None:
+        """
+        Where a broker is.
+        """
+        return self._addresses.get(brokerName, {}).get(brokerId)
+
+    def anyAddress(self, brokerName: str, brokerId: int = MASTER_ID) -> tuple[str, int] | None:
+        """
+        Where to pull from: the broker of an id, or else another of the same name.
+
+        @return: the address and the id.
+        """
+        addresses = self._addresses.get(brokerName)
+        if not addresses:
+            return None
+        if brokerId not in addresses:
+            brokerId = min(addresses)
+        return addresses[brokerId], brokerId
+
+    @property
+    def brokers(self) -> dict[str, dict[int, str]]:
+        """
+        The addresses of all brokers in the routes, by name and id.
+        """
+        return self._addresses
+
+    def _ask(self, topic: str) -> Deferred[TopicRouteData]:
+        def decode(answer: RemotingCommand) -> TopicRouteData:
+            if answer.code:
+                raise responseError(
+                    answer.code, answer.remark or "", self._nameServers.current or ""
+                )
+            return _sorted(decodeBody(TopicRouteData, answer.body))
+
+        header = GetRouteInfoRequestHeader(topic, True)
+        request = requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        return self._nameServers.request(request, self._timeout).addCallback(decode)
+
+    def _take(self, topic: str, data: TopicRouteData, *, inherited: bool) -> Route:
+        # The newest is the last, for who reckons by all of them.
+        known = self._routes.pop(topic, None)
+        if known is not None and known.data == data and known.inherited == inherited:
+            self._routes[topic] = known
+            self._locate(known)
+            return known
+        route = self._routes[topic] = Route(topic, data, inherited=inherited)
+        self._collect()
+        for changed in tuple(self._followers):
+            changed(route)
+        return route
+
+    def _collect(self) -> None:
+        """
+        The brokers of all routes; one that is in none is gone.
+        """
+        self._addresses = {}
+        for route in self._routes.values():
+            self._locate(route)
+
+    def _locate(self, route: Route) -> None:
+        self._addresses.update(route.brokers)
+
+    def _gone(self, failure: Failure, topic: str) -> Failure:
+        if failure.check(TopicNotExist):
+            known = self._routes.get(topic)
+            # What is not there yet is served by what it will inherit from.
+            if known is not None and not known.inherited:
+                del self._routes[topic]
+        return failure
+
+    def _asked(self, result: Route | Failure, topic: str) -> None:
+        for waiter in self._asking.pop(topic):
+            if isinstance(result, Failure):
+                waiter.errback(result)
+            else:
+                waiter.callback(result)
+
+    def _failed(self, failure: Failure, topic: str) -> None:
+        failure.trap(RocketError)
+        if not failure.check(TopicNotExist):
+            self._log.warn(
+                "The route of {topic} stays as it was: {error}", topic=topic, error=failure.value
+            )
