@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -196,6 +196,7 @@ class AmendTests(SynchronousTestCase):
         self.assertEqual(amend("a 1\nb\n", {"a": "=2", "b": "3"}), "a==2\nb=3\n")
 
     @given(TEXT, st.dictionaries(st.sampled_from(["a", "b", "c", "d", "k", "a b"]), st.text()))
+    @example("\na=1\\\r", {"b": ""})
     def test_read(self, text: str, changes: dict[str, str]) -> None:
         """
         Whatever the text was, it is read with the changes and otherwise as before.

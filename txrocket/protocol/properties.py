@@ -135,8 +135,9 @@ def amend(text: str, changes: Mapping[str, str]) -> str:
     if added and body and body[-1] not in "\r\n":
         body += newline
     if added and body.rstrip("\r\n").endswith("\\"):
-        # What comes next would belong to the line that ends so.
-        body += newline
+        # What comes next would belong to the line that ends so.  After \r, \n would be
+        # a part of the same line end.
+        body += "\r" if body[-1] == "\r" else newline
     return body + "".join(f"{line}{newline}" for line in added)
 
 
