@@ -15,12 +15,13 @@ from typing import Any
 
 from twisted.internet import reactor as anyReactor
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
+from twisted.internet.task import Clock, deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from examples import (
     blocking,
     calling,
+    consume,
     echo_client,
     first_message,
     key_values,
@@ -28,10 +29,14 @@ from examples import (
     settings,
     stream,
     tls,
+    transaction,
 )
 from tests import certificates
+from tests.client.brokers import ConsumerTests
+from tests.client.messages import HOST, pulled
 from txrocket import embedded
 from txrocket.blocking import Client
+from txrocket.client import ConsumeLater, LocalTransactionState
 from txrocket.client.cluster import Cluster
 from txrocket.client.litepull import LitePullConsumer
 from txrocket.client.producer import Producer
@@ -51,7 +56,12 @@ from txrocket.errors import (
 from txrocket.message import Message
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
-from txrocket.protocol.headers import GetKVConfigResponseHeader, GetKVListByNamespaceRequestHeader
+from txrocket.protocol.headers import (
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    SendMessageResponseHeader,
+)
+from txrocket.protocol.messageid import encodeMessageId
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.node import FunctionProcessor, Remoting
@@ -359,9 +369,9 @@ class SettingsTests(TestCase):
         self.assertEqual(str(error), "lampColour=blue: RED or GREEN was expected")
 
 
-class PullingTests(TestCase):
+class ClientCase(TestCase):
     """
-    The examples of pull consumers, against both servers.
+    Both servers, with messages.
     """
 
     timeout = 30
@@ -382,6 +392,12 @@ class PullingTests(TestCase):
         self.printed = io.StringIO()
         self.patch(sys, "stdout", self.printed)
         return cluster
+
+
+class PullingTests(ClientCase):
+    """
+    The examples of pull consumers.
+    """
 
     @asDeferred
     async def test_pull(self) -> None:
@@ -471,6 +487,113 @@ class PullingTests(TestCase):
         cluster = await self.start()
         bodies = await stream.replay(cluster, "Greetings", 0.0)
         self.assertEqual(sorted(bodies), [b"four", b"one", b"three", b"two"])
+
+
+class ConsumingTests(ClientCase):
+    """
+    The examples of push consumers.
+    """
+
+    @asDeferred
+    async def test_consume(self) -> None:
+        """
+        Messages of the tags that are wanted come, until one says goodbye.
+        """
+        await self.start()
+        await self.producer.send(Message("Greetings", b"salut", "french"))
+        await self.producer.send(Message("Greetings", b"hallo", "german"))
+        consuming = Deferred.fromCoroutine(consume.main(reactor, self.address, "Greetings"))
+        await self.producer.send(Message("Greetings", b"goodbye", "english"))
+        await consuming
+        lines = self.printed.getvalue().splitlines()
+        self.assertIn("english: b'goodbye'", lines)
+        self.assertNotIn("french: b'salut'", lines)
+
+    def test_deliver(self) -> None:
+        """
+        What cannot be delivered now comes again, and what never can does not.
+        """
+        self.patch(sys, "stdout", io.StringIO())
+        for tags, times, expected in (
+            ("english", 0, ConsumeLater(delayLevel=2)),
+            ("english", 1, None),
+            ("french", 1, ConsumeLater(delayLevel=-1)),
+        ):
+            self.assertEqual(consume.deliver(pulled(0, times=times, TAGS=tags)), expected)
+
+    @asDeferred
+    async def test_archiving(self) -> None:
+        """
+        All messages are in the file.
+        """
+        cluster = await self.start()
+        path = Path(self.mktemp())
+        async with consume.archiving(cluster, "Greetings", path):
+            while not path.exists() or path.read_bytes().count(b"\n") < 4:
+                await deferLater(reactor, 0.01)
+        self.assertEqual(sorted(path.read_bytes().split()), [b"four", b"one", b"three", b"two"])
+
+    def test_fullDisk(self) -> None:
+        """
+        What the file does not take is to come again, and not what it has taken.
+        """
+
+        class Full(io.BytesIO):
+            def write(self, data: Any) -> int:
+                if self.tell() > 5:
+                    raise OSError("full")
+                return super().write(data)
+
+        path = Path("unused")
+        self.patch(Path, "open", lambda path, mode: Full())
+        later = consume.archiver(path)([pulled(0), pulled(1), pulled(2), pulled(3)])
+        self.assertEqual(later, ConsumeLater(done=2))
+
+
+class TransactionTests(ConsumerTests):
+    """
+    The example of transactions; the broker is played by the test.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ns.routes["Transfers"] = self.ns.routes["T"]
+        self.addCleanup(self.cluster.stop)
+        self.ends: list[RemotingCommand] = []
+        self.a.answers[RequestCode.SEND_MESSAGE_V2] = lambda request: responseCommand(
+            header=SendMessageResponseHeader(encodeMessageId(HOST, 1), 0, 2)
+        )
+        self.a.answers[RequestCode.END_TRANSACTION] = self.ends.append  # type: ignore[assignment]
+
+    def test_main(self) -> None:
+        """
+        The transfer that can be made is committed, the other rolled back.
+        """
+        printed = io.StringIO()
+        self.patch(sys, "stdout", printed)
+        self.patch(transaction, "Cluster", lambda nameServer, reactor: self.cluster)
+        self.got(Deferred.fromCoroutine(transaction.main(self.clock, "unused")))
+        self.assertEqual(
+            printed.getvalue().splitlines(),
+            ["70: COMMIT_MESSAGE", "70: ROLLBACK_MESSAGE", "alice has 30, bob has 70"],
+        )
+        self.assertEqual([each.extFields["commitOrRollback"] for each in self.ends], ["8", "12"])
+
+    def test_check(self) -> None:
+        """
+        Asked about a transfer, the bank knows those that were made.
+        """
+        bank = transaction.Bank(self.cluster, ":memory:")
+        bank.open("alice", 100)
+        bank.open("bob", 0)
+        self.got(bank.producer.start())
+        result = self.got(Deferred.fromCoroutine(bank.move("alice", "bob", 1)))
+        self.got(bank.producer.stop())
+        for known, state in (
+            (result.sendResult.msgId, LocalTransactionState.COMMIT_MESSAGE),
+            ("other", LocalTransactionState.UNKNOW),
+        ):
+            self.assertIs(bank.check(pulled(0, UNIQ_KEY=known)), state)
 
 
 class BlockingTests(SynchronousTestCase):

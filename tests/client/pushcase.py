@@ -68,7 +68,7 @@ class PushTests(ConsumerTests):
             stopping = consumer.stop(0.5)
             self.network.advance(0.5)
             self.got(stopping)
-        self.assertEqual(consumer._later, set())
+        self.assertEqual(consumer._queues._later, set())
 
     def stop(self, consumer: PushConsumer, within: float = 5.0) -> Deferred[None]:
         """

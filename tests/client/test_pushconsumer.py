@@ -196,7 +196,7 @@ class LifeTests(PushTests):
         """
         self.a.failing[RequestCode.GET_MIN_OFFSET] = RemoteSystemError("no")
         consumer = self.started()
-        self.assertEqual(len(consumer._later), 4)
+        self.assertEqual(len(consumer._queues._later), 4)
         self.got(self.stop(consumer))
         self.got(self.cluster.stop())
         self.assertEqual(self.clock.getDelayedCalls(), [])
@@ -301,7 +301,7 @@ class BeginTests(PushTests):
         self.assertEqual(len(self.said("begins at 12 in queue 0 of T at a: the first since")), 1)
         self.clock.advance(1000)
         consumer = self.make(group="H", consumeFromWhere=where)
-        self.assertEqual(consumer._fromWhere.timestamp, self.clock.seconds() - 1800)
+        self.assertEqual(consumer._queues._fromWhere.timestamp, self.clock.seconds() - 1800)
 
     def test_retry(self) -> None:
         """
@@ -608,9 +608,9 @@ class GroupTests(PushTests):
         self.a.put(b"a", b"b")
         self.network.flush()
         self.a.mute = True
-        consumer._queuesChanged("T", [], [self.queue])
+        consumer._queues.changed("T", [], [self.queue])
         self.a.mute = False
-        consumer._queuesChanged("T", [self.queue], [])
+        consumer._queues.changed("T", [self.queue], [])
         self.network.flush()
         self.network.advance(5)
         self.assertEqual(consumer.status("T")[self.queue], 2)
@@ -622,7 +622,7 @@ class GroupTests(PushTests):
         consumer = self.started()
         self.mine(consumer)
         consumer._rebalance.queues["T"] = frozenset({self.queue})
-        consumer._take(self.queue)
+        consumer._queues._take(self.queue)
         self.mine(consumer)
         self.assertEqual(self.had(consumer), [])
 
@@ -632,7 +632,7 @@ class GroupTests(PushTests):
         """
         consumer = self.started()
         window = consumer._pulls.windows[self.queue]
-        consumer._take(self.queue)
+        consumer._queues._take(self.queue)
         self.network.flush()
         self.assertIs(consumer._pulls.windows[self.queue], window)
 

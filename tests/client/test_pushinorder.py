@@ -250,7 +250,7 @@ class InOrderTests(PushTests):
         self.mine(consumer)
         self.unlocked()
         consumer._rebalance.queues["T"] = frozenset({self.queue})
-        consumer._obtain([self.queue])
+        consumer._queues.obtain([self.queue])
         consumer._rebalance.queues["T"] = frozenset()
         self.network.flush()
         self.assertEqual((self.had(consumer), self.unlocked()), ([], {self.queue}))

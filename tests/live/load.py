@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 import attrs
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import DeferredSemaphore, gatherResults
 from twisted.internet.task import deferLater
 
 from tests.live.asking import (
@@ -65,7 +65,9 @@ _SMALL = 300
 _LARGE = 50_000
 _LARGE_ONE_IN = 97
 
-# How many messages a check pulls at a time, and how many it looks up by their keys.
+# How many pulls a check makes at a time, how many messages each wants, and how many
+# messages it looks up by their keys.
+_AT_ONCE = 50
 _AT_A_TIME = 1000
 _BY_KEY = 50
 
@@ -103,6 +105,7 @@ class Said:
     @ivar reached: the greatest max offset of each queue.
     @ivar asked: the greatest offset of each queue that was committed.
     @ivar kept: the offset of each queue that is not to be less again.
+    @ivar found: the messages of each queue, when it was last looked at.
     """
 
     topics: list[str] = attrs.Factory(list)
@@ -112,6 +115,7 @@ class Said:
     reached: dict[Queue, int] = attrs.Factory(dict)
     asked: dict[Queue, int] = attrs.Factory(dict)
     kept: dict[Queue, int] = attrs.Factory(dict)
+    found: dict[Queue, list[int]] = attrs.Factory(dict)
 
     @property
     def queues(self) -> list[Queue]:
@@ -153,18 +157,22 @@ class Said:
             assert offset <= self.asked[queue], f"{queue}: never came to {offset}"
             self.kept[queue] = offset
 
-    async def check(self, peers: Peers, address: str, chance: Random) -> None:
+    async def check(self, peers: Peers, address: str, chance: Random, *, anew: bool) -> None:
         """
         Hold a broker to all of it.
 
         @param chance: picks the messages that are looked up by their keys.
+        @param anew: whether to look at those again that were found before.
 
         @raise AssertionError: if it gives what was not sent, or something twice or
             elsewhere, or does not give what it said that it has.
         """
+        if anew:
+            self.found.clear()
         queues = self.queues
+        room = DeferredSemaphore(_AT_ONCE)
         found = await gatherResults(
-            [Deferred.fromCoroutine(self._allOf(peers, address, queue)) for queue in queues]
+            [room.run(self._allOf, peers, address, queue) for queue in queues]
         )
         offsets: dict[int, int] = {}
         gone = set()
@@ -191,8 +199,9 @@ class Said:
         How far the group has come, as the broker tells.
         """
         queues = list(self.asked)
+        room = DeferredSemaphore(_AT_ONCE)
         offsets = await gatherResults(
-            [Deferred.fromCoroutine(committed(peers, address, GROUP, *queue)) for queue in queues]
+            [room.run(committed, peers, address, GROUP, *queue) for queue in queues]
         )
         return {queue: offset for queue, offset in zip(queues, offsets, strict=True) if offset >= 0}
 
@@ -200,7 +209,7 @@ class Said:
         """
         All messages of a queue, by their offsets; L{None} if there is no such topic.
         """
-        numbers: list[int] = []
+        numbers = self.found.setdefault(queue, [])
         while True:
             got = await pull(
                 peers, address, *queue, len(numbers), count=_AT_A_TIME, group="checkers"

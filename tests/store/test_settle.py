@@ -146,6 +146,26 @@ class SettleTests(StoreCase):
         self.store = MessageStore(self.store.settings, self.clock, atOnce, HOST, arrived, self.disk)
         self.store.start()
 
+    def test_settledAtARoll(self) -> None:
+        """
+        A message for which a new file is begun is written when the turn ends, also
+        if who was told of those before it had them written.
+        """
+
+        def arrived(*told: object) -> None:
+            self.store.settle(self.store.losses)
+
+        abandon(self.store)
+        self.store = MessageStore(self.store.settings, self.clock, atOnce, HOST, arrived, self.disk)
+        self.store.start()
+        size = LOG_SIZE // 2
+        self.gather(self.store, b"a" * size)
+        self.gather(self.store, b"b" * size)
+        stored = self.store.stored(self.store.log.end)
+        self.assertNoResult(stored)
+        self.clock.advance(0)
+        self.successResultOf(stored)
+
     def assertHolds(self, **expected: list[bytes]) -> None:
         """
         Each queue holds its messages, numbered in order, also after a crash.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Consuming messages in any order, many at a time; Java's
-C{ConsumeMessageConcurrentlyService}.
+C{ConsumeMessageConcurrentlyService}::
 
     pulled --> waiting --> listener (so many at a time)
                               |-- dealt with: commit the first that is not

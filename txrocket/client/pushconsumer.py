@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Messages brought to a listener; Java's C{DefaultMQPushConsumer}.
+Messages brought to a listener; Java's C{DefaultMQPushConsumer}::
 
     consumer = PushConsumer(cluster, "billing", handle)
     consumer.subscribe("Orders", "new || changed")
@@ -9,21 +9,19 @@ Messages brought to a listener; Java's C{DefaultMQPushConsumer}.
 
 How the parts work together::
 
-    Rebalance --> queues --> Pulls --> Window --> Concurrently or Orderly --> listener
-                               ^                          |
-                               '------ room again --------+--> offsets --> broker
+    Rebalance --> OwnQueues --> Pulls --> Window --> Concurrently or Orderly --> listener
+                                  ^                          |
+                                  '------ room again --------+--> offsets --> broker
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, maybeDeferred, succeed
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -33,12 +31,13 @@ from txrocket.client.cluster import Cluster
 from txrocket.client.concurrently import Concurrently
 from txrocket.client.fromwhere import FromWhere
 from txrocket.client.grouprequests import GroupRequests
+from txrocket.client.heldlocks import HeldLocks
 from txrocket.client.listening import ConsumeLater, Listener, Listening
 from txrocket.client.offsets import MemoryOffsets, OffsetStore, RemoteOffsets
-from txrocket.client.orderly import LOCK_TIME, Orderly
+from txrocket.client.orderly import Orderly
+from txrocket.client.ownqueues import InOrder, OwnQueues
 from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
-from txrocket.client.queuelocks import Locked, QueueLocks
 from txrocket.client.rebalance import Rebalance
 from txrocket.client.returning import RETRY_PREFIX, Returning, originTopic
 from txrocket.client.window import Room, Window
@@ -66,11 +65,6 @@ __all__ = ["PushConsumer"]
 _PERSIST_INTERVAL: Final = 5.0
 _LOCK_INTERVAL: Final = 20.0
 _EXPIRE_INTERVAL: Final = 60.0
-
-# When a queue is tried again, in seconds: one that another has still, and one that
-# could not be begun.
-_AFTER_LOCKED: Final = 1.0
-_AFTER_FAILURE: Final = 3.0
 
 # By default a group begins with what was stored so many seconds ago, if it begins by
 # time.
@@ -150,7 +144,7 @@ class PushConsumer(Service):
         self._offsets = offsets
         if consumeTimestamp is None:
             consumeTimestamp = self._clock.seconds() - _HALF_AN_HOUR
-        self._fromWhere = FromWhere(group, requests, offsets, consumeFromWhere, consumeTimestamp)
+        self._where = consumeFromWhere
         self._pulls = Pulls(
             cluster,
             group,
@@ -166,10 +160,11 @@ class PushConsumer(Service):
         self._listening = listening
         maxTimes = _MAX_TIMES if maxReconsumeTimes is None else maxReconsumeTimes
         returning = Returning(cluster, requests, group, maxTimes)
+        self._orderly = orderly
         self._consuming: Concurrently | Orderly
-        self._ordered: Orderly | None = None
+        inOrder: InOrder | None = None
         if orderly:
-            self._consuming = self._ordered = Orderly(
+            self._consuming = ordered = Orderly(
                 self._clock,
                 listening,
                 concurrency,
@@ -180,6 +175,8 @@ class PushConsumer(Service):
                 maxTimes=maxReconsumeTimes,
                 needsLock=not self._broadcast,
             )
+            if not self._broadcast:
+                inOrder = InOrder(ordered, HeldLocks(requests))
         else:
             self._consuming = Concurrently(
                 self._clock,
@@ -190,14 +187,15 @@ class PushConsumer(Service):
                 self._prepared,
             )
         self._pulls.consuming = self._consuming
-        self._locks: QueueLocks | None = None
-        if orderly and not self._broadcast:
-            self._locks = QueueLocks(requests)
+        fromWhere = FromWhere(group, requests, offsets, consumeFromWhere, consumeTimestamp)
+        self._queues = OwnQueues(
+            self._clock, self._pulls, offsets, fromWhere, self._isMine, inOrder
+        )
         self._rebalance = Rebalance(
             cluster,
             group,
             self.topics,
-            self._queuesChanged,
+            self._queues.changed,
             strategy=strategy,
             broadcast=self._broadcast,
         )
@@ -205,10 +203,8 @@ class PushConsumer(Service):
             (self._loop(self._offsets.persist), _PERSIST_INTERVAL),
             (self._loop(self._expire), min(_EXPIRE_INTERVAL, consumeTimeout)),
         ]
-        if self._locks is not None:
-            lockAgain = partial(self._lockAgain, self._locks)
-            self._loops.append((self._loop(lockAgain), _LOCK_INTERVAL))
-        self._later: set[IDelayedCall] = set()
+        if inOrder is not None:
+            self._loops.append((self._loop(self._queues.lockAgain), _LOCK_INTERVAL))
         self._startedAt = 0
 
     # --- subscriptions ---------------------------------------------------
@@ -260,6 +256,7 @@ class PushConsumer(Service):
         self._startedAt = self.cluster.now()
         self._consuming.start()
         self._pulls.start()
+        self._queues.start()
         self._rebalance.start()
         for loop, interval in self._loops:
             loop.start(interval, now=False).addErrback(self._ended)
@@ -286,18 +283,13 @@ class PushConsumer(Service):
         Service.stopService(self)
         self._rebalance.stop()
         self._pulls.stop()
-        for call in self._later:
-            call.cancel()
-        self._later.clear()
+        self._queues.stop()
         yield self._consuming.stop().addTimeout(within, self._clock).addErrback(self._notDone)
         for loop, _ in self._loops:
             if loop.running:
                 loop.stop()
         yield maybeDeferred(self._offsets.persist).addErrback(self._notKept)
-        yield self._unlockAll()
-        for queue in list(self._pulls.windows):
-            self._pulls.end(queue)
-            self._offsets.forget(queue)
+        yield self._queues.release()
         yield self.cluster.removeConsumer(self)
 
     def stopService(self) -> Deferred[None]:
@@ -347,126 +339,8 @@ class PushConsumer(Service):
     def _ended(self, failure: Failure) -> None:
         self._log.failure("A task of consumer {group} has ended", failure, group=self.group)
 
-    # --- queues ----------------------------------------------------------
-
-    def _queuesChanged(
-        self, topic: str, added: Sequence[MessageQueue], removed: Sequence[MessageQueue]
-    ) -> None:
-        for queue in removed:
-            self._leave(queue)
-        self._obtain(added)
-
     def _isMine(self, queue: MessageQueue) -> bool:
         return queue in self._rebalance.queues.get(queue.topic, ())
-
-    @inlineCallbacks
-    def _leave(self, queue: MessageQueue) -> Generator[Deferred[Any], Any, None]:
-        """
-        Leave a queue to another member: at once, or, in order, once the listener has
-        done what it is about with it.  Until then the lock keeps the other away.
-        """
-        self._pulls.end(queue)
-        yield self._offsets.persist([queue])
-        if self._ordered is not None:
-            yield self._ordered.free(queue)
-        # Unless it has come back meanwhile, or a stop unlocks all.
-        if self.running and not self._isMine(queue):
-            self._offsets.forget(queue)
-            if self._locks is not None:
-                self._locks.unlock([queue])
-
-    def _obtain(self, queues: Sequence[MessageQueue]) -> None:
-        """
-        Begin the queues that have fallen to this member, as far as they still are
-        its own.
-        """
-        if not self.running:
-            return
-        mine = [each for each in queues if self._isMine(each)]
-        if self._locks is None:
-            for queue in mine:
-                self._take(queue)
-        else:
-            self._locks.lock(mine).addCallback(self._locked, mine)
-
-    def _obtainLater(self, queues: Sequence[MessageQueue], seconds: float) -> None:
-        def now() -> None:
-            self._later.discard(call)
-            self._obtain(queues)
-
-        if self.running and queues:
-            call = self._clock.callLater(seconds, now)
-            self._later.add(call)
-
-    def _locked(self, locked: Locked, queues: Sequence[MessageQueue]) -> None:
-        for queue in queues:
-            if queue in locked.own:
-                if self._isMine(queue):
-                    self._take(queue)
-                else:
-                    self._leave(queue)
-        unsaid = [each for each in queues if each not in locked.own | locked.others]
-        self._obtainLater(list(locked.others), _AFTER_LOCKED)
-        self._obtainLater(unsaid, _AFTER_FAILURE)
-
-    def _take(self, queue: MessageQueue) -> None:
-        def begin(offset: int) -> None:
-            if self.running and self._isMine(queue) and queue not in self._pulls.windows:
-                # What was known of it when it last was this member's is out of date.
-                self._offsets.forget(queue)
-                window = self._pulls.begin(queue, offset)
-                window.locked = self._locks is not None
-                window.lockedAt = self._clock.seconds()
-                self._pulls.pull(window)
-
-        def failed(failure: Failure) -> None:
-            failure.trap(RocketError)
-            self._log.warn(
-                "{queue} cannot be begun yet, trying again: {error}",
-                queue=queue,
-                error=failure.value,
-            )
-            self._obtainLater([queue], _AFTER_FAILURE)
-
-        self._fromWhere.find(queue).addCallbacks(begin, failed)
-
-    # --- locks -----------------------------------------------------------
-
-    def _lockAgain(self, locks: QueueLocks) -> Deferred[None]:
-        """
-        Go on having the locks, also of queues that the listener is still about with.
-        """
-        return locks.lock(locks.held).addCallback(self._lockedAgain)
-
-    def _lockedAgain(self, locked: Locked) -> None:
-        now = self._clock.seconds()
-        for window in self._pulls.each():
-            if window.queue in locked.others:
-                self._beginAnew(window.queue, "another member has its lock")
-            elif window.queue in locked.own and now - window.lockedAt > LOCK_TIME:
-                self._beginAnew(window.queue, "its lock had run out")
-            elif window.queue in locked.own:
-                window.lockedAt = now
-
-    def _beginAnew(self, queue: MessageQueue, why: str) -> None:
-        """
-        Forget where a queue was: another member may have gone on with it.
-        """
-        self._log.warn(
-            "Consumer {group} begins {queue} anew: {why}", group=self.group, queue=queue, why=why
-        )
-        self._pulls.end(queue)
-        self._offsets.forget(queue)
-        self._obtain([queue])
-
-    def _unlockAll(self) -> Deferred[None]:
-        if self._locks is None or self._ordered is None:
-            return succeed(None)
-        # Nobody may have a queue while the listener is still about with it: that lock
-        # runs out by itself.
-        free = self._locks.held - set(self._ordered.busy)
-        self._locks.held.clear()
-        return self._locks.unlock(free)
 
     # --- consuming -------------------------------------------------------
 
@@ -499,7 +373,7 @@ class PushConsumer(Service):
             self.group,
             ConsumeType.CONSUME_PASSIVELY,
             self._model,
-            self._fromWhere.where,
+            self._where,
             frozenset(self._subscriptions.values()),
         )
 
@@ -535,12 +409,12 @@ class PushConsumer(Service):
             properties={
                 "PROP_NAMESERVER_ADDR": ";".join(self.cluster.nameServers.addresses),
                 "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
-                "PROP_CONSUME_ORDERLY": "false" if self._ordered is None else "true",
+                "PROP_CONSUME_ORDERLY": "true" if self._orderly else "false",
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._startedAt),
                 "PROP_CLIENT_VERSION": "V4_9_7",
                 "consumerGroup": self.group,
                 "messageModel": self._model.value,
-                "consumeFromWhere": self._fromWhere.where.value,
+                "consumeFromWhere": self._where.value,
             },
             subscriptionSet=tuple(
                 sorted(
@@ -568,9 +442,7 @@ class PushConsumer(Service):
             elif isinstance(returned, ConsumeLater):
                 what = CMResult.CR_LATER
             spent = int((self._clock.seconds() - began) * 1000)
-            return ConsumeMessageDirectlyResult(
-                self._ordered is not None, True, what, remark, spent
-            )
+            return ConsumeMessageDirectlyResult(self._orderly, True, what, remark, spent)
 
         return maybeDeferred(
             lambda: self._listening.call([self._prepared(replace(message, brokerName=brokerName))])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Giving back messages that a listener did not deal with; C{sendMessageBack} of Java's
-consumers.
+consumers::
 
     broker, which has the message --> the group's retry topic, after a delay
          |                              ^

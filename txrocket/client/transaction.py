@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Messages in transactions; Java's C{TransactionMQProducer}.
+Messages in transactions; Java's C{TransactionMQProducer}::
 
     half message --> broker: kept, and shown to nobody
          |

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 The messages of one queue that were pulled and are not consumed yet; Java's
-C{ProcessQueue}.
+C{ProcessQueue}::
 
     pulled --> [ 7  8  9 10 11 ] --> listener
                  ^           ^

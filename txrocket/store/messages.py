@@ -581,13 +581,18 @@ class MessageStore(StoreReader):
 
     def _reserve(self, size: int, bodySize: int) -> int:
         try:
-            return self.log.reserve(size, bodySize)
+            offset = self.log.reserve(size, bodySize)
         except StoreError as error:
             if self.log.end == self.log.written:
                 self._dropped(error)
             elif isinstance(error, StoreFailed):
                 self._fail(error)
             raise
+        if self._writing is None:
+            # A new file was begun, and who was told of the messages before it has had
+            # them written: this one needs a write of its own.
+            self._beginTurn()
+        return offset
 
     def _writeLater(self) -> None:
         self._writing = None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.queuelocks}.
+Tests for L{txrocket.client.heldlocks}.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from twisted.logger import LogLevel
 from tests.client.brokers import A, B, ConsumerTests
 from tests.client.network import routeTo
 from txrocket.client.grouprequests import GroupRequests
-from txrocket.client.queuelocks import Locked, QueueLocks
+from txrocket.client.heldlocks import HeldLocks, Locked
 from txrocket.errors import RemoteSystemError
 from txrocket.model import MessageQueue
 from txrocket.protocol.codes import RequestCode
 
 
-class QueueLocksTests(ConsumerTests):
+class HeldLocksTests(ConsumerTests):
     """
     Locks of queues at two brokers.
     """
@@ -26,7 +26,7 @@ class QueueLocksTests(ConsumerTests):
         self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
         self.got(self.cluster.routes.find("T"))
         self.addCleanup(self.cluster.stop)
-        self.locks = QueueLocks(GroupRequests(self.cluster, "G"))
+        self.locks = HeldLocks(GroupRequests(self.cluster, "G"))
         self.other = MessageQueue("T", "b", 0)
 
     def test_lock(self) -> None:

@@ -17,7 +17,7 @@ from txrocket.client.grouprequests import GroupRequests
 from txrocket.errors import RocketError
 from txrocket.model import MessageQueue
 
-__all__ = ["Locked", "QueueLocks"]
+__all__ = ["HeldLocks", "Locked"]
 
 
 class Locked(NamedTuple):
@@ -32,7 +32,7 @@ class Locked(NamedTuple):
     others: frozenset[MessageQueue]
 
 
-class QueueLocks:
+class HeldLocks:
     """
     A consumer's locks.
 
