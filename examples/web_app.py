@@ -21,6 +21,7 @@ C{post_fork} for that.  In FastAPI the same C{send} belongs into a C{def} and no
 C{async def}, or take asyncio_program.py for an example.
 """
 
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from threading import Thread
@@ -90,15 +91,20 @@ def application(sender: Sender) -> Callable[..., Iterable[bytes]]:
 
 def main(nameServer: str, port: int) -> None:
     """
-    Serve until Ctrl-C.
+    Serve until Ctrl-C, or until the program is asked to end.
     """
     sender = Sender(nameServer)
     with make_server("127.0.0.1", port, application(sender)) as server:
+
+        def end(*caught: object) -> None:
+            # In another thread, since it waits for what is being served in this one.
+            Thread(target=server.shutdown).start()
+
+        for number in signal.SIGINT, signal.SIGTERM:
+            signal.signal(number, end)
         print(f"http://127.0.0.1:{server.server_port}/", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            sender.stop()
+        server.serve_forever()
+    sender.stop()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from urllib.error import HTTPError
 
 from msgspec.structs import replace
 from twisted.internet import reactor as anyReactor
+from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import TestCase
 
@@ -57,7 +58,7 @@ from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.node import FunctionProcessor
 from txrocket.remoting.protocol import RemotingProtocol
-from txrocket.testing.trial import realCluster
+from txrocket.testing.trial import memoryCluster, realCluster
 
 reactor: Any = anyReactor
 ROOT = Path(__file__).parent.parent
@@ -291,16 +292,20 @@ class ClientExampleTests(TestCase):
         self.assertEqual(kept, [message])
         self.assertEqual(latencies.failures, 1)
 
-    @asDeferred
-    async def test_noReply(self) -> None:
+    def test_noReply(self) -> None:
         """
         Who is not answered in time hears of that.
         """
-        servers = await realCluster(self, reactor)
-        self.patch(request_reply, "PATIENCE", 0.05)
-        cluster = Cluster(servers.nameServers[0], reactor)
-        async with cluster, Producer(cluster, "pupils") as producer:
-            self.assertIsNone(await request_reply.ask(producer, b"2+3"))
+        servers = memoryCluster(self)
+        cluster = Cluster(servers.nameServers, servers.clock, connect=servers.connect)
+        producer = Producer(cluster, "pupils")
+        producer.startService()
+        began = servers.clock.seconds()
+        asked = Deferred.fromCoroutine(request_reply.ask(producer, b"2+3"))
+        self.assertIsNone(servers.resultOf(asked))
+        self.assertEqual(servers.clock.seconds() - began, request_reply.PATIENCE)
+        servers.resultOf(producer.stop())
+        servers.resultOf(cluster.stop())
 
 
 class ProgramExampleTests(LiveTestCase):
