@@ -174,14 +174,14 @@ def batchRecords(
     storeTimestamp: int,
     storeHost: bytes,
     reconsumeTimes: int = 0,
-) -> tuple[bytes, list[int]]:
+) -> tuple[bytes, list[int], list[bytes]]:
     """
     Make log records of a batch request's body.
 
     @param properties: those of the request, added to every message's own.
     @param queueOffset: of the first record; the others follow.
     @param physicalOffset: likewise.
-    @return: the records, one after the other, and the size of each.
+    @return: the records, one after the other, the size of each, and its properties.
     @raise MalformedRecord: if a length in C{data} does not fit.
     @raise InvalidMessage: as L{encodeRecord<txrocket.protocol.record.encodeRecord>}.
     """
@@ -193,15 +193,16 @@ def batchRecords(
         )
         pack = _HEADS[len(shared)].pack
         base += len(topic)
-        added = len(properties)
         parts: list[bytes] = []
         sizes = []
+        said = []
         for flag, start, bodyEnd, end in _items(data):
             body = data[start:bodyEnd]
             own = data[bodyEnd + 2 : end]
-            if own and added and own[-1] != _SEPARATOR:
+            if own and properties and own[-1] != _SEPARATOR:
                 own += b"\x02"
-            length = len(own) + added
+            own += properties
+            length = len(own)
             if length > PROPERTIES_LIMIT:
                 raise tooManyProperties(length)
             size = base + len(body) + length
@@ -216,7 +217,8 @@ def batchRecords(
                 shared,
                 len(body),
             )
-            parts += (head, body, topic, length.to_bytes(2, "big"), own, properties)
+            parts += (head, body, topic, length.to_bytes(2, "big"), own)
+            said.append(own)
             sizes.append(size)
             queueOffset += 1
             physicalOffset += size
@@ -224,4 +226,4 @@ def batchRecords(
         raise badHosts(bornHost, storeHost) from None
     except struct.error as error:
         raise InvalidMessage(f"a number does not fit into its field: {error}") from None
-    return b"".join(parts), sizes
+    return b"".join(parts), sizes, said

@@ -401,7 +401,7 @@ class MessageStore(StoreReader):
         key = topic, queueId
         timestamp = self._lastTimestamp
 
-        def at(offset: int) -> tuple[bytes, list[int]]:
+        def at(offset: int) -> tuple[bytes, list[int], list[bytes]]:
             return batchRecords(
                 batch,
                 _topicField(topic),
@@ -418,16 +418,22 @@ class MessageStore(StoreReader):
             )
 
         start = self.log.end
-        records, sizes = at(start)
+        records, sizes, said = at(start)
         _checkBatch(records, sizes)
         offset = self._reserve(len(records), len(batch))
         if offset != start:
             # It goes to a new file: the records tell where they are, and who was
             # told of those before may have put others.
-            records, sizes = at(offset)
+            records, sizes, said = at(offset)
         queueOffset = self._next.get(key, 0)
         self.log.add(records)
-        self._ordinary = False
+        if sysFlag & TRANSACTION_PREPARED_TYPE or topic == SCHEDULE_TOPIC:
+            self._ordinary = False
+        else:
+            place = offset
+            for number, (size, each) in enumerate(zip(sizes, said, strict=True), queueOffset):
+                self._puts.append((key, number, place, size, each, None))
+                place += size
         self._unwritten.setdefault(key, queueOffset)
         self._next[key] = queueOffset + len(sizes)
         return Appended(offset, tuple(sizes), queueOffset, timestamp, offset + len(records))
