@@ -6,11 +6,12 @@ else goes, gives the same.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import struct
 import tempfile
-from contextlib import suppress
+
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -155,7 +156,7 @@ class TakeTests(SynchronousTestCase):
                 if batch:
                     one = struct.pack(">5i", 22 + len(body) + len(properties), 0, 0, 0, len(body))
                     one += body + len(properties).to_bytes(2, "big") + properties
-                    with suppress(InvalidMessage):
+                    with contextlib.suppress(InvalidMessage):
                         store.putBatch(
                             topic, queueId, one * batch, b"n\x01v", bornTimestamp=1, bornHost=HOST
                         )
