@@ -388,5 +388,5 @@ class LogFormTests(SynchronousTestCase):
         """
         records, *_ = makeRecords(ANNOTATED, sysFlag=0x30)
         self.assertEqual({message.sysFlag for message in decodeRecords(records)}, {0})
-        records, _ = makeRecords(ANNOTATED, bornHost=V6)
+        records, *_ = makeRecords(ANNOTATED, bornHost=V6)
         self.assertEqual(decodeRecords(records)[1].sysFlag, BORNHOST_V6_FLAG)

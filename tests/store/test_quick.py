@@ -11,7 +11,6 @@ import os
 import shutil
 import struct
 import tempfile
-
 from typing import Any
 
 from hypothesis import example, given, settings
