@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from zlib import crc32
 
+from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage, MalformedRecord, MessageTooLarge
 from txrocket.message import PROPERTY_UNIQ_KEY, Message, splitProperties
 from txrocket.protocol.parts import (
@@ -185,6 +186,24 @@ def batchRecords(
     @raise MalformedRecord: if a length in C{data} does not fit.
     @raise InvalidMessage: as L{encodeRecord<txrocket.protocol.record.encodeRecord>}.
     """
+    if speed is not None:
+        made: tuple[bytes, list[int], list[bytes]] | None = speed.batchRecords(
+            data,
+            topic,
+            properties,
+            queueId,
+            queueOffset,
+            physicalOffset,
+            sysFlag,
+            bornTimestamp,
+            bornHost,
+            storeTimestamp,
+            storeHost,
+            reconsumeTimes,
+        )
+        # What it leaves to us is mostly wrong, and told so below.
+        if made is not None:
+            return made
     try:
         flags, base, _ = LAYOUTS[len(bornHost), len(storeHost)]
         sysFlag = sysFlag & ~(BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG) | flags
