@@ -50,10 +50,10 @@ $(VENV)/bin/python:
 $(VENV)/tried-cpp: | $(VENV)/installed-test
 	-$(PIP) install --only-binary rocketmq --retries 1 --timeout 20 rocketmq==0.4.4 && touch $@
 
-$(VENV)/installed: setup.cfg pyproject.toml | $(VENV)/bin/python
+$(VENV)/installed: setup.cfg pyproject.toml setup.py txrocket/_speed.c | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) .
 	touch $@
 
-$(VENV)/installed-%: setup.cfg pyproject.toml | $(VENV)/bin/python
+$(VENV)/installed-%: setup.cfg pyproject.toml setup.py txrocket/_speed.c | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) '.[$*]'
 	touch $@
