@@ -48,13 +48,15 @@ static struct {
          .connections = 4, .inflight = 16, .body = 1024, .batch = 32, .topics = 1, .count = 32,
          .delay = 20, .warm = 1, .seconds = 5, .mode = SEND};
 
-struct pending { double at; };
+/* A request that was not answered yet; a broker may answer others before it. */
+struct pending { double at; unsigned opaque; bool open; };
+#define PENDING (1 << 16)
 
 struct connection {
     int fd, inflight;
     char *in, *out;
     size_t inSize, inUsed, outSize, outUsed;
-    struct pending *pending; /* by opaque, modulo its size */
+    struct pending *pending; /* by opaque, modulo their number */
     unsigned next;           /* the next opaque, less FIRST_OPAQUE */
     bool writable;
 };
@@ -330,7 +332,12 @@ static void ask(struct connection *c, double at, long born)
         put32(asked.data + asked.opaque, FIRST_OPAQUE + c->next);
     else
         putDigits(asked.data + asked.opaque, FIRST_OPAQUE + c->next, 10);
-    c->pending[c->next % opt.inflight].at = at;
+    if (opt.mode != ONEWAY) {
+        struct pending *p = &c->pending[c->next % PENDING];
+        if (p->open)
+            die("an answer is missing since %d requests", PENDING);
+        *p = (struct pending){at, c->next, true};
+    }
     c->next++;
     c->inflight++;
     sent++;
@@ -393,10 +400,12 @@ static void answer(struct connection *c, const char *data, size_t size, double a
     if (length + 4 > size)
         die("a frame with a header longer than itself");
     unsigned opaque = opaqueOf(header, length, binary) - FIRST_OPAQUE;
-    if (opaque >= c->next || c->next - opaque > (unsigned)opt.inflight * 4) {
+    struct pending *asked = &c->pending[opaque % PENDING];
+    if (!asked->open || asked->opaque != opaque) {
         fault("an answer nobody asked for", header, length);
         return;
     }
+    asked->open = false;
     c->inflight--;
     if (codeOf(header, length, binary) != 0)
         fault("refused", header, length);
@@ -404,7 +413,7 @@ static void answer(struct connection *c, const char *data, size_t size, double a
         fault("a pull without all its messages", header, length);
     else if (measuring) {
         answered++;
-        note(at - c->pending[opaque % opt.inflight].at);
+        note(at - asked->at);
     }
 }
 
@@ -469,7 +478,9 @@ static void dial(struct connection *c)
         die("%s:%d: %s", opt.host, opt.port, strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
-    c->pending = grown(NULL, opt.inflight * sizeof *c->pending);
+    c->pending = calloc(PENDING, sizeof *c->pending);
+    if (!c->pending)
+        die("out of memory");
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &event);
 }
