@@ -281,6 +281,22 @@ class SendTraceTests(ProducerCase):
         assert isinstance(trace, Pub)
         self.assertEqual((trace.costTime, trace.storeHost), (1000, again.at))
 
+    def test_elsewhere(self) -> None:
+        """
+        Of one that another broker was to have as well and has not, the trace names the
+        broker that has it.
+        """
+        first = self.sent(self.traced(retryNotStored=True))
+        first.stored(code=ResponseCode.FLUSH_DISK_TIMEOUT)
+        second = self.network.only()
+        self.assertNotEqual(first.at, second.at)
+        second.refuse(ResponseCode.MESSAGE_ILLEGAL)
+        self.successResultOf(self.sending)
+        (written,) = self.written()
+        (trace,) = tracesOf(written.request)
+        assert isinstance(trace, Pub)
+        self.assertEqual((trace.storeHost, trace.success), (first.at, False))
+
     def test_group(self) -> None:
         """
         Who sends traces has a name that no other has and that is none too long,

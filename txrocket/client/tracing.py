@@ -99,13 +99,10 @@ class SendTrace:
 
     name = "trace"
 
-    def __init__(self, traces: Traces, group: str, now: Callable[[], int]) -> None:
-        """
-        @param now: the time in milliseconds.
-        """
+    def __init__(self, traces: Traces, group: str, cluster: Cluster) -> None:
         self.traces = traces
         self._group = group
-        self._now = now
+        self._cluster = cluster
 
     def beforeSend(self, sending: Sending) -> None:
         """
@@ -120,7 +117,9 @@ class SendTrace:
         if result is None or not result.traceOn or not self.traces.covers(sending.topic):
             return
         began = _milliseconds(sending.began)
-        cost = self._now() - began
+        cost = self._cluster.now() - began
+        # Not where it was tried last, if another broker was to have it as well.
+        address = self._cluster.routes.address(result.messageQueue.brokerName)
         for message, msgId, offsetMsgId, size in _each(sending, result):
             self.traces.add(
                 Pub(
@@ -131,7 +130,7 @@ class SendTrace:
                     msgId=msgId,
                     tags=message.properties.get(PROPERTY_TAGS),
                     keys=_keys(message),
-                    storeHost=sending.address,
+                    storeHost=address or sending.address,
                     bodyLength=size,
                     costTime=cost,
                     msgType=_type(message),
@@ -162,7 +161,7 @@ class SendTrace:
         region = None if result is None else result.regionId
         self.traces.add(
             EndTransaction(
-                timeStamp=self._now(),
+                timeStamp=self._cluster.now(),
                 regionId=region or _region(message),
                 groupName=self._group,
                 topic=message.topic,
@@ -267,7 +266,7 @@ def sendTrace(cluster: Cluster, group: str, topic: str | bool) -> SendTrace:
     @param topic: where to; L{True} for RocketMQ's own.
     @raise InvalidMessage: if nothing can be sent to that topic.
     """
-    return SendTrace(_traces(cluster, group, topic, "PRODUCE"), group, cluster.now)
+    return SendTrace(_traces(cluster, group, topic, "PRODUCE"), group, cluster)
 
 
 def consumeTrace(cluster: Cluster, group: str, topic: str | bool) -> ConsumeTrace:
