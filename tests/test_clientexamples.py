@@ -33,12 +33,14 @@ from examples import (
     quick_start,
     request_reply,
     sending,
+    trace,
 )
 from tests.live.servers import LiveTestCase, twistd
 from tests.test_examples import asDeferred
 from txrocket import ConsumeFromWhere, Message, MessageQueue
 from txrocket.broker.service import Broker
-from txrocket.client import Cluster, LitePullConsumer, LocalOffsets, Producer
+from txrocket.client import Cluster, LitePullConsumer, LocalOffsets, MessageTrace, Producer
+from txrocket.client.traceviews import Consumed, Sent
 from txrocket.errors import InvalidMessage
 from txrocket.message import (
     PROPERTY_CORRELATION_ID,
@@ -54,6 +56,7 @@ from txrocket.protocol.headers import (
     SendMessageResponseHeader,
 )
 from txrocket.protocol.parts import joinProperties
+from txrocket.protocol.trace import ConsumeStatus, MessageType
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.node import FunctionProcessor
@@ -247,6 +250,34 @@ class ClientExampleTests(TestCase):
             lambda broker: serve(broker, RequestCode.SEND_REPLY_MESSAGE_V2, handOver),
         )
         self.assertEqual(lines, ["2+3 is 5"])
+
+    @asDeferred
+    async def test_trace(self) -> None:
+        """
+        What became of a message can be read, by its id and by its key.
+        """
+        sent, given, *rest = await self.ran(trace)
+        self.assertRegex(sent, r"^sent by writers at 127\.0\.0\.1, \d+ ms$")
+        self.assertEqual(given, "given to readers at 127.0.0.1, time 0: SUCCESS")
+        self.assertEqual(rest, ["letter-1 is the same"])
+
+    def test_story(self) -> None:
+        """
+        So is what went less well.
+        """
+        sent = Sent("P", "h", 1.0, 0.002, False, "b", 1, MessageType.Normal_Msg, "O")
+        calls = (
+            Consumed("G", "h", 1.0, 2.0, 1.0, False, ConsumeStatus.EXCEPTION, 0),
+            Consumed("G", "h", 3.0, retryTimes=1),
+        )
+        self.assertEqual(
+            list(trace.story(MessageTrace("ID", sent=(sent,), consumed={"G": calls}))),
+            [
+                "sent, but not safe by P at h, 2 ms",
+                "given to G at h, time 0: EXCEPTION",
+                "given to G at h, time 1: under way",
+            ],
+        )
 
     @asDeferred
     async def test_sending(self) -> None:

@@ -76,6 +76,7 @@ class ExportsTests(SynchronousTestCase):
                 *("LocalTransactionState", "TransactionSendResult", "ConsumeLater"),
                 *("byHash", "byRandom", "byMachineRoom", "FaultTable", "ISendMessageHook"),
                 *("Sending", "Room", "LocalOffsets"),
+                *("IConsumeMessageHook", "Consuming", "TraceReader", "MessageTrace"),
             },
         )
 

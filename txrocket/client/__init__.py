@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from txrocket.client.cluster import Cluster
+    from txrocket.client.consuming import Consuming, IConsumeMessageHook
     from txrocket.client.listening import ConsumeLater
     from txrocket.client.litepull import LitePullConsumer
     from txrocket.client.offsets import LocalOffsets
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from txrocket.client.pushconsumer import PushConsumer
     from txrocket.client.queues import FaultTable, byHash, byMachineRoom, byRandom
     from txrocket.client.results import PullResult, PullStatus, SendResult, SendStatus
+    from txrocket.client.traceviews import MessageTrace, TraceReader
     from txrocket.client.transaction import (
         LocalTransactionState,
         TransactionProducer,
@@ -40,11 +42,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "ConsumeLater",
+    "Consuming",
     "FaultTable",
+    "IConsumeMessageHook",
     "ISendMessageHook",
     "LitePullConsumer",
     "LocalOffsets",
     "LocalTransactionState",
+    "MessageTrace",
     "Producer",
     "PullConsumer",
     "PullResult",
@@ -55,6 +60,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Sending",
+    "TraceReader",
     "TransactionProducer",
     "TransactionSendResult",
     "byHash",
@@ -65,11 +71,14 @@ __all__ = [
 _MODULES: Final = {
     "Cluster": "cluster",
     "ConsumeLater": "listening",
+    "Consuming": "consuming",
     "FaultTable": "queues",
+    "IConsumeMessageHook": "consuming",
     "ISendMessageHook": "producer",
     "LitePullConsumer": "litepull",
     "LocalOffsets": "offsets",
     "LocalTransactionState": "transaction",
+    "MessageTrace": "traceviews",
     "Producer": "producer",
     "PullConsumer": "pullconsumer",
     "PullResult": "results",
@@ -80,6 +89,7 @@ _MODULES: Final = {
     "SendResult": "results",
     "SendStatus": "results",
     "Sending": "producer",
+    "TraceReader": "traceviews",
     "TransactionProducer": "transaction",
     "TransactionSendResult": "transaction",
     "byHash": "queues",

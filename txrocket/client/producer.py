@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
@@ -62,6 +62,9 @@ from txrocket.protocol.headers import (
     CheckTransactionStateRequestHeader,
 )
 from txrocket.protocol.names import checkGroupName, checkSendTopic
+
+if TYPE_CHECKING:
+    from txrocket.client.tracing import SendTrace
 
 __all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer"]
 
@@ -145,6 +148,7 @@ class Producer(Service):
         retryNotStored: bool = False,
         faults: FaultTable | None = None,
         hooks: Sequence[ISendMessageHook] = (),
+        trace: bool | str = False,
     ) -> None:
         """
         @param timeout: how many seconds a send may take, all attempts included.
@@ -155,6 +159,8 @@ class Producer(Service):
         @param retryNotStored: whether to try another broker if one has the message
             but says that it is not as safe as it should be.
         @param faults: keeps away from brokers that are slow, if given.
+        @param trace: whether to write down what becomes of each message, for tools to
+            show: in RMQ_SYS_TRACE_TOPIC, or in the topic that is named.
         """
         checkGroupName(group)
         self.cluster = cluster
@@ -167,6 +173,13 @@ class Producer(Service):
         self._retryNotStored = retryNotStored
         self._faults = faults
         self._hooks = hooks
+        self._trace: SendTrace | None = None
+        if trace:
+            # It needs this module in its turn.
+            from txrocket.client.tracing import sendTrace
+
+            self._trace = sendTrace(cluster, group, trace)
+            self._hooks = (*hooks, self._trace)
         self._routes = cluster.routes
         self._clock = cluster.reactor
         self._topics: dict[str, None] = {}
@@ -184,6 +197,8 @@ class Producer(Service):
         """
         self.cluster.addProducer(self)
         Service.startService(self)
+        if self._trace is not None:
+            self._trace.traces.start()
 
     def start(self) -> Deferred[None]:
         """
@@ -205,11 +220,15 @@ class Producer(Service):
         if not self.running:
             return
         Service.stopService(self)
+        end = self._clock.seconds() + within
         if self._underWay:
             drained: Deferred[None] = Deferred()
             self._drained.append(drained)
             yield drained.addTimeout(within, self._clock).addErrback(self._notDrained)
-        yield self.cluster.removeProducer(self)
+        leaving = self.cluster.removeProducer(self)
+        if self._trace is not None:
+            yield self._trace.traces.stop(max(0.0, end - self._clock.seconds()))
+        yield leaving
 
     def stopService(self) -> Any:
         """

@@ -16,7 +16,7 @@ How the parts work together::
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from twisted.python.failure import Failure
 from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.concurrently import Concurrently
+from txrocket.client.consuming import IConsumeMessageHook, Watch, Watched
 from txrocket.client.fromwhere import FromWhere
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.heldlocks import HeldLocks
@@ -40,6 +41,7 @@ from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
 from txrocket.client.rebalance import Rebalance
 from txrocket.client.returning import RETRY_PREFIX, Returning, originTopic
+from txrocket.client.tracing import ConsumeTrace, consumeTrace
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, RocketError
 from txrocket.filters.expressions import buildSubscription
@@ -104,6 +106,8 @@ class PushConsumer(Service):
         consumeTimeout: float = 900.0,
         maxReconsumeTimes: int | None = None,
         suspend: float = 1.0,
+        hooks: Sequence[IConsumeMessageHook] = (),
+        trace: bool | str = False,
     ) -> None:
         """
         @param listener: is given each message; see L{txrocket.client.listening}.
@@ -127,6 +131,9 @@ class PushConsumer(Service):
             for ever in order, if not given.
         @param suspend: how many seconds a queue is held up by a message that the
             listener did not deal with.  In order only.
+        @param hooks: look at every call of the listener.
+        @param trace: whether to write down what becomes of each message, for tools to
+            show: in RMQ_SYS_TRACE_TOPIC, or in the topic that is named.
         @raise InvalidMessage: if the group's name is none.
         @raise ConfigError: if the listener is to block, and is an C{async def}.
         """
@@ -158,6 +165,13 @@ class PushConsumer(Service):
         )
         listening = Listening(listener, batch, cluster.reactor, blocking=blocking)
         self._listening = listening
+        self._trace: ConsumeTrace | None = None
+        if trace:
+            self._trace = consumeTrace(cluster, group, trace)
+            hooks = (*hooks, self._trace)
+        if hooks:
+            watch = Watch(self._clock, group, hooks, consumeTimeout, orderly=orderly)
+            listening = Watched(watch, listener, batch, cluster.reactor, blocking=blocking)
         maxTimes = _MAX_TIMES if maxReconsumeTimes is None else maxReconsumeTimes
         returning = Returning(cluster, requests, group, maxTimes)
         self._orderly = orderly
@@ -254,6 +268,8 @@ class PushConsumer(Service):
         self.cluster.addConsumer(self)
         Service.startService(self)
         self._startedAt = self.cluster.now()
+        if self._trace is not None:
+            self._trace.traces.start()
         self._consuming.start()
         self._pulls.start()
         self._queues.start()
@@ -281,6 +297,7 @@ class PushConsumer(Service):
         if not self.running:
             return
         Service.stopService(self)
+        end = self._clock.seconds() + within
         self._rebalance.stop()
         self._pulls.stop()
         self._queues.stop()
@@ -290,7 +307,10 @@ class PushConsumer(Service):
                 loop.stop()
         yield maybeDeferred(self._offsets.persist).addErrback(self._notKept)
         yield self._queues.release()
-        yield self.cluster.removeConsumer(self)
+        leaving = self.cluster.removeConsumer(self)
+        if self._trace is not None:
+            yield self._trace.traces.stop(max(0.0, end - self._clock.seconds()))
+        yield leaving
 
     def stopService(self) -> Deferred[None]:
         """

@@ -134,7 +134,7 @@ class TransactionProducer(Producer):
                     state = yield _call(execute, half)
                 except Exception as raised:
                     state, error = LocalTransactionState.UNKNOW, raised
-            yield self._end(result, state, error)
+            yield self._end(half, result, state, error)
         finally:
             self._over()
         if error is not None:
@@ -154,7 +154,11 @@ class TransactionProducer(Producer):
 
     @inlineCallbacks
     def _end(
-        self, result: SendResult, state: LocalTransactionState, error: Exception | None
+        self,
+        half: Message,
+        result: SendResult,
+        state: LocalTransactionState,
+        error: Exception | None,
     ) -> Generator[Deferred[Any], Any, None]:
         name = result.messageQueue.brokerName
         remark = None if error is None else f"the local transaction failed: {error}"
@@ -169,6 +173,8 @@ class TransactionProducer(Producer):
                 bname=name,
             )
             address = self.cluster.routes.address(name)
+            if self._trace is not None:
+                self._trace.ended(half, result.msgId, address, state.name, result)
             if address is None:
                 raise unknownBroker(name)
             yield self._tell(address, header, remark)
@@ -222,4 +228,6 @@ class TransactionProducer(Producer):
             header.transactionId,
             header.bname,
         )
+        if self._trace is not None:
+            self._trace.ended(message, message.msgId, address, state.name)
         yield self._tell(address, end, None)
