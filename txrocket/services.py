@@ -18,6 +18,8 @@ from twisted.internet.defer import Deferred
 
 from txrocket.broker.announce import Announcement, Identity
 from txrocket.broker.clients import Consumers, Producers
+from txrocket.broker.delay import DelayLevels
+from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
@@ -32,6 +34,7 @@ from txrocket.broker.settings import (
     AnnounceSettings,
     BrokerSettings,
     ClientSettings,
+    DelaySettings,
     GroupSettings,
     OffsetSettings,
     PoolSettings,
@@ -78,7 +81,7 @@ from txrocket.remoting.settings import (
     TLSSettings,
 )
 from txrocket.store.messages import MessageStore
-from txrocket.store.settings import StoreSettings
+from txrocket.store.settings import StoreSettings, delayLevels
 from txrocket.store.tables import Table
 from txrocket.surroundings import Surroundings, freePort, localAddress
 
@@ -94,6 +97,9 @@ _VIP = 2
 
 # How often clients are looked for that are silent, in seconds.
 _SCAN_INTERVAL = 10.0
+
+# How often it is made sure that delayed messages are waited for, in seconds.
+_DELAY_LOOK = 10.0
 
 # Searches in threads at a time, as Java's queryMessageThreadPoolNums.
 _QUERIES = 10
@@ -171,6 +177,15 @@ def broker(
         around.files,
         awaited=longPoll.awaited,
     )
+    delays = DelayLevels(
+        around.clock,
+        store,
+        table("delayOffset.json"),
+        around.inThread,
+        delayLevels(configuration[StoreSettings].messageDelayLevel),
+        stats.put,
+    )
+    detours = Detours(delays.detour)
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
     locks = QueueLocks()
@@ -188,6 +203,7 @@ def broker(
     send = SendProcessor(
         store,
         topics,
+        detours,
         stats,
         own,
         configuration[SendSettings],
@@ -218,7 +234,7 @@ def broker(
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, expressions),
         LockProcessor(locks, around.now),
-        OffsetProcessor(offsets, store, topics, consumers),
+        OffsetProcessor(offsets, delays, store, topics, consumers),
     ):
         _register(remoting, traffic.codes(), inline)
     progress = Progress(identity.name, store, topics, offsets, consumers, stats)
@@ -264,6 +280,12 @@ def broker(
             configuration[OffsetSettings].flushConsumerOffsetInterval / 1000,
             offsets.save,
         ),
+        Chore(
+            "Writing how far delayed messages were delivered",
+            configuration[DelaySettings].flushDelayOffsetInterval / 1000,
+            delays.save,
+        ),
+        Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -279,6 +301,7 @@ def broker(
         longPoll,
         announcement,
         peers,
+        [delays],
         chores,
         around.start,
         around.stop,

@@ -29,6 +29,8 @@ from tests.store.support import (
     atOnce,
 )
 from txrocket.broker.clients import Consumers
+from txrocket.broker.delay import DelayLevels
+from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
 from txrocket.broker.interfaces import ISendHook
 from txrocket.broker.longpoll import LongPoll
@@ -61,7 +63,7 @@ from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.services import _gathering
 from txrocket.store.messages import MessageStore
-from txrocket.store.settings import StoreSettings
+from txrocket.store.settings import StoreSettings, delayLevels
 from txrocket.store.tables import Table
 
 # Where the tests' clients are.
@@ -228,6 +230,14 @@ class BrokerTests(RemotingTests):
         self.subscriptions = Subscriptions(
             self.groups, self.consumers, self.expressions, PullSettings()
         )
+        self.delays = DelayLevels(
+            self.clock,
+            self.store,
+            self.table("delayOffset.json"),
+            atOnce,
+            delayLevels(self.store.settings.messageDelayLevel),
+            self.stats.put,
+        )
         self.send = self.makeSend()
         self.pull = self.makePull()
         self.remoting.settle = self.send.settle
@@ -270,6 +280,7 @@ class BrokerTests(RemotingTests):
         return SendProcessor(
             self.store,
             self.topics,
+            Detours(self.delays.detour),
             stats,
             self.settings,
             SendSettings(),

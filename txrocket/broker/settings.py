@@ -24,6 +24,7 @@ __all__ = [
     "BrokerRole",
     "BrokerSettings",
     "ClientSettings",
+    "DelaySettings",
     "GroupSettings",
     "OffsetSettings",
     "PoolSettings",
@@ -187,6 +188,15 @@ class OffsetSettings:
 
 
 @attrs.frozen
+class DelaySettings:
+    """
+    Messages that are delivered late.
+    """
+
+    flushDelayOffsetInterval: int = attrs.field(default=10_000, validator=atLeast(1))
+
+
+@attrs.frozen
 class SendSettings:
     """
     Taking messages.
@@ -249,6 +259,7 @@ SECTIONS: tuple[type, ...] = (
     GroupSettings,
     ClientSettings,
     OffsetSettings,
+    DelaySettings,
     SendSettings,
     PullSettings,
     PoolSettings,

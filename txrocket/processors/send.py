@@ -22,6 +22,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from txrocket.broker.detours import Detours, encodeSplit
 from txrocket.broker.interfaces import ISendHook, Sending
 from txrocket.broker.names import NOT_SENT_TO, checkSendable, checkTopic
 from txrocket.broker.settings import BrokerSettings, SendSettings
@@ -40,9 +41,9 @@ from txrocket.errors import (
     SystemBusy,
     TopicNotExist,
 )
-from txrocket.message import PROPERTY_TRAN_MSG, Message, splitProperties
+from txrocket.message import PROPERTY_TRAN_MSG, splitProperties
 from txrocket.model import PERM_WRITE, TopicConfig, TopicFilterType
-from txrocket.processors.stored import UNIQUE, Shapes, storedProperties
+from txrocket.processors.stored import SPECIAL, UNIQUE, Shapes, storedProperties
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import (
     ONEWAY_FLAG,
@@ -88,6 +89,7 @@ class SendProcessor:
         self,
         store: MessageStore,
         topics: Topics,
+        detours: Detours,
         stats: Stats,
         broker: BrokerSettings,
         settings: SendSettings,
@@ -107,6 +109,7 @@ class SendProcessor:
         self._store = store
         self._flushed = store.flusher.flushed
         self._topics = topics
+        self._detours = detours
         self._stats = stats
         self._now = now
         self._choose = choose
@@ -309,13 +312,15 @@ class SendProcessor:
             properties, body = sending.properties, sending.body
             bornTimestamp = sending.bornTimestamp
         text, waits = storedProperties(properties, self._cluster)
-        self._checkKind(text, sysFlag, batch)
         if config.topicFilterType is TopicFilterType.MULTI_TAG:
             sysFlag |= MULTI_TAGS_FLAG
         try:
             propertiesData = text.encode()
         except UnicodeEncodeError:
             raise MessageIllegal("properties: half of a surrogate pair is no text") from None
+        goes, goesTo = topic, queueId
+        if sysFlag & _TRANSACTION or SPECIAL(text):
+            goes, goesTo, propertiesData = self._detour(topic, queueId, text, sysFlag, batch)
         if batch:
             appended = self._store.putBatch(
                 topic,
@@ -329,8 +334,8 @@ class SendProcessor:
             )
         else:
             appended = self._store.put(
-                topic,
-                queueId,
+                goes,
+                goesTo,
                 body,
                 propertiesData,
                 bornTimestamp,
@@ -340,7 +345,7 @@ class SendProcessor:
                 header.reconsumeTimes or 0,
             )
         sizes = appended.sizes
-        self._stats.put(topic, len(sizes), sizes[0] if len(sizes) == 1 else sum(sizes))
+        self._stats.put(goes, len(sizes), sizes[0] if len(sizes) == 1 else sum(sizes))
         response = self._accepted(appended, queueId)
         if sending is not None:
             self._after(sending, response)
@@ -495,20 +500,28 @@ class SendProcessor:
         if queueId < 0 and not config.writeQueueNums:
             raise NoPermission(f"topic {topic} has no queue to write to")
 
-    def _checkKind(self, properties: str, sysFlag: int, batch: bool) -> None:
+    def _detour(
+        self, topic: str, queueId: int, properties: str, sysFlag: int, batch: bool
+    ) -> tuple[str, int, bytes]:
         """
-        Refuse what would be stored and not be handled as its sender expects.
+        Where a message goes that may have to wait, and with which properties.
+
+        @raise ResponseError: if it may not be sent.
         """
+        split = splitProperties(properties)
         if batch and sysFlag & _TRANSACTION:
             raise MessageIllegal("messages in transactions cannot be sent as a batch")
-        if sysFlag & TRANSACTION_PREPARED_TYPE:
+        if (
+            sysFlag & TRANSACTION_PREPARED_TYPE
+            or split.get(PROPERTY_TRAN_MSG, "").lower() == "true"
+        ):
             raise NoPermission("this broker takes no messages in transactions")
-        if "TRAN_MSG\x01" in properties or "DELAY\x01" in properties:
-            message = Message("", b"", properties=splitProperties(properties))
-            if message.properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
-                raise NoPermission("this broker takes no messages in transactions")
-            if message.delayTimeLevel > 0:
-                raise NoPermission("this broker takes no delayed messages")
+        place = self._detours.place(topic, queueId, split)
+        if place.topic == topic:
+            return topic, queueId, properties.encode()
+        if batch:
+            raise MessageIllegal("messages that are delivered late cannot be sent as a batch")
+        return place.topic, place.queueId, encodeSplit(place.properties)
 
     # --- answers ---------------------------------------------------------
 
