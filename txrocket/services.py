@@ -51,6 +51,7 @@ from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
 from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.processors.admission import Admission
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
 from txrocket.processors.gradual import cooperator
@@ -66,6 +67,8 @@ from txrocket.processors.registration import RegistrationRequests
 from txrocket.processors.resets import ResetProcessor
 from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
+from txrocket.processors.sendanswers import SendAnswers
+from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.topics import TopicProcessor
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
@@ -200,17 +203,15 @@ def broker(
         _nameServers(configuration),
     )
     announcement.permit(own.brokerPermission)
+    admission = Admission(store, topics, own, configuration[SendSettings], around.now)
     send = SendProcessor(
         store,
-        topics,
         detours,
         stats,
-        own,
-        configuration[SendSettings],
-        storeHost=storeHost,
-        now=around.now,
+        admission,
+        SendAnswers(storeHost, own),
+        SendHooks(plugged.sendHooks, admission),
         choose=around.choose,
-        hooks=plugged.sendHooks,
         gather=remoting.gatherTurn,
     )
     pull = PullProcessor(

@@ -47,8 +47,11 @@ from txrocket.broker.topics import Topics
 from txrocket.filters.expressions import ExpressionTypes
 from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
+from txrocket.processors.admission import Admission
 from txrocket.processors.pull import PullProcessor
 from txrocket.processors.send import SendProcessor
+from txrocket.processors.sendanswers import SendAnswers
+from txrocket.processors.sendhooks import SendHooks
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
 from txrocket.protocol.fields import Header
@@ -277,17 +280,15 @@ class BrokerTests(RemotingTests):
         What takes messages.
         """
         stats: Any = self.stats
+        admission = Admission(self.store, self.topics, self.settings, SendSettings(), self.now)
         return SendProcessor(
             self.store,
-            self.topics,
             Detours(self.delays.detour),
             stats,
-            self.settings,
-            SendSettings(),
-            storeHost=HOST,
-            now=self.now,
+            admission,
+            SendAnswers(HOST, self.settings),
+            SendHooks(self.hooks, admission),
             choose=self.choose,
-            hooks=self.hooks,
             gather=self.remoting.gatherTurn if self.gathers else lambda: None,
         )
 
