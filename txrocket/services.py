@@ -27,6 +27,7 @@ from txrocket.broker.offsets import Offsets
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
 from txrocket.broker.removal import Removal
+from txrocket.broker.retries import Retries
 from txrocket.broker.runtime import RuntimeInfo
 from txrocket.broker.service import Broker, Chore
 from txrocket.broker.settings import (
@@ -68,6 +69,7 @@ from txrocket.processors.resets import ResetProcessor
 from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
 from txrocket.processors.sendanswers import SendAnswers
+from txrocket.processors.sendback import SendBackProcessor
 from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.topics import TopicProcessor
 from txrocket.protocol.parts import encodeHost
@@ -203,10 +205,12 @@ def broker(
         _nameServers(configuration),
     )
     announcement.permit(own.brokerPermission)
+    retries = Retries(topics, groups)
     admission = Admission(store, topics, own, configuration[SendSettings], around.now)
     send = SendProcessor(
         store,
         detours,
+        retries,
         stats,
         admission,
         SendAnswers(storeHost, own),
@@ -229,8 +233,11 @@ def broker(
     )
     remoting.settle = send.settle
     inline = InlineExecutor()
+    # A message that comes again waits by its level, and not by what it once was.
+    later = Detours(delays.detour)
     for traffic in (
         send,
+        SendBackProcessor(store, retries, later, stats, admission, around.choose),
         pull,
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, expressions),

@@ -35,6 +35,7 @@ from txrocket.broker.groups import Groups
 from txrocket.broker.interfaces import ISendHook
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
+from txrocket.broker.retries import Retries
 from txrocket.broker.settings import (
     BrokerSettings,
     GroupSettings,
@@ -51,6 +52,7 @@ from txrocket.processors.admission import Admission
 from txrocket.processors.pull import PullProcessor
 from txrocket.processors.send import SendProcessor
 from txrocket.processors.sendanswers import SendAnswers
+from txrocket.processors.sendback import SendBackProcessor
 from txrocket.processors.sendhooks import SendHooks
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
@@ -86,6 +88,7 @@ class Counted:
     def __init__(self) -> None:
         self.puts: list[tuple[str, int, int]] = []
         self.gots: list[tuple[str, str, int, int]] = []
+        self.backs: list[tuple[str, str]] = []
         self.misses = self.failures = 0
 
     def missed(self) -> None:
@@ -99,6 +102,9 @@ class Counted:
 
     def got(self, *counted: Any) -> None:
         self.gots.append(counted)
+
+    def sentBack(self, *counted: Any) -> None:
+        self.backs.append(counted)
 
 
 class Client:
@@ -241,10 +247,14 @@ class BrokerTests(RemotingTests):
             delayLevels(self.store.settings.messageDelayLevel),
             self.stats.put,
         )
+        self.retries = Retries(self.topics, self.groups)
+        self.admission = Admission(self.store, self.topics, self.settings, SendSettings(), self.now)
         self.send = self.makeSend()
+        self.sendBack = self.makeSendBack()
         self.pull = self.makePull()
         self.remoting.settle = self.send.settle
-        for code, function in (self.send.codes() | self.pull.codes()).items():
+        codes = self.send.codes() | self.sendBack.codes() | self.pull.codes()
+        for code, function in codes.items():
             self.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
         self.client = self.connect()
 
@@ -280,16 +290,26 @@ class BrokerTests(RemotingTests):
         What takes messages.
         """
         stats: Any = self.stats
-        admission = Admission(self.store, self.topics, self.settings, SendSettings(), self.now)
         return SendProcessor(
             self.store,
             Detours(self.delays.detour),
+            self.retries,
             stats,
-            admission,
+            self.admission,
             SendAnswers(HOST, self.settings),
-            SendHooks(self.hooks, admission),
+            SendHooks(self.hooks, self.admission),
             choose=self.choose,
             gather=self.remoting.gatherTurn if self.gathers else lambda: None,
+        )
+
+    def makeSendBack(self) -> SendBackProcessor:
+        """
+        What takes messages back.
+        """
+        stats: Any = self.stats
+        detours = Detours(self.delays.detour)
+        return SendBackProcessor(
+            self.store, self.retries, detours, stats, self.admission, self.choose
         )
 
     def makePull(self) -> PullProcessor:

@@ -4,8 +4,7 @@ Captured messages and pulls, sent to our processors in the state that Java's wer
 in, and the answers held against Java's, field by field but for times, ids, offsets
 in the log and addresses.
 
-Left out are messages in transactions and delayed ones, which this broker refuses:
-what it has no rules for yet it must not take for ordinary messages.
+Left out of the messages are those in transactions and delayed ones.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ from txrocket.message import MessageExt, splitProperties
 from txrocket.protocol.batch import decodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
+from txrocket.protocol.messageid import decodeMessageId
 from txrocket.protocol.parts import joinProperties
 from txrocket.protocol.record import decodeRecords
+from txrocket.store.messages import MessageStore
 
 # The captured broker's names.
 CLUSTER, BROKER = "HarnessCluster", "harness-a"
@@ -228,6 +229,68 @@ class SendTests(TrafficTests):
             [answer] = self.replay(request)
             delayed = "DELAY" in propertiesOf(request)
             self.assertEqual(answer.code, 0 if delayed else ResponseCode.NO_PERMISSION)
+
+
+class SendBackTests(TrafficTests):
+    """
+    Messages that consumers in Java, Go and C++ gave back.
+    """
+
+    def keep(self, request: Capture, **changes: Any) -> None:
+        """
+        Have a message where a captured request says that it is in the log.
+        """
+        offset = decodeMessageId(self.sent(**changes).extFields["msgId"])[2]
+        record = MessageStore.messageAt(self.store, offset)
+        captured = int(request.header["extFields"]["offset"])
+        self.patch(self.store, "messageAt", {captured: record}.get)
+
+    def test_answers(self) -> None:
+        """
+        Each is taken, answered as by Java, and waits at the level that its consumer
+        asks for, with the group's retry topic before it.
+        """
+        compared = 0
+        languages = set()
+        for request in requests(RequestCode.CONSUMER_SEND_MSG_BACK, *SERVERS):
+            fields = request.header["extFields"]
+            group, topic = fields["group"], fields.get("originTopic", "T")
+            self.topic(topic)
+            self.keep(request, topic=topic)
+            level = int(fields["delayLevel"]) or 3
+            before = self.store.maxOffset("SCHEDULE_TOPIC_XXXX", level - 1)
+            [answer] = self.replay(request)
+            response = responseTo(request)
+            self.assertEqual((answer.code, answer.extFields), (0, {}))
+            if response is not None:
+                self.assertEqual(ours(answer), java(response), request.pair)
+                self.assertEqual(answer.remark, response.header.get("remark"))
+                compared += 1
+            record = self.stored("SCHEDULE_TOPIC_XXXX", level - 1)[before]
+            self.assertEqual(record.reconsumeTimes, 1)
+            self.assertEqual(record.properties["REAL_TOPIC"], f"%RETRY%{group}")
+            self.assertEqual(record.properties["RETRY_TOPIC"], topic)
+            languages.add(request.header["language"])
+        self.assertEqual(compared, 6)
+        # 0 is Java in a binary header.
+        self.assertEqual(languages, {0, "JAVA", "GO", "CPP"})
+
+    def test_dead(self) -> None:
+        """
+        A consumer that wants to try once has its message among the dead letters the
+        second time; one in C++, which says that it is older than V3_4_9, leaves it to
+        the group.
+        """
+        for request in requests(RequestCode.CONSUMER_SEND_MSG_BACK, *SERVERS):
+            fields = request.header["extFields"]
+            dead = f"%DLQ%{fields['group']}"
+            self.topic("T")
+            self.keep(request, reconsumeTimes=1)
+            before = self.store.maxOffset(dead, 0)
+            [answer] = self.replay(request)
+            self.assertEqual(answer.code, 0)
+            died = self.store.maxOffset(dead, 0) > before
+            self.assertEqual(died, "maxReconsumeTimes" in fields, request.pair)
 
 
 def _sizes(ids: str) -> list[int]:

@@ -22,6 +22,8 @@ from twisted.python.failure import Failure
 
 from txrocket.broker.detours import Detours, encodeSplit
 from txrocket.broker.interfaces import Sending
+from txrocket.broker.names import RETRY_PREFIX
+from txrocket.broker.retries import Retries
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.broker.stats import Stats
 from txrocket.errors import (
@@ -38,7 +40,7 @@ from txrocket.model import TopicConfig, TopicFilterType
 from txrocket.processors.admission import Admission
 from txrocket.processors.sendanswers import SendAnswers, unavailable
 from txrocket.processors.sendhooks import SendHooks
-from txrocket.processors.stored import SPECIAL, UNIQUE, Shapes, storedProperties
+from txrocket.processors.stored import SPECIAL, UNIQUE, Shapes, storedProperties, undelayed
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import (
     ONEWAY_FLAG,
@@ -82,6 +84,7 @@ class SendProcessor:
         self,
         store: MessageStore,
         detours: Detours,
+        retries: Retries,
         stats: Stats,
         admission: Admission,
         answers: SendAnswers,
@@ -98,6 +101,7 @@ class SendProcessor:
         self._flushed = store.flusher.flushed
         self._topics = admission.topics
         self._detours = detours
+        self._retries = retries
         self._stats = stats
         self._admission = admission
         self._answers = answers
@@ -288,19 +292,28 @@ class SendProcessor:
             properties, body = sending.properties, sending.body
             bornTimestamp = sending.bornTimestamp
         text, waits = storedProperties(properties, self._cluster)
+        goesTo = queueId
+        if topic.startswith(RETRY_PREFIX):
+            # Who sends it takes it for dealt with: it must not be lost, whatever it says.
+            waits = True
+            dead = self._retries.dead(
+                topic, header.reconsumeTimes or 0, header.maxReconsumeTimes, request.version
+            )
+            if dead is not None:
+                topic, goesTo, text = dead, 0, undelayed(text)
         if config.topicFilterType is TopicFilterType.MULTI_TAG:
             sysFlag |= MULTI_TAGS_FLAG
         try:
             propertiesData = text.encode()
         except UnicodeEncodeError:
             raise MessageIllegal("properties: half of a surrogate pair is no text") from None
-        goes, goesTo = topic, queueId
+        goes = topic
         if sysFlag & _TRANSACTION or SPECIAL(text):
-            goes, goesTo, propertiesData = self._detour(topic, queueId, text, sysFlag, batch)
+            goes, goesTo, propertiesData = self._detour(topic, goesTo, text, sysFlag, batch)
         if batch:
             appended = self._store.putBatch(
-                topic,
-                queueId,
+                goes,
+                goesTo,
                 body,
                 propertiesData,
                 bornTimestamp=bornTimestamp,
@@ -364,6 +377,7 @@ class SendProcessor:
             and not self._hooks
             and not self.settings.startAcceptSendRequestTimeStamp
             and config.topicFilterType is not TopicFilterType.MULTI_TAG
+            and not topic.startswith(RETRY_PREFIX)
         ):
             if len(self._sound) >= _KNOWN:
                 self._sound.clear()
