@@ -65,6 +65,7 @@ from txrocket.processors.offsets import OffsetProcessor
 from txrocket.processors.pull import PullProcessor
 from txrocket.processors.query import ConsumptionProcessor, QueryProcessor
 from txrocket.processors.registration import RegistrationRequests
+from txrocket.processors.reply import ReplyProcessor
 from txrocket.processors.resets import ResetProcessor
 from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
@@ -207,16 +208,29 @@ def broker(
     announcement.permit(own.brokerPermission)
     retries = Retries(topics, groups)
     admission = Admission(store, topics, own, configuration[SendSettings], around.now)
+    answers = SendAnswers(storeHost, own)
+    hooks = SendHooks(plugged.sendHooks, admission)
     send = SendProcessor(
         store,
         detours,
         retries,
         stats,
         admission,
-        SendAnswers(storeHost, own),
-        SendHooks(plugged.sendHooks, admission),
+        answers,
+        hooks,
         choose=around.choose,
         gather=remoting.gatherTurn,
+    )
+    reply = ReplyProcessor(
+        store,
+        producers,
+        stats,
+        admission,
+        answers,
+        hooks,
+        storeHost=storeHost,
+        now=around.now,
+        choose=around.choose,
     )
     pull = PullProcessor(
         store,
@@ -238,6 +252,7 @@ def broker(
     for traffic in (
         send,
         SendBackProcessor(store, retries, later, stats, admission, around.choose),
+        reply,
         pull,
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, expressions),

@@ -28,7 +28,7 @@ from tests.store.support import (
     abandon,
     atOnce,
 )
-from txrocket.broker.clients import Consumers
+from txrocket.broker.clients import Consumers, Producers
 from txrocket.broker.delay import DelayLevels
 from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
@@ -50,6 +50,7 @@ from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
 from txrocket.processors.admission import Admission
 from txrocket.processors.pull import PullProcessor
+from txrocket.processors.reply import ReplyProcessor
 from txrocket.processors.send import SendProcessor
 from txrocket.processors.sendanswers import SendAnswers
 from txrocket.processors.sendback import SendBackProcessor
@@ -249,11 +250,15 @@ class BrokerTests(RemotingTests):
         )
         self.retries = Retries(self.topics, self.groups)
         self.admission = Admission(self.store, self.topics, self.settings, SendSettings(), self.now)
+        self.answers = SendAnswers(HOST, self.settings)
         self.send = self.makeSend()
         self.sendBack = self.makeSendBack()
+        self.producers = Producers()
+        self.reply = self.makeReply()
         self.pull = self.makePull()
         self.remoting.settle = self.send.settle
         codes = self.send.codes() | self.sendBack.codes() | self.pull.codes()
+        codes |= self.reply.codes()
         for code, function in codes.items():
             self.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
         self.client = self.connect()
@@ -296,7 +301,7 @@ class BrokerTests(RemotingTests):
             self.retries,
             stats,
             self.admission,
-            SendAnswers(HOST, self.settings),
+            self.answers,
             SendHooks(self.hooks, self.admission),
             choose=self.choose,
             gather=self.remoting.gatherTurn if self.gathers else lambda: None,
@@ -310,6 +315,23 @@ class BrokerTests(RemotingTests):
         detours = Detours(self.delays.detour)
         return SendBackProcessor(
             self.store, self.retries, detours, stats, self.admission, self.choose
+        )
+
+    def makeReply(self) -> ReplyProcessor:
+        """
+        What brings replies.
+        """
+        stats: Any = self.stats
+        return ReplyProcessor(
+            self.store,
+            self.producers,
+            stats,
+            self.admission,
+            self.answers,
+            SendHooks(self.hooks, self.admission),
+            storeHost=HOST,
+            now=self.now,
+            choose=self.choose,
         )
 
     def makePull(self) -> PullProcessor:

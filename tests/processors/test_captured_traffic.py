@@ -13,14 +13,15 @@ from itertools import pairwise
 from typing import Any
 
 from tests.broker.peers import Connected, consumer
-from tests.captures import Capture
+from tests.captures import Capture, captures
 from tests.processors.replay import fieldsOf, requests, responseTo
-from tests.processors.support import BrokerTests, sendHeader
+from tests.processors.support import BrokerTests, Client, sendHeader
+from txrocket.broker.members import Client as Known
 from txrocket.broker.settings import BrokerSettings
 from txrocket.message import MessageExt, splitProperties
 from txrocket.protocol.batch import decodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
-from txrocket.protocol.command import RemotingCommand
+from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.messageid import decodeMessageId
 from txrocket.protocol.parts import joinProperties
 from txrocket.protocol.record import decodeRecords
@@ -291,6 +292,85 @@ class SendBackTests(TrafficTests):
             self.assertEqual(answer.code, 0)
             died = self.store.maxOffset(dead, 0) > before
             self.assertEqual(died, "maxReconsumeTimes" in fields, request.pair)
+
+
+class ReplyTests(TrafficTests):
+    """
+    Replies of clients in Java and Go.
+    """
+
+    def captured(self) -> list[Capture]:
+        """
+        All captured replies.
+        """
+        codes = RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2
+        return [each for code in codes for each in requests(code, *SERVERS)]
+
+    def asker(self, request: Capture) -> Client:
+        """
+        Have who asked connected.
+        """
+        asker = self.connect()
+        clientId = propertiesOf(request)["REPLY_TO_CLIENT"]
+        self.producers.register("P", Known(clientId, asker.peer, "JAVA", 407), 0)
+        return asker
+
+    def test_answers(self) -> None:
+        """
+        Who replied is answered as by Java, if who asked has the reply, and if he is
+        not there.
+        """
+        compared = []
+        for request in self.captured():
+            response = responseTo(request)
+            gone = response is not None and response.header["code"] == ResponseCode.SYSTEM_ERROR
+            if gone:
+                [answer] = self.replay(request)
+            else:
+                asker = self.asker(request)
+                self.assertEqual(self.replay(request), [])
+                [push] = asker.answers()
+                taken = responseCommand()
+                taken.opaque = push.opaque
+                asker.peer.dataReceived(taken.encode())
+                self.clock.advance(0)
+                [answer] = self.client.answers()
+                asker.lose()
+            if response is None:
+                self.assertEqual(answer.code, 0)
+                continue
+            theirs, mine = unequal(java(response)), unequal(ours(answer))
+            # How many there were before.
+            del theirs["extFields"]["queueOffset"], mine["extFields"]["queueOffset"]
+            self.assertEqual(mine, theirs, request.pair)
+            compared.append(response.header["code"])
+        self.assertEqual(sorted(set(compared)), [0, ResponseCode.SYSTEM_ERROR])
+        self.assertGreater(len(compared), 7)
+
+    def test_pushes(self) -> None:
+        """
+        What is brought to who asked has the fields that Java's broker sends, and what
+        the reply's properties say, with the time at which it was brought.
+        """
+        theirs = [
+            each
+            for each in captures()
+            if each.requestCode == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+            and each.kind == "request"
+        ]
+        fields = {frozenset(each.header["extFields"]) for each in theirs}
+        for request in self.captured():
+            asker = self.asker(request)
+            self.replay(request)
+            [push] = asker.answers()
+            if request.requestCode == RequestCode.SEND_REPLY_MESSAGE:
+                # Java's clients say nothing of some fields, Go's of all of them.
+                self.assertIn(frozenset(push.extFields), fields)
+            properties = splitProperties(push.extFields["properties"])
+            self.assertEqual(properties.pop("PUSH_REPLY_TIME"), str(self.now()))
+            self.assertEqual(properties, propertiesOf(request))
+            self.assertEqual(push.body, request.body)
+            asker.lose()
 
 
 def _sizes(ids: str) -> list[int]:

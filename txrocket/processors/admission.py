@@ -54,6 +54,14 @@ class Admission:
         @raise ResponseError: if it takes no message now.
         """
         self.checkBusy()
+        self.checkBegun()
+
+    def checkBegun(self) -> None:
+        """
+        Refuse what comes before the operator wants it.
+
+        @raise RemoteSystemError: if no message is taken yet.
+        """
         if self.settings.startAcceptSendRequestTimeStamp > self._now():
             raise RemoteSystemError(
                 "no message is taken before startAcceptSendRequestTimeStamp, "
