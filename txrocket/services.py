@@ -18,6 +18,8 @@ from twisted.internet.defer import Deferred
 
 from txrocket.broker.announce import Announcement, Identity
 from txrocket.broker.clients import Consumers, Producers
+from txrocket.broker.delay import DelayLevels
+from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
@@ -25,6 +27,7 @@ from txrocket.broker.offsets import Offsets
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
 from txrocket.broker.removal import Removal
+from txrocket.broker.retries import Retries
 from txrocket.broker.runtime import RuntimeInfo
 from txrocket.broker.service import Broker, Chore
 from txrocket.broker.settings import (
@@ -32,6 +35,7 @@ from txrocket.broker.settings import (
     AnnounceSettings,
     BrokerSettings,
     ClientSettings,
+    DelaySettings,
     GroupSettings,
     OffsetSettings,
     PoolSettings,
@@ -48,6 +52,7 @@ from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
 from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.processors.admission import Admission
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
 from txrocket.processors.gradual import cooperator
@@ -60,9 +65,13 @@ from txrocket.processors.offsets import OffsetProcessor
 from txrocket.processors.pull import PullProcessor
 from txrocket.processors.query import ConsumptionProcessor, QueryProcessor
 from txrocket.processors.registration import RegistrationRequests
+from txrocket.processors.reply import ReplyProcessor
 from txrocket.processors.resets import ResetProcessor
 from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
+from txrocket.processors.sendanswers import SendAnswers
+from txrocket.processors.sendback import SendBackProcessor
+from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.topics import TopicProcessor
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
@@ -78,7 +87,7 @@ from txrocket.remoting.settings import (
     TLSSettings,
 )
 from txrocket.store.messages import MessageStore
-from txrocket.store.settings import StoreSettings
+from txrocket.store.settings import StoreSettings, delayLevels
 from txrocket.store.tables import Table
 from txrocket.surroundings import Surroundings, freePort, localAddress
 
@@ -94,6 +103,9 @@ _VIP = 2
 
 # How often clients are looked for that are silent, in seconds.
 _SCAN_INTERVAL = 10.0
+
+# How often it is made sure that delayed messages are waited for, in seconds.
+_DELAY_LOOK = 10.0
 
 # Searches in threads at a time, as Java's queryMessageThreadPoolNums.
 _QUERIES = 10
@@ -171,6 +183,15 @@ def broker(
         around.files,
         awaited=longPoll.awaited,
     )
+    delays = DelayLevels(
+        around.clock,
+        store,
+        table("delayOffset.json"),
+        around.inThread,
+        delayLevels(configuration[StoreSettings].messageDelayLevel),
+        stats.put,
+    )
+    detours = Detours(delays.detour)
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
     locks = QueueLocks()
@@ -185,17 +206,31 @@ def broker(
         _nameServers(configuration),
     )
     announcement.permit(own.brokerPermission)
+    retries = Retries(topics, groups)
+    admission = Admission(store, topics, own, configuration[SendSettings], around.now)
+    answers = SendAnswers(storeHost, own)
+    hooks = SendHooks(plugged.sendHooks, admission)
     send = SendProcessor(
         store,
-        topics,
+        detours,
+        retries,
         stats,
-        own,
-        configuration[SendSettings],
+        admission,
+        answers,
+        hooks,
+        choose=around.choose,
+        gather=remoting.gatherTurn,
+    )
+    reply = ReplyProcessor(
+        store,
+        producers,
+        stats,
+        admission,
+        answers,
+        hooks,
         storeHost=storeHost,
         now=around.now,
         choose=around.choose,
-        hooks=plugged.sendHooks,
-        gather=remoting.gatherTurn,
     )
     pull = PullProcessor(
         store,
@@ -212,13 +247,17 @@ def broker(
     )
     remoting.settle = send.settle
     inline = InlineExecutor()
+    # A message that comes again waits by its level, and not by what it once was.
+    later = Detours(delays.detour)
     for traffic in (
         send,
+        SendBackProcessor(store, retries, later, stats, admission, around.choose),
+        reply,
         pull,
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, expressions),
         LockProcessor(locks, around.now),
-        OffsetProcessor(offsets, store, topics, consumers),
+        OffsetProcessor(offsets, delays, store, topics, consumers),
     ):
         _register(remoting, traffic.codes(), inline)
     progress = Progress(identity.name, store, topics, offsets, consumers, stats)
@@ -264,6 +303,12 @@ def broker(
             configuration[OffsetSettings].flushConsumerOffsetInterval / 1000,
             offsets.save,
         ),
+        Chore(
+            "Writing how far delayed messages were delivered",
+            configuration[DelaySettings].flushDelayOffsetInterval / 1000,
+            delays.save,
+        ),
+        Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -279,6 +324,7 @@ def broker(
         longPoll,
         announcement,
         peers,
+        [delays],
         chores,
         around.start,
         around.stop,

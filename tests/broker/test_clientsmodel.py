@@ -200,6 +200,11 @@ class ConsumersMachine(RuleBasedStateMachine):
         """
         registry = self.consumers._registry
         assert registry.groups.keys() == {each.group for each in self.members}
+        for clientId in IDS:
+            peers = [each.connection.peer for each in self.members if each.clientId == clientId]
+            found = registry.find(clientId)
+            assert found in peers if peers else found is None
+        assert registry._byId.keys() == {each.clientId for each in self.members}
         assert registry._names.keys() <= {each.peer for each in self.open}
         for peer, names in registry._names.items():
             assert names == {each.group for each in self.members if each.connection.peer is peer}

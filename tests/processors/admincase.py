@@ -15,6 +15,7 @@ from tests.broker.peers import Connected, consumer
 from tests.remoting.doubles import connected, serving
 from tests.store.support import START, StoreCase, atOnce
 from txrocket.broker.clients import Consumers
+from txrocket.broker.delay import DelayLevels
 from txrocket.broker.groups import Groups
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.members import Client
@@ -65,6 +66,14 @@ class AdminCase(StoreCase):
             self.table("subscriptionGroup.json"), atOnce, GroupSettings(), self.now
         )
         self.offsets = Offsets(self.table("consumerOffset.json"), atOnce)
+        self.delays = DelayLevels(
+            self.clock,
+            self.store,
+            self.table("delayOffset.json"),
+            atOnce,
+            [1000, 5000],
+            lambda topic, count, size: None,
+        )
         self.consumers = Consumers(self.clock, lambda group: False)
         self.stats = Stats(CLUSTER, self.now)
         self.longPoll = LongPoll(self.clock, 100)
@@ -101,7 +110,7 @@ class AdminCase(StoreCase):
         runtime = RuntimeInfo(self.store, self.stats, self.longPoll, self.configuration)
         self.cooperator = cooperator(self.clock)
         processors: tuple[Any, ...] = (
-            OffsetProcessor(self.offsets, self.store, self.topics, self.consumers),
+            OffsetProcessor(self.offsets, self.delays, self.store, self.topics, self.consumers),
             ResetProcessor(progress, self.consumers, self.cooperator),
             QueryProcessor(self.store, self.consumers),
             ConsumptionProcessor(progress, self.offsets, self.consumers, self.cooperator, self.now),

@@ -328,11 +328,23 @@ class RefusedTests(BrokerTests):
 
     def test_delayed(self) -> None:
         """
-        A delayed message is refused: it would be seen too early.
+        A delayed message waits in the queue of its level, the last one if there is no
+        such level, and its sender is told of the queue that it is for.
         """
-        for level in ("1", "18", "03", "+2", "100"):
+        for level, queueId in (("1", 0), ("18", 17), ("03", 2), ("+2", 1), ("100", 17)):
             answer = self.sent(properties=f"a\x01b\x02DELAY\x01{level}\x02")
-            self.assertRefused(answer, ResponseCode.NO_PERMISSION, "delayed")
+            self.assertEqual((answer.code, answer.extFields["queueId"]), (0, "0"))
+            entry, *_ = self.store.entries("SCHEDULE_TOPIC_XXXX", queueId, 0, 1)
+            (message,) = self.store.messages([entry[:2]])
+            assert message is not None
+            self.assertEqual(message.properties["REAL_TOPIC"], "T")
+            self.assertEqual(message.properties["REAL_QID"], "0")
+        self.assertEqual(self.store.maxOffset("T", 0), 0)
+
+    def test_badDelay(self) -> None:
+        """
+        A delay that is no number is refused, and so is a batch that is to be delayed.
+        """
         answer = self.sent(properties="DELAY\x01soon")
         self.assertRefused(answer, ResponseCode.MESSAGE_ILLEGAL, "delay level 'soon'")
 

@@ -96,6 +96,15 @@ class Producers:
         found.turn += 1
         return peers[found.turn % len(peers)]
 
+    def find(self, clientId: str) -> RemotingProtocol | None:
+        """
+        The connection of a client that has a producer of any group: to bring it a
+        reply.
+
+        @return: L{None} if there is none.
+        """
+        return self._registry.find(clientId)
+
     def connection(self, group: str) -> ProducerConnection | None:
         """
         The producers of a group; L{None} if there are none.

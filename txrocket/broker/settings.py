@@ -24,6 +24,7 @@ __all__ = [
     "BrokerRole",
     "BrokerSettings",
     "ClientSettings",
+    "DelaySettings",
     "GroupSettings",
     "OffsetSettings",
     "PoolSettings",
@@ -187,6 +188,15 @@ class OffsetSettings:
 
 
 @attrs.frozen
+class DelaySettings:
+    """
+    Messages that are delivered late.
+    """
+
+    flushDelayOffsetInterval: int = attrs.field(default=10_000, validator=atLeast(1))
+
+
+@attrs.frozen
 class SendSettings:
     """
     Taking messages.
@@ -196,6 +206,8 @@ class SendSettings:
     @ivar osPageCacheBusyTimeOutMills: how long the disk may take for what waits
         for it before further sends are refused; they would only wait longer.
     @ivar brokerFastFailureEnable: whether sends are refused early at all.
+    @ivar storeReplyMessageEnable: whether replies are kept that were brought to who
+        asked.
     """
 
     rejectTransactionMessage: bool = attrs.field(default=False, metadata=_LIVE)
@@ -207,6 +219,7 @@ class SendSettings:
         default=1000, validator=atLeast(1), metadata=_LIVE
     )
     brokerFastFailureEnable: bool = attrs.field(default=True, metadata=_LIVE)
+    storeReplyMessageEnable: bool = attrs.field(default=True, metadata=_LIVE)
 
 
 @attrs.frozen
@@ -249,6 +262,7 @@ SECTIONS: tuple[type, ...] = (
     GroupSettings,
     ClientSettings,
     OffsetSettings,
+    DelaySettings,
     SendSettings,
     PullSettings,
     PoolSettings,

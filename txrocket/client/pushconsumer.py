@@ -128,7 +128,7 @@ class PushConsumer(Service):
         @param consumeTimeout: after how many seconds a message that a listener has
             not dealt with is sent back.  Not in order.
         @param maxReconsumeTimes: how often a message is tried again: 16 times, or
-            for ever in order, if not given.
+            for ever in order, if not given, or -1 as in Java.
         @param suspend: how many seconds a queue is held up by a message that the
             listener did not deal with.  In order only.
         @param hooks: look at every call of the listener.
@@ -172,6 +172,8 @@ class PushConsumer(Service):
         if hooks:
             watch = Watch(self._clock, group, hooks, consumeTimeout, orderly=orderly)
             listening = Watched(watch, listener, batch, cluster.reactor, blocking=blocking)
+        if maxReconsumeTimes == -1:
+            maxReconsumeTimes = None
         maxTimes = _MAX_TIMES if maxReconsumeTimes is None else maxReconsumeTimes
         returning = Returning(cluster, requests, group, maxTimes)
         self._orderly = orderly

@@ -13,7 +13,8 @@ What a pull gives are the log's own bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import Enum
 from typing import Final
 
@@ -257,6 +258,39 @@ class StoreReader:
 
     def _accepted(self, accepts: Callable[[MessageExt], bool], offset: int, size: int) -> bool:
         return accepts(decodeRecord(self.log.read(offset, size), readBody=False))
+
+    def entries(
+        self, topic: str, queueId: int, offset: int, most: int
+    ) -> list[tuple[int, int, int]]:
+        """
+        Entries of a queue from an offset on: offset in the log, size, hash.  Those that
+        stand for nothing have an offset that is not in the log.
+
+        @raise StoreError: if the disk does not give them.
+        """
+        queue = self.queues.get(topic, queueId)
+        return [] if queue is None else list(entries(queue.read(offset, most)))
+
+    def messages(self, places: Iterable[tuple[int, int]]) -> list[MessageExt | None]:
+        """
+        The messages at offsets of the log that have these sizes; L{None} for each that
+        is not there any more, or no message.
+
+        @raise StoreError: if the disk does not give them.
+        """
+        first, end = self.log.first, self.log.written
+        asked = list(places)
+        there = [(at, at + size) for at, size in asked if first <= at < at + size <= end]
+        data = self._read(there)
+        found: dict[int, MessageExt] = {}
+        position = 0
+        for start, stop in there:
+            with suppress(MalformedRecord):
+                message = decodeRecord(data, position)
+                if message.commitLogOffset == start:
+                    found[start] = message
+            position += stop - start
+        return [found.get(at) for at, _ in asked]
 
     def messageAt(self, offset: int) -> bytes | None:
         """
