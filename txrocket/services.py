@@ -46,6 +46,7 @@ from txrocket.broker.settings import (
 from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
+from txrocket.compiled import speed
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError, InvalidMessage
 from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
@@ -55,6 +56,7 @@ from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.processors.admission import Admission
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
+from txrocket.processors.express import Express
 from txrocket.processors.gradual import cooperator
 from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
 from txrocket.processors.heartbeat import HeartbeatProcessor
@@ -246,6 +248,8 @@ def broker(
         now=around.now,
     )
     remoting.settle = send.settle
+    if speed is not None and not plugged.sendHooks:
+        remoting.express = Express(store, send, answers, stats, listen.limits.frame).take
     inline = InlineExecutor()
     # A message that comes again waits by its level, and not by what it once was.
     later = Detours(delays.detour)

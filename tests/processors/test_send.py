@@ -20,7 +20,7 @@ from tests.store.support import HOST, Held
 from txrocket.broker.settings import SendSettings
 from txrocket.message import Message
 from txrocket.model import PERM_READ, TopicConfig, TopicFilterType
-from txrocket.processors import send as sending
+from txrocket.processors import sound as soundModule
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
@@ -249,11 +249,11 @@ class RefusedTests(BrokerTests):
         """
         Of so many topics only is it kept in mind that they are in order.
         """
-        self.patch(sending, "_KNOWN", 2)
+        self.patch(soundModule, "_KNOWN", 2)
         for name in "ABCDA":
             self.topic(name)
             self.assertEqual(self.sent(topic=name).code, ResponseCode.SUCCESS)
-        self.assertLessEqual(len(self.send._sound), 2)
+        self.assertLessEqual(len(self.send.sound.configs), 2)
 
     def test_notYet(self) -> None:
         """

@@ -173,11 +173,12 @@ class Stats:
 
     # --- counting ----------------------------------------------------------
 
-    def put(self, topic: str, count: int, size: int) -> None:
+    def put(self, topic: str, count: int, size: int, times: int = 1) -> None:
         """
         Messages were stored.
 
         @param size: of their records.
+        @param times: by so many requests.
         """
         try:
             counter = self._topics[topic]
@@ -185,7 +186,7 @@ class Stats:
             counter = self._topics[topic] = _Counter()
         counter.count += count
         counter.size += size
-        counter.times += 1
+        counter.times += times
 
     def got(self, group: str, topic: str, count: int, size: int) -> None:
         """

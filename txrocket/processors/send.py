@@ -15,6 +15,7 @@ write, just before their answers go out, and no Deferred is made for any of them
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -36,14 +37,16 @@ from txrocket.errors import (
     StoreError,
 )
 from txrocket.message import PROPERTY_TRAN_MSG, splitProperties
-from txrocket.model import TopicConfig, TopicFilterType
+from txrocket.model import TopicFilterType
 from txrocket.processors.admission import Admission
 from txrocket.processors.sendanswers import SendAnswers, unavailable
 from txrocket.processors.sendhooks import SendHooks
+from txrocket.processors.sound import SoundTopics
 from txrocket.processors.stored import SPECIAL, UNIQUE, Shapes, storedProperties, undelayed
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import (
     ONEWAY_FLAG,
+    Answers,
     RemotingCommand,
     rawResponse,
     responseCommand,
@@ -68,9 +71,6 @@ _TRANSACTION = TRANSACTION_ROLLBACK_TYPE
 # To look up a member of an enumeration takes 0.15 us.
 _ASYNC_FLUSH: Final = FlushDiskType.ASYNC_FLUSH
 
-# Topics that are known to be in order.
-_KNOWN: Final = 10_000
-
 
 class SendProcessor:
     """
@@ -78,6 +78,7 @@ class SendProcessor:
 
     @ivar settings: may be replaced while the broker runs.
     @ivar broker: may be replaced while the broker runs.
+    @ivar sound: topics whose ordinary messages need no further look.
     """
 
     def __init__(
@@ -110,11 +111,9 @@ class SendProcessor:
         self._gather = gather
         self._cluster = f"CLUSTER\x01{admission.broker.brokerClusterName}"
         self._shapes = Shapes(self._cluster)
-        self._credit: list[RemotingCommand] = []
+        self._credit: list[RemotingCommand | Answers] = []
         self._losses = 0  # the store's when the first of them was put
-        # Topics for which L{_quick} need not look at anything again, while all of this
-        # is as it is.
-        self._sound: dict[str, TopicConfig] = {}
+        self.sound = SoundTopics(self._topics)
 
     @property
     def settings(self) -> SendSettings:
@@ -126,7 +125,7 @@ class SendProcessor:
     @settings.setter
     def settings(self, settings: SendSettings) -> None:
         self._admission.settings = settings
-        self._sound.clear()
+        self.sound.clear()
 
     @property
     def broker(self) -> BrokerSettings:
@@ -139,7 +138,7 @@ class SendProcessor:
     def broker(self, settings: BrokerSettings) -> None:
         self._admission.broker = settings
         self._answers.apply(settings)
-        self._sound.clear()
+        self.sound.clear()
 
     def codes(self) -> dict[int, Process]:
         """
@@ -183,8 +182,26 @@ class SendProcessor:
             credit, self._credit = self._credit, []
             if lost is not None:
                 for response in credit:
-                    self._stats.failed()
-                    self._answers.refuse(response, unavailable(lost))
+                    if isinstance(response, Answers):
+                        response.change(partial(self.lost, unavailable(lost)))
+                    else:
+                        self.lost(unavailable(lost), response)
+
+    def lost(self, error: ResponseError, response: RemotingCommand) -> None:
+        """
+        Make of an answer one that tells of a message that is not stored.
+        """
+        self._stats.failed()
+        self._answers.refuse(response, error)
+
+    def onCredit(self, response: RemotingCommand | Answers) -> None:
+        """
+        An answer to what was put, and is not in the files yet.
+        """
+        if not self._credit:
+            self._losses = self._store.losses
+            self._gather()
+        self._credit.append(response)
 
     def _serve(
         self,
@@ -218,7 +235,7 @@ class SendProcessor:
         @return: L{None}, with nothing done, if it is not ordinary.
         """
         topic, queueId, store = header.topic, header.queueId, self._store
-        config = self._sound.get(topic)
+        config = self.sound.configs.get(topic)
         if (
             config is None
             # A topic that changes becomes another object.
@@ -255,10 +272,7 @@ class SendProcessor:
         )
         self._stats.put(topic, 1, sizes[0])
         response = rawResponse(self._answers.acceptedJson % (offset, queueId, queueOffset))
-        if not self._credit:
-            self._losses = store.losses
-            self._gather()
-        self._credit.append(response)
+        self.onCredit(response)
         return response
 
     def _send(
@@ -355,10 +369,7 @@ class SendProcessor:
         unsaved = topic in self._topics.unsaved
         if not sync and not unsaved:
             self._note(topic)
-            if not self._credit:
-                self._losses = self._store.losses
-                self._gather()
-            self._credit.append(response)
+            self.onCredit(response)
             return response
         stored = self._store.stored(appended.end)
         if unsaved:
@@ -379,9 +390,7 @@ class SendProcessor:
             and config.topicFilterType is not TopicFilterType.MULTI_TAG
             and not topic.startswith(RETRY_PREFIX)
         ):
-            if len(self._sound) >= _KNOWN:
-                self._sound.clear()
-            self._sound[topic] = config
+            self.sound.note(config)
 
     def _saved(self, topic: str) -> Deferred[None] | None:
         """
@@ -399,8 +408,7 @@ class SendProcessor:
             response.remark = sayable(error.remark)
         else:
             assert isinstance(error, StoreError)
-            self._stats.failed()
-            self._answers.refuse(response, unavailable(error))
+            self.lost(unavailable(error), response)
         return response
 
     def _detour(

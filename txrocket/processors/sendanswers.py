@@ -12,6 +12,7 @@ import orjson
 
 from txrocket.broker.settings import BrokerSettings
 from txrocket.errors import ResponseError, ServiceNotAvailable, StoreError
+from txrocket.protocol.codes import VERSION
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.remoting.faults import sayable
 from txrocket.store.messages import Appended
@@ -25,6 +26,8 @@ class SendAnswers:
 
     @ivar acceptedJson: the fields that L{accepted} gives, as JSON, for one message
         whose offset, queue and offset in it are to be filled in.
+    @ivar acceptedHead: the header of such an answer up to that offset.
+    @ivar acceptedTail: what is behind its opaque.
     """
 
     def __init__(self, storeHost: bytes, broker: BrokerSettings) -> None:
@@ -43,6 +46,12 @@ class SendAnswers:
             "TRACE_ON": "true" if broker.traceOn else "false",
         }
         told = orjson.dumps(self._told).replace(b"%", b"%%")
+        self.acceptedHead = (
+            b'{"code":0,"extFields":'
+            + orjson.dumps(self._told)[:-1]
+            + f',"msgId":"{self._idPrefix}'.encode()
+        )
+        self.acceptedTail = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
         self.acceptedJson = (
             told[:-1]
             + f',"msgId":"{self._idPrefix}%016X","queueId":"%d","queueOffset":"%d"}}'.encode()

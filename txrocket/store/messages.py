@@ -12,13 +12,14 @@ import os
 from collections.abc import Callable, Container, Generator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from txrocket.compiled import speed
 from txrocket.errors import (
     DiskFull,
     FlushDiskTimeout,
@@ -49,7 +50,11 @@ from txrocket.store.retention import Retention
 from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
 from txrocket.store.watermark import Watermark
 
-__all__ = ["Appended", "MessageStore"]
+__all__ = ["Appended", "MessageStore", "Sent"]
+
+#: A message that was sent: who waits for the answer, topic and queue, body, properties,
+#: time of birth, flag, sysFlag, how often it was tried, where its frame ends.
+Sent: TypeAlias = tuple[int | None, tuple[str, int], bytes, bytes, int, int, int, int, int]
 
 _DAY = 86_400_000
 
@@ -372,6 +377,43 @@ class MessageStore(StoreReader):
             self._next[key] = queueOffset + 1
         # Half the price of calling the class.
         return _appended(Appended, (offset, (size,), queueOffset, timestamp, end))
+
+    def putSent(
+        self, sent: list[Sent], fields: dict[str, TopicField], bornHost: bytes
+    ) -> tuple[list[Put], dict[str, tuple[int, int]]]:
+        """
+        What L{put} does, for many ordinary messages at once, with the compiled helper:
+        0.7 us for each in place of 2.5.
+
+        @param fields: the topics of the messages, as records have them.
+        @return: those that were put, fewer than were given if a new file must be begun
+            for the rest; and for each topic how many there are and how long.
+        @raise StoreError: if the store takes no messages now.
+        """
+        assert speed is not None
+        if self.failure is not None or self.retention.full is not None:
+            self._refuse()
+        if self._writing is None:
+            self._beginTurn()
+        log = self.log
+        records, puts, totals = speed.sendRecords(
+            sent,
+            fields,
+            self._next,
+            log.end,
+            log.brim,
+            log.maxBody,
+            self._lastTimestamp,
+            bornHost,
+            self._storeHost,
+        )
+        if puts:
+            log.add(records)
+            self._puts += puts
+            # From the last to the first, so that the first of a queue stays.
+            for key, number in {put[0]: put[1] for put in reversed(puts)}.items():
+                self._unwritten.setdefault(key, number)
+        return puts, totals
 
     def putBatch(
         self,
