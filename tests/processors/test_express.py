@@ -17,7 +17,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.processors.support import BrokerTests, pullHeader, sendHeader
-from tests.processors.test_quicksend import ID, Message, QuickTests, messages
+from tests.processors import test_quicksend
+from tests.processors.test_quicksend import ID, Message, messages
 from tests.store.support import filesOf
 from txrocket.broker.settings import SendSettings
 from txrocket.compiled import speed
@@ -245,7 +246,7 @@ class SameTests(ExpressTests):
         self.setUp()
         for name in ("T", "U"):
             self.topic(name)
-        requestOf: Any = partial(QuickTests.requestOf, self)  # type: ignore[arg-type]
+        requestOf: Any = partial(test_quicksend.QuickTests.requestOf, self)  # type: ignore[arg-type]
         data = b"".join(requestOf(each).encode() for each in given)
         places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
         for start, stop in pairwise(places):
