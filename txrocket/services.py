@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 
 from txrocket.broker.announce import Announcement, Identity
 from txrocket.broker.clients import Consumers, Producers
+from txrocket.broker.consumerfilters import SAVE_PERIOD, ConsumerFilters
 from txrocket.broker.groups import Groups
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
@@ -32,6 +33,7 @@ from txrocket.broker.settings import (
     AnnounceSettings,
     BrokerSettings,
     ClientSettings,
+    FilterSettings,
     GroupSettings,
     OffsetSettings,
     PoolSettings,
@@ -175,7 +177,17 @@ def broker(
     producers = Producers()
     locks = QueueLocks()
     expressions = plugged.expressionTypes
-    subscriptions = Subscriptions(groups, consumers, expressions, configuration[PullSettings])
+    filters = ConsumerFilters(
+        table("consumerFilter.json"),
+        around.inThread,
+        consumers,
+        expressions,
+        configuration[FilterSettings],
+        around.now,
+    )
+    subscriptions = Subscriptions(
+        groups, consumers, expressions, configuration[PullSettings], filters.subscription
+    )
     announcement = Announcement(
         around.clock,
         peers,
@@ -216,7 +228,7 @@ def broker(
         send,
         pull,
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
-        ClientProcessor(consumers, producers, expressions),
+        ClientProcessor(consumers, producers, subscriptions),
         LockProcessor(locks, around.now),
         OffsetProcessor(offsets, store, topics, consumers),
     ):
@@ -264,6 +276,7 @@ def broker(
             configuration[OffsetSettings].flushConsumerOffsetInterval / 1000,
             offsets.save,
         ),
+        Chore("Writing the consumers' filters", SAVE_PERIOD, filters.save),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -276,6 +289,7 @@ def broker(
         topics,
         groups,
         offsets,
+        filters,
         longPoll,
         announcement,
         peers,

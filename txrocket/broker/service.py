@@ -26,6 +26,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from txrocket.broker.announce import Announcement
+from txrocket.broker.consumerfilters import ConsumerFilters
 from txrocket.broker.groups import Groups
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
@@ -89,6 +90,7 @@ class Broker(Service):
     topics: Topics
     groups: Groups
     offsets: Offsets
+    filters: ConsumerFilters
     longPoll: LongPoll
     announcement: Announcement
     peers: Peers
@@ -113,6 +115,7 @@ class Broker(Service):
             self.topics.load()
             self.groups.load()
             self.offsets.load()
+            self.filters.load()
             self.store.start()
             for endpoint in self.endpoints:
                 self._listen(endpoint)
@@ -203,3 +206,4 @@ class Broker(Service):
         yield self.topics.stop()
         yield self.groups.stop()
         yield self.offsets.save()
+        yield self.filters.save()

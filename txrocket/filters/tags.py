@@ -18,7 +18,7 @@ from txrocket.errors import SubscriptionParseFailed
 from txrocket.model import SubscriptionData
 from txrocket.protocol.javahash import tagsCode
 
-__all__ = ["EVERYTHING", "TAG", "tagMatcher", "tagSubscription"]
+__all__ = ["EVERYTHING", "TAG", "isTagType", "tagMatcher", "tagSubscription"]
 
 TAG: Final = "TAG"
 
@@ -27,6 +27,13 @@ EVERYTHING: Final = "*"
 
 # What Java's trim takes off: not what Unicode calls a space.
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
+
+
+def isTagType(expressionType: str | None) -> bool:
+    """
+    Whether an expression of a type is one of tags, as it is without a type.
+    """
+    return not expressionType or expressionType == TAG
 
 
 def tagSubscription(topic: str, expression: str | None, version: int = 0) -> SubscriptionData:
