@@ -246,7 +246,7 @@ def broker(
         size=_QUERIES,
         queueLimit=pools.queryThreadPoolQueueCapacity,
     )
-    _register(remoting, QueryProcessor(store, consumers).codes(), query)
+    _register(remoting, QueryProcessor(store, consumers, filters.described).codes(), query)
     admin = TurnExecutor(around.clock, name="admin", size=pools.adminBrokerThreadPoolNums)
     for rare in (
         ConsumptionProcessor(progress, offsets, consumers, slices, around.now),

@@ -224,6 +224,15 @@ class FiltersTests(SynchronousTestCase):
         self.assertEqual(self.world.filters.subscription("G", "T"), sql("T", "a > 1", 5))
         self.assertIsNone(self.world.filters.subscription("T", "G"))
 
+    def test_described(self) -> None:
+        """
+        An administrator is shown what the file has of a filter.
+        """
+        self.assertEqual(self.world.filters.described("G", "T"), "null")
+        self.world.heartbeat("G", sql("T", "a > 1", 5))
+        kept = self.world.saved()["T@G"]
+        self.assertEqual(json.loads(self.world.filters.described("G", "T")), kept)
+
     def test_restart(self) -> None:
         """
         Who was connected when the broker ended is taken to have gone half a minute

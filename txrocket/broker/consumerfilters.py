@@ -159,6 +159,13 @@ class ConsumerFilters:
             subVersion=found.clientVersion,
         )
 
+    def described(self, group: str, topic: str) -> str:
+        """
+        What is kept of a group's filter for a topic, as JSON, for administrators; of
+        one by tags there is nothing, which is C{null}.
+        """
+        return encodeBody(self._table.get((topic, group))).decode()
+
     def save(self) -> Deferred[None]:
         """
         Look what the connected consumers want now, and write the table if it has
