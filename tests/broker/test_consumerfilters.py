@@ -312,7 +312,8 @@ class FiltersMachine(RuleBasedStateMachine):
     """
     Groups that come, go and change their minds, at a broker that is started anew now
     and then, against a model: the last expression of each group and topic that could
-    be compiled, and when it was last seen in use.
+    be compiled, and when it was last seen in use, or less than 0: when it was first
+    seen not to be.
     """
 
     names = st.sampled_from(["G", "H"])
@@ -369,6 +370,9 @@ class FiltersMachine(RuleBasedStateMachine):
         self.save()
         self.wanted.clear()
         self.world.start()
+        # Half a minute does not count: time goes by in hours here.
+        for key, (expression, seen) in self.kept.items():
+            self.kept[key] = expression, seen if seen < 0 else -self.world.now
 
     def save(self) -> None:
         """
