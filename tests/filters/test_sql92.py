@@ -7,6 +7,8 @@ L{txrocket.filters.sql92syntax}.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +251,19 @@ class RestTests(SynchronousTestCase):
         with capturedLogs() as events:
             compileSql92("a = 1 -- one\n /* and */ ")
         self.assertEqual(events, [])
+
+
+class ImportTests(SynchronousTestCase):
+    """
+    What a broker pays for SQL92 when nobody uses it.
+    """
+
+    def test_late(self) -> None:
+        """
+        Servers start without the parser.
+        """
+        program = "import sys, txrocket.services; sys.exit('lark' in sys.modules)"
+        self.assertEqual(subprocess.run([sys.executable, "-c", program]).returncode, 0)
 
 
 class FilterTests(SynchronousTestCase):
