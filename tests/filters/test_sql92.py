@@ -221,8 +221,8 @@ class RefusedTests(SynchronousTestCase):
 
     def test_slow(self) -> None:
         """
-        Nothing takes long that looks as if it could: minuses that may begin a comment
-        each, quotes, and comments that do not end.
+        What looks as if it could take for ever comes to an end: minuses that may begin a
+        comment each, quotes, and comments that do not end.
         """
         for text in ("-" * MAX_LENGTH, "'" * MAX_LENGTH, "/*" * 8000, "--\n" * 5000, "(" * 16000):
             self.assertRaises(SubscriptionParseFailed, compileSql92, text)

@@ -103,8 +103,8 @@ class ParseTests(SynchronousTestCase):
     @given(st.lists(joined(*TOKENS), min_size=1, max_size=3), st.integers(1, MAX_LENGTH))
     def test_long(self, tokens: list[str], count: int) -> None:
         """
-        A few tokens again and again, up to more than there may be: neither is the
-        stack exhausted, nor does it take more than the runner's time limit.
+        A few tokens again and again, up to more than there may be: it comes to an end,
+        and the stack is not exhausted.
         """
         self.check(" ".join(tokens * count)[: MAX_LENGTH + 1])
 

@@ -296,13 +296,13 @@ def between(value: Expression, low: Expression, high: Expression) -> AllOf:
         and isinstance(high, Constant)
         and isinstance(low.value, int | float)
         and isinstance(high.value, int | float)
-        and _first(high, low) < _first(low, high)
+        and _comparable(high, low) < _comparable(low, high)
     ):
         raise BadExpression(low.at, f"BETWEEN {low.value} AND {high.value} is the wrong way round")
     return made
 
 
-def _first(one: Constant, other: Constant) -> int | float:
+def _comparable(one: Constant, other: Constant) -> int | float:
     """
     A number as Java compares it with another: if one is a double, as a double.
     """
