@@ -29,6 +29,7 @@ from examples import (
     broadcast,
     delayed,
     filter,
+    filter_sql,
     order,
     quick_start,
     request_reply,
@@ -147,14 +148,17 @@ class ClientExampleTests(TestCase):
 
     timeout = 60
 
-    async def ran(self, example: ModuleType, broker: Any = lambda broker: None) -> list[str]:
+    async def ran(
+        self, example: ModuleType, broker: Any = lambda broker: None, **settings: Any
+    ) -> list[str]:
         """
         Run an example.
 
         @param broker: does something to the broker before.
+        @param settings: the servers'.
         @return: the lines that it printed.
         """
-        servers = await realCluster(self, reactor)
+        servers = await realCluster(self, reactor, settings=settings)
         self.address = servers.nameServers[0]
         broker(servers.broker())
         printed = io.StringIO()
@@ -205,6 +209,21 @@ class ClientExampleTests(TestCase):
         """
         lines = await self.ran(filter)
         self.assertEqual(sorted(lines), ["science: a comet", "weather: rain"])
+
+    @asDeferred
+    async def test_filterSql(self) -> None:
+        """
+        Messages that the expression is true for come, and no others; one that is none
+        is refused with its place.
+        """
+        refused, *lines = await self.ran(filter_sql, enablePropertyFilter=True)
+        self.assertEqual(
+            refused,
+            "SQL92 expression, line 1, column 8: the end, where a property or a value was expected",
+        )
+        self.assertEqual(
+            sorted(lines), ["Florence: a room with a view", "Pisa: two rooms by the river"]
+        )
 
     @asDeferred
     async def test_broadcast(self) -> None:

@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 
 from txrocket.broker.announce import Announcement, Identity
 from txrocket.broker.clients import Consumers, Producers
+from txrocket.broker.consumerfilters import SAVE_PERIOD, ConsumerFilters
 from txrocket.broker.delay import DelayLevels
 from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
@@ -36,6 +37,7 @@ from txrocket.broker.settings import (
     BrokerSettings,
     ClientSettings,
     DelaySettings,
+    FilterSettings,
     GroupSettings,
     OffsetSettings,
     PoolSettings,
@@ -198,7 +200,17 @@ def broker(
     producers = Producers()
     locks = QueueLocks()
     expressions = plugged.expressionTypes
-    subscriptions = Subscriptions(groups, consumers, expressions, configuration[PullSettings])
+    filters = ConsumerFilters(
+        table("consumerFilter.json"),
+        around.inThread,
+        consumers,
+        expressions,
+        configuration[FilterSettings],
+        around.now,
+    )
+    subscriptions = Subscriptions(
+        groups, consumers, expressions, configuration[PullSettings], filters.subscription
+    )
     announcement = Announcement(
         around.clock,
         peers,
@@ -259,7 +271,7 @@ def broker(
         reply,
         pull,
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
-        ClientProcessor(consumers, producers, expressions),
+        ClientProcessor(consumers, producers, subscriptions),
         LockProcessor(locks, around.now),
         OffsetProcessor(offsets, delays, store, topics, consumers),
     ):
@@ -277,7 +289,7 @@ def broker(
         size=_QUERIES,
         queueLimit=pools.queryThreadPoolQueueCapacity,
     )
-    _register(remoting, QueryProcessor(store, consumers).codes(), query)
+    _register(remoting, QueryProcessor(store, consumers, filters.described).codes(), query)
     admin = TurnExecutor(around.clock, name="admin", size=pools.adminBrokerThreadPoolNums)
     for rare in (
         ConsumptionProcessor(progress, offsets, consumers, slices, around.now),
@@ -313,6 +325,7 @@ def broker(
             delays.save,
         ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
+        Chore("Writing the consumers' filters", SAVE_PERIOD, filters.save),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -325,6 +338,7 @@ def broker(
         topics,
         groups,
         offsets,
+        filters,
         longPoll,
         announcement,
         peers,

@@ -138,6 +138,7 @@ class PlugTests(SynchronousTestCase):
         plugged = plug(Plugins())
         self.assertEqual((plugged.codes, plugged.sendHooks), ([], ()))
         self.assertIn("TAG", plugged.expressionTypes)
+        self.assertIn("SQL92", plugged.expressionTypes)
         self.assertNotIn("PREFIX", plugged.expressionTypes)
 
     def test_sound(self) -> None:

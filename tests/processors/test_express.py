@@ -16,8 +16,8 @@ import attrs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.processors.support import BrokerTests, pullHeader, sendHeader
 from tests.processors import test_quicksend
+from tests.processors.support import BrokerTests, pullHeader, sendHeader
 from tests.processors.test_quicksend import ID, Message, messages
 from tests.store.support import filesOf
 from txrocket.broker.settings import SendSettings

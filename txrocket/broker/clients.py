@@ -20,7 +20,7 @@ no longer subscribed to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -225,6 +225,13 @@ class Consumers:
         A group; L{None} if it has no member.
         """
         return self._registry.groups.get(group)
+
+    def subscriptions(self) -> Iterator[tuple[str, Iterable[SubscriptionData]]]:
+        """
+        What each group wants.
+        """
+        for name, group in self._registry.groups.items():
+            yield name, group.subscriptions.values()
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from txrocket.config import atLeast
+from txrocket.config import atLeast, between
 from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "BrokerSettings",
     "ClientSettings",
     "DelaySettings",
+    "FilterSettings",
     "GroupSettings",
     "OffsetSettings",
     "PoolSettings",
@@ -232,6 +233,7 @@ class PullSettings:
     @ivar pullThreadPoolQueueCapacity: how many pulls may be held.
     @ivar slaveReadEnable: whether to send those who are far behind to a slave.
     @ivar enablePropertyFilter: whether filters that look at properties may be used.
+    @ivar filterSupportRetry: whether they are used for a group's retried messages too.
     """
 
     longPollingEnable: bool = attrs.field(default=True, metadata=_LIVE)
@@ -241,6 +243,22 @@ class PullSettings:
     )
     slaveReadEnable: bool = attrs.field(default=False, metadata=_LIVE)
     enablePropertyFilter: bool = attrs.field(default=False, metadata=_LIVE)
+    filterSupportRetry: bool = attrs.field(default=False, metadata=_LIVE)
+
+
+@attrs.frozen
+class FilterSettings:
+    """
+    Keeping the groups' expressions.
+
+    @ivar filterDataCleanTimeSpan: how long one is kept that its group uses no more.
+    @ivar maxErrorRateOfBloomFilter: of what Java's broker may keep beside the queues.
+    @ivar expectConsumerNumUseFilter: likewise.
+    """
+
+    filterDataCleanTimeSpan: int = attrs.field(default=86_400_000, validator=atLeast(1))
+    maxErrorRateOfBloomFilter: int = attrs.field(default=20, validator=between(1, 99))
+    expectConsumerNumUseFilter: int = attrs.field(default=32, validator=atLeast(1))
 
 
 @attrs.frozen
@@ -265,6 +283,7 @@ SECTIONS: tuple[type, ...] = (
     DelaySettings,
     SendSettings,
     PullSettings,
+    FilterSettings,
     PoolSettings,
     UnsupportedSettings,
 )

@@ -45,6 +45,7 @@ from txrocket.client.tracing import ConsumeTrace, consumeTrace
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, RocketError
 from txrocket.filters.expressions import buildSubscription
+from txrocket.filters.tags import isTagType
 from txrocket.message import MessageExt
 from txrocket.model import (
     ConsumeFromWhere,
@@ -145,7 +146,7 @@ class PushConsumer(Service):
         self._model = messageModel
         self._consumeTimeout = consumeTimeout
         self._subscriptions: dict[str, SubscriptionData] = {}
-        requests = GroupRequests(cluster, group)
+        self._requests = requests = GroupRequests(cluster, group)
         if offsets is None:
             offsets = MemoryOffsets() if self._broadcast else RemoteOffsets(requests)
         self._offsets = offsets
@@ -282,12 +283,30 @@ class PushConsumer(Service):
     def start(self) -> Deferred[None]:
         """
         Begin.
+
+        @return: a Deferred that fires at once if all expressions are of tags.  For
+            others the brokers are asked, and if one does not evaluate them, the
+            consumer is stopped, and the Deferred fails with what that one says.
         """
         try:
             self.startService()
         except RocketError:
             return fail()
-        return succeed(None)
+        others = [
+            each for each in self._subscriptions.values() if not isTagType(each.expressionType)
+        ]
+        return self._checked(others) if others else succeed(None)
+
+    @inlineCallbacks
+    def _checked(
+        self, subscriptions: Iterable[SubscriptionData]
+    ) -> Generator[Deferred[Any], Any, None]:
+        try:
+            for each in subscriptions:
+                yield self._requests.check(each)
+        except RocketError:
+            yield self.stop()
+            raise
 
     @inlineCallbacks
     def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
