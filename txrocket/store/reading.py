@@ -26,6 +26,7 @@ from txrocket.protocol.record import decodeRecord, storeTimestampAt
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import (
     ENTRY_SIZE,
+    FILLER_SIZE,
     ConsumeQueue,
     ConsumeQueues,
     entries,
@@ -206,8 +207,8 @@ class StoreReader:
             looked += 1
             if matches is not None and not matches(hashed):
                 continue
-            # A filler is as long as no record, and ends behind the log.
-            if recordOffset < first or recordOffset + recordSize > end:
+            # A filler is as long as no record is, and in a long log there is room for it.
+            if not first <= recordOffset <= end - recordSize or recordSize >= FILLER_SIZE:
                 removed = True
                 continue
             if accepts is not None and not self._accepted(accepts, recordOffset, recordSize):
@@ -263,8 +264,8 @@ class StoreReader:
         self, topic: str, queueId: int, offset: int, most: int
     ) -> list[tuple[int, int, int]]:
         """
-        Entries of a queue from an offset on: offset in the log, size, hash.  Those that
-        stand for nothing have an offset that is not in the log.
+        Entries of a queue from an offset on: offset in the log, size, hash.  For those
+        that stand for nothing L{messages} finds none.
 
         @raise StoreError: if the disk does not give them.
         """
@@ -280,7 +281,11 @@ class StoreReader:
         """
         first, end = self.log.first, self.log.written
         asked = list(places)
-        there = [(at, at + size) for at, size in asked if first <= at < at + size <= end]
+        there = [
+            (at, at + size)
+            for at, size in asked
+            if first <= at < at + size <= end and size < FILLER_SIZE
+        ]
         data = self._read(there)
         found: dict[int, MessageExt] = {}
         position = 0
