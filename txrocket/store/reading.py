@@ -280,22 +280,24 @@ class StoreReader:
         @raise StoreError: if the disk does not give them.
         """
         first, end = self.log.first, self.log.written
-        asked = list(places)
-        there = [
-            (at, at + size)
-            for at, size in asked
-            if first <= at < at + size <= end and size < FILLER_SIZE
+        stretches = [
+            # Fillers have the offset of a record that is not theirs.
+            (at, at + size) if first <= at < at + size <= end and size < FILLER_SIZE else None
+            for at, size in places
         ]
-        data = self._read(there)
-        found: dict[int, MessageExt] = {}
+        data = self._read([each for each in stretches if each])
+        found: list[MessageExt | None] = []
         position = 0
-        for start, stop in there:
-            with suppress(MalformedRecord):
-                message = decodeRecord(data, position)
-                if message.commitLogOffset == start:
-                    found[start] = message
-            position += stop - start
-        return [found.get(at) for at, _ in asked]
+        for each in stretches:
+            message = None
+            if each is not None:
+                with suppress(MalformedRecord):
+                    message = decodeRecord(data, position)
+                position += each[1] - each[0]
+                if message is not None and message.commitLogOffset != each[0]:
+                    message = None
+            found.append(message)
+        return found
 
     def messageAt(self, offset: int) -> bytes | None:
         """
