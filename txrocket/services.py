@@ -278,7 +278,7 @@ def broker(
         _register(remoting, traffic.codes(), inline)
     progress = Progress(identity.name, store, topics, offsets, consumers, stats)
     removal = Removal(topics, groups, offsets, store, stats)
-    runtime = RuntimeInfo(store, stats, longPoll, configuration)
+    runtime = RuntimeInfo(store, delays, stats, longPoll, configuration)
     slices = cooperator(around.clock)
     pools = configuration[PoolSettings]
     # Keys are searched for in threads, and administrators wait for the disk and for

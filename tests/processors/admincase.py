@@ -107,7 +107,9 @@ class AdminCase(StoreCase):
             BROKER, self.store, self.topics, self.offsets, self.consumers, self.stats
         )
         removal = Removal(self.topics, self.groups, self.offsets, self.store, self.stats)
-        runtime = RuntimeInfo(self.store, self.stats, self.longPoll, self.configuration)
+        runtime = RuntimeInfo(
+            self.store, self.delays, self.stats, self.longPoll, self.configuration
+        )
         self.cooperator = cooperator(self.clock)
         processors: tuple[Any, ...] = (
             OffsetProcessor(self.offsets, self.delays, self.store, self.topics, self.consumers),

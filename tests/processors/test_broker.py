@@ -122,6 +122,23 @@ class RuntimeTests(AdminCase):
             KEYS | {f"commitLogDiskRatio_{self.path('commitlog')}"}, set(self.runtime())
         )
 
+    def test_delays(self) -> None:
+        """
+        For each level of which something was delivered: how far, and where its queue
+        ends; C{buildRunningStats} of Java's C{ScheduleMessageService}.
+        """
+        for _ in range(3):
+            self.put(self.store, topic="SCHEDULE_TOPIC_XXXX", queueId=1, DELAY="2")
+        self.delays.offsets = {2: 1, 18: 0}
+        found = {
+            name: value
+            for name, value in self.runtime().items()
+            if name.startswith("scheduleMessageOffset")
+        }
+        self.assertEqual(
+            {"scheduleMessageOffset_2": "1,3", "scheduleMessageOffset_18": "0,0"}, found
+        )
+
     def test_numbers(self) -> None:
         """
         What tools take for numbers are numbers, in a broker that has done nothing.
