@@ -12,14 +12,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import attrs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.processors import test_quicksend
 from tests.processors.support import BrokerTests, pullHeader, sendHeader
 from tests.processors.test_quicksend import ID, Message, messages
-from tests.store.support import filesOf
+from tests.store.support import Held, filesOf
 from txrocket.broker.settings import SendSettings
 from txrocket.compiled import speed
 from txrocket.model import TopicConfig
@@ -31,9 +30,9 @@ from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.store.settings import FlushDiskType
 
 
-class ExpressTests(BrokerTests):
+class ExpressCase(BrokerTests):
     """
-    Messages that come together.
+    The base: a broker that deals with ordinary messages together.
     """
 
     if speed is None:
@@ -81,6 +80,12 @@ class ExpressTests(BrokerTests):
         self.topic("T")
         [answer] = self.answered(*self.ordinary())
         self.assertEqual((answer.code, self.taken), (0, 0))
+
+
+class ExpressTests(ExpressCase):
+    """
+    Messages that come together.
+    """
 
     def test_taken(self) -> None:
         """
@@ -139,13 +144,9 @@ class ExpressTests(BrokerTests):
 
     def test_otherwise(self) -> None:
         """
-        It is left alone while sends wait for the disk, or hooks look at requests.
+        It is left alone while hooks look at requests.
         """
         self.known()
-        before = self.store.settings
-        self.store.apply(attrs.evolve(before, flushDiskType=FlushDiskType.SYNC_FLUSH))
-        self.assertEqual([each.code for each in self.answered(*self.ordinary(2))], [0, 0])
-        self.store.apply(before)
         self.remoting.hooks.append(Watch())  # type: ignore[arg-type]
         self.assertEqual([each.code for each in self.answered(*self.ordinary(2))], [0, 0])
         self.remoting.hooks.clear()
@@ -215,6 +216,91 @@ class ExpressTests(BrokerTests):
         self.assertIsNotNone(self.store.failure)
 
 
+class WaitingTests(ExpressCase):
+    """
+    Messages that wait for the disk.
+    """
+
+    storeOptions = {"flushDiskType": FlushDiskType.SYNC_FLUSH}
+
+    def setUp(self) -> None:
+        self.held = Held()
+        self.inThread = self.held
+        super().setUp()
+
+    def work(self) -> None:
+        """
+        Let threads do all that they were asked for.
+        """
+        while self.held.jobs:
+            self.held.work()
+
+    def answered(self, *requests: RemotingCommand) -> list[RemotingCommand]:
+        """
+        The answers to requests that come together.
+        """
+        self.client.write(*requests)
+        self.clock.advance(0)
+        self.work()
+        self.clock.advance(0)
+        return self.client.answers()
+
+    def test_waits(self) -> None:
+        """
+        There is no answer before the disk has all.
+        """
+        self.known()
+        self.client.write(*self.ordinary(3))
+        self.clock.advance(0)
+        self.assertEqual((self.taken, self.client.answers()), (1, []))
+        self.work()
+        self.clock.advance(0)
+        self.assertEqual([each.code for each in self.client.answers()], [0, 0, 0])
+
+    def test_late(self) -> None:
+        """
+        A disk that takes too long is told of, with the place of each message.
+        """
+        self.known()
+        self.client.write(*self.ordinary(2))
+        self.clock.advance(0)
+        self.clock.advance(5)
+        answers = self.client.answers()
+        self.assertEqual(
+            [(each.code, each.extFields["queueOffset"]) for each in answers],
+            [(ResponseCode.FLUSH_DISK_TIMEOUT, "1"), (ResponseCode.FLUSH_DISK_TIMEOUT, "2")],
+        )
+
+    def test_busy(self) -> None:
+        """
+        While too much waits, further messages go the way on which they are refused.
+        """
+        self.known()
+        self.send.settings = SendSettings(sendThreadPoolQueueCapacity=3)
+        self.answered(*self.ordinary())
+        self.client.write(*self.ordinary(4))
+        self.clock.advance(0)
+        self.assertEqual(self.taken, 1)
+        self.client.write(*self.ordinary(4))
+        self.clock.advance(0)
+        self.assertEqual(self.taken, 1)
+        self.assertIn(ResponseCode.SYSTEM_BUSY, [each.code for each in self.client.answers()])
+        self.work()
+        self.clock.advance(0)
+
+    def test_lost(self) -> None:
+        """
+        Who is gone is not answered.
+        """
+        self.known()
+        self.client.write(*self.ordinary(2))
+        self.clock.advance(0)
+        self.client.lose()
+        self.work()
+        self.clock.advance(0)
+        self.assertEqual(len(self.stored()), 3)
+
+
 class Watch:
     """
     A hook that only looks.
@@ -233,16 +319,20 @@ class Watch:
 plain = st.tuples(st.sampled_from("TU"), st.integers(0, 3)).map(lambda each: Message(*each))
 
 
-class SameTests(ExpressTests):
+class SameTests(ExpressCase):
     """
     Whatever comes, in whatever pieces.
     """
 
-    def outcome(self, given: list[Message], cuts: list[int], express: bool) -> tuple[Any, ...]:
+    def outcome(
+        self, given: list[Message], cuts: list[int], sync: bool, express: bool
+    ) -> tuple[Any, ...]:
         """
         What becomes of messages.
         """
         self.express = express
+        flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
+        self.storeOptions = {"flushDiskType": flush}
         self.setUp()
         for name in ("T", "U"):
             self.topic(name)
@@ -271,14 +361,16 @@ class SameTests(ExpressTests):
     @given(
         st.lists(messages | plain, max_size=30),
         st.lists(st.integers(0, 20_000), max_size=8),
+        st.booleans(),
     )
-    @example([Message(properties="TAGS\x01a")] * 8, [2000])
-    def test_sameAsEvery(self, given: list[Message], cuts: list[int]) -> None:
+    @example([Message(properties="TAGS\x01a")] * 8, [2000], False)
+    @example([Message(properties="TAGS\x01a")] * 8, [2000], True)
+    def test_sameAsEvery(self, given: list[Message], cuts: list[int], sync: bool) -> None:
         """
         The answers are the same, and so are all files.
         """
-        plain = self.outcome(given, cuts, express=False)
-        self.assertEqual(self.outcome(given, cuts, express=True), plain)
+        plain = self.outcome(given, cuts, sync, express=False)
+        self.assertEqual(self.outcome(given, cuts, sync, express=True), plain)
 
 
 #: Headers that are nearly ordinary.
@@ -319,7 +411,7 @@ VALUES = st.sampled_from(
 )
 
 
-class HeaderTests(ExpressTests):
+class HeaderTests(ExpressCase):
     """
     Headers that are not as clients write them.
     """

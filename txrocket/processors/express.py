@@ -9,6 +9,7 @@ Ordinary sends, many at a time, with the compiled helper::
         |
         v
     sendAnswers: all answers, in one piece --> on credit, as L{SendProcessor} has it
+                                            \\-> SYNC_FLUSH: once all is on the disk
 
 A message costs 3 us here and 10 there.  The first frame that is not ordinary ends the
 journey: it and all behind it go the way of every request, which knows all the rules and
@@ -17,6 +18,11 @@ all that may be wrong, and learns here which topics are sound.  Nothing is decid
 
 from __future__ import annotations
 
+from functools import partial
+
+from twisted.internet.defer import CancelledError
+from twisted.python.failure import Failure
+
 from txrocket.broker.stats import Stats
 from txrocket.compiled import speed
 from txrocket.errors import StoreError
@@ -24,6 +30,7 @@ from txrocket.processors.send import SendProcessor
 from txrocket.processors.sendanswers import SendAnswers
 from txrocket.protocol.command import Answers
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.store.follow import Put
 from txrocket.store.messages import MessageStore
 from txrocket.store.settings import FlushDiskType
 
@@ -52,6 +59,7 @@ class Express:
         self._answers = answers
         self._stats = stats
         self._limit = limit
+        self._owed = 0  # messages whose answers wait for the disk
         self._cluster = f"CLUSTER\x01{send.broker.brokerClusterName}".encode()
 
     def take(self, peer: RemotingProtocol, data: bytes, start: int) -> int:
@@ -61,20 +69,17 @@ class Express:
         @param data: what the peer has sent, from C{start} on.
         @return: where what was not dealt with begins.
         """
-        sound = self._send.sound
+        sound, store = self._send.sound, self._store
         sound.refresh()
-        if (
-            not sound.queues
-            or self._store.settings.flushDiskType is not FlushDiskType.ASYNC_FLUSH
-            or self._flushed.waiting
-        ):
+        sync = store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
+        if not sound.queues or (self._busy() if sync else self._flushed.waiting):
             return start
         assert speed is not None
         _, sent = speed.decodeSends(data, start, self._limit, sound.queues, self._cluster)
         if not sent:
             return start
         try:
-            puts, totals = self._store.putSent(sent, sound.fields, peer.host)
+            puts, totals = store.putSent(sent, sound.fields, peer.host)
         except StoreError:
             # Each of them is told on the long way.
             return start
@@ -87,7 +92,35 @@ class Express:
         )
         if frames:
             answers = Answers(frames)
-            self._send.onCredit(answers)
-            peer.answerTogether(answers)
+            if sync:
+                self._await(peer, answers, puts)
+            else:
+                self._send.onCredit(answers)
+                peer.answerTogether(answers)
         end: int = sent[len(puts) - 1][8]
         return end
+
+    def _busy(self) -> bool:
+        """
+        Whether so much waits for the disk that some may have to be refused.
+        """
+        settings = self._send.settings
+        return self._owed >= settings.sendThreadPoolQueueCapacity or (
+            self._store.waiting[1] * 1000 > settings.osPageCacheBusyTimeOutMills
+        )
+
+    def _await(self, peer: RemotingProtocol, answers: Answers, puts: list[Put]) -> None:
+        """
+        Answer once all is on the disk.
+        """
+        _, _, offset, size, *_ = puts[-1]
+        self._owed += len(puts)
+
+        def answer(result: Failure | None) -> Answers:
+            self._owed -= len(puts)
+            # Who is gone is not answered.
+            if isinstance(result, Failure) and not result.check(CancelledError):
+                answers.change(partial(self._send.notStored, result))
+            return answers
+
+        peer.promiseTogether(self._store.stored(offset + size).addBoth(answer))

@@ -374,8 +374,10 @@ class SendProcessor:
         stored = self._store.stored(appended.end)
         if unsaved:
             stored.addCallback(lambda none: self._saved(topic))
-        stored.addCallbacks(lambda none: response, self._notStored, errbackArgs=(response,))
-        answer: Deferred[RemotingCommand] = stored  # type: ignore[assignment]
+        else:
+            self._note(topic)
+        stored.addErrback(self.notStored, response)
+        answer: Deferred[RemotingCommand] = stored.addCallback(lambda none: response)
         return answer
 
     def _note(self, topic: str) -> None:
@@ -399,7 +401,10 @@ class SendProcessor:
         """
         return self._topics.saved() if topic in self._topics.unsaved else None
 
-    def _notStored(self, failure: Failure, response: RemotingCommand) -> RemotingCommand:
+    def notStored(self, failure: Failure, response: RemotingCommand) -> None:
+        """
+        Make of an answer one that tells of a message that is not on the disk.
+        """
         failure.trap(FlushDiskTimeout, StoreError)
         error = failure.value
         if isinstance(error, FlushDiskTimeout):
@@ -409,7 +414,6 @@ class SendProcessor:
         else:
             assert isinstance(error, StoreError)
             self.lost(unavailable(error), response)
-        return response
 
     def _detour(
         self, topic: str, queueId: int, properties: str, sysFlag: int, batch: bool

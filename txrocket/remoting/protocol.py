@@ -339,6 +339,18 @@ class RemotingProtocol(Protocol):
             if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
                 self._flushSoon()
 
+    def promiseTogether(self, promise: Deferred[Answers]) -> None:
+        """
+        Have answers written when they are there.
+        """
+        self._promised.add(promise)
+
+        def kept(answers: Answers) -> None:
+            self._promised.discard(promise)
+            self.answerTogether(answers)
+
+        promise.addCallback(kept)
+
     def _encodeAnswers(self) -> None:
         if self._remoting.settle is not None:
             self._remoting.settle()
