@@ -41,10 +41,13 @@ from txrocket.broker.settings import (
     PullSettings,
     SendSettings,
     TopicSettings,
+    TransactionSettings,
 )
 from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
+from txrocket.broker.transactioncheck import TransactionChecks
+from txrocket.broker.transactions import Transactions
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError, InvalidMessage
 from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
@@ -67,6 +70,7 @@ from txrocket.processors.resets import ResetProcessor
 from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
 from txrocket.processors.topics import TopicProcessor
+from txrocket.processors.transaction import TransactionProcessor
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
 from txrocket.remoting.executors import InlineExecutor, TurnExecutor
@@ -100,6 +104,9 @@ _SCAN_INTERVAL = 10.0
 
 # How often it is made sure that delayed messages are waited for, in seconds.
 _DELAY_LOOK = 10.0
+
+# How often it is seen what was decided about transactions, in seconds.
+_DECISIONS_LOOK = 1.0
 
 # Searches in threads at a time, as Java's queryMessageThreadPoolNums.
 _QUERIES = 10
@@ -188,6 +195,16 @@ def broker(
     detours = Detours(delays.detour)
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
+    transactions = Transactions(store, topics, storeHost, around.now)
+    checks = TransactionChecks(
+        around.clock,
+        store,
+        offsets,
+        transactions,
+        producers,
+        configuration[TransactionSettings],
+    )
+    configuration.follow(TransactionSettings, partial(setattr, checks, "settings"))
     locks = QueueLocks()
     expressions = plugged.expressionTypes
     subscriptions = Subscriptions(groups, consumers, expressions, configuration[PullSettings])
@@ -204,6 +221,7 @@ def broker(
         store,
         topics,
         detours,
+        transactions,
         stats,
         own,
         configuration[SendSettings],
@@ -231,6 +249,7 @@ def broker(
     for traffic in (
         send,
         pull,
+        TransactionProcessor(store, transactions, detours, stats.put),
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, expressions),
         LockProcessor(locks, around.now),
@@ -286,6 +305,12 @@ def broker(
             delays.save,
         ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
+        Chore("Looking at decisions about transactions", _DECISIONS_LOOK, checks.look),
+        Chore(
+            "Asking about undecided transactions",
+            configuration[TransactionSettings].transactionCheckInterval / 1000,
+            checks.check,
+        ),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -301,7 +326,7 @@ def broker(
         longPoll,
         announcement,
         peers,
-        [delays],
+        [delays, checks],
         chores,
         around.start,
         around.stop,

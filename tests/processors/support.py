@@ -44,6 +44,7 @@ from txrocket.broker.settings import (
 )
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
+from txrocket.broker.transactions import Transactions
 from txrocket.filters.expressions import ExpressionTypes
 from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
@@ -213,6 +214,12 @@ class BrokerTests(RemotingTests):
         self.disk = Disk()
         self.stats = Counted()
         self.chosen: list[int] = []
+        self.build()
+
+    def build(self) -> None:
+        """
+        Make the broker's parts, of what is in its folder.
+        """
         self.remoting = Remoting(self.clock)
         self.topics = Topics(
             self.table("topics.json"), self.inThread, (CLUSTER, "b"), TopicSettings(), self.now
@@ -238,6 +245,7 @@ class BrokerTests(RemotingTests):
             delayLevels(self.store.settings.messageDelayLevel),
             self.stats.put,
         )
+        self.transactions = Transactions(self.store, self.topics, HOST, self.now)
         self.send = self.makeSend()
         self.pull = self.makePull()
         self.remoting.settle = self.send.settle
@@ -281,6 +289,7 @@ class BrokerTests(RemotingTests):
             self.store,
             self.topics,
             Detours(self.delays.detour),
+            self.transactions,
             stats,
             self.settings,
             SendSettings(),

@@ -22,12 +22,14 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.broker.detours import Detours, encodeSplit
+from txrocket.broker.decisions import HALF_TOPIC
+from txrocket.broker.detours import Detours, Place, encodeSplit
 from txrocket.broker.interfaces import ISendHook, Sending
 from txrocket.broker.names import NOT_SENT_TO, checkSendable, checkTopic
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.broker.stats import Stats
 from txrocket.broker.topics import Topics
+from txrocket.broker.transactions import Transactions
 from txrocket.errors import (
     FlushDiskTimeout,
     InvalidMessage,
@@ -90,6 +92,7 @@ class SendProcessor:
         store: MessageStore,
         topics: Topics,
         detours: Detours,
+        transactions: Transactions,
         stats: Stats,
         broker: BrokerSettings,
         settings: SendSettings,
@@ -110,6 +113,7 @@ class SendProcessor:
         self._flushed = store.flusher.flushed
         self._topics = topics
         self._detours = detours
+        self._transactions = transactions
         self._stats = stats
         self._now = now
         self._choose = choose
@@ -321,6 +325,8 @@ class SendProcessor:
         goes, goesTo = topic, queueId
         if sysFlag & _TRANSACTION or SPECIAL(text):
             goes, goesTo, propertiesData = self._detour(topic, queueId, text, sysFlag, batch)
+            if goes == HALF_TOPIC:
+                sysFlag &= ~_TRANSACTION
         if batch:
             appended = self._store.putBatch(
                 topic,
@@ -509,14 +515,17 @@ class SendProcessor:
         @raise ResponseError: if it may not be sent.
         """
         split = splitProperties(properties)
-        if batch and sysFlag & _TRANSACTION:
+        half = split.get(PROPERTY_TRAN_MSG, "").lower() == "true"
+        if batch and (half or sysFlag & _TRANSACTION):
             raise MessageIllegal("messages in transactions cannot be sent as a batch")
-        if (
-            sysFlag & TRANSACTION_PREPARED_TYPE
-            or split.get(PROPERTY_TRAN_MSG, "").lower() == "true"
-        ):
-            raise NoPermission("this broker takes no messages in transactions")
+        # A half waits for its decision first; but what it then asks for must be had.
         place = self._detours.place(topic, queueId, split)
+        if half:
+            if self._settings.rejectTransactionMessage:
+                raise NoPermission("rejectTransactionMessage forbids messages in transactions")
+            place = self._transactions.half(Place(topic, queueId, split))
+        elif sysFlag & TRANSACTION_PREPARED_TYPE:
+            raise MessageIllegal("messages in transactions have to say so, by TRAN_MSG")
         if place.topic == topic:
             return topic, queueId, properties.encode()
         if batch:
