@@ -42,10 +42,13 @@ from txrocket.broker.settings import (
     PullSettings,
     SendSettings,
     TopicSettings,
+    TransactionSettings,
 )
 from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
+from txrocket.broker.transactioncheck import TransactionChecks
+from txrocket.broker.transactions import Transactions
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError, InvalidMessage
 from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
@@ -58,6 +61,7 @@ from txrocket.processors.clients import ClientProcessor
 from txrocket.processors.gradual import cooperator
 from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
 from txrocket.processors.heartbeat import HeartbeatProcessor
+from txrocket.processors.inspect import InspectProcessor
 from txrocket.processors.kvconfig import KVConfigRequests
 from txrocket.processors.locks import LockProcessor
 from txrocket.processors.namesrvconfig import NamesrvConfigRequests
@@ -73,6 +77,7 @@ from txrocket.processors.sendanswers import SendAnswers
 from txrocket.processors.sendback import SendBackProcessor
 from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.topics import TopicProcessor
+from txrocket.processors.transaction import TransactionProcessor
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
 from txrocket.remoting.executors import InlineExecutor, TurnExecutor
@@ -106,6 +111,9 @@ _SCAN_INTERVAL = 10.0
 
 # How often it is made sure that delayed messages are waited for, in seconds.
 _DELAY_LOOK = 10.0
+
+# How often it is seen what was decided about transactions, in seconds.
+_DECISIONS_LOOK = 1.0
 
 # Searches in threads at a time, as Java's queryMessageThreadPoolNums.
 _QUERIES = 10
@@ -194,6 +202,16 @@ def broker(
     detours = Detours(delays.detour)
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
+    transactions = Transactions(store, topics, storeHost, around.now)
+    checks = TransactionChecks(
+        around.clock,
+        store,
+        offsets,
+        transactions,
+        producers,
+        configuration[TransactionSettings],
+    )
+    configuration.follow(TransactionSettings, partial(setattr, checks, "settings"))
     locks = QueueLocks()
     expressions = plugged.expressionTypes
     subscriptions = Subscriptions(groups, consumers, expressions, configuration[PullSettings])
@@ -214,6 +232,7 @@ def broker(
         store,
         detours,
         retries,
+        transactions,
         stats,
         admission,
         answers,
@@ -254,6 +273,7 @@ def broker(
         SendBackProcessor(store, retries, later, stats, admission, around.choose),
         reply,
         pull,
+        TransactionProcessor(store, transactions, detours, stats.put),
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, expressions),
         LockProcessor(locks, around.now),
@@ -281,6 +301,11 @@ def broker(
         TopicProcessor(topics, removal, progress, slices, announcement.whenTold),
         GroupProcessor(groups, removal, progress, slices, identity.address),
         ConsumerCallProcessor(consumers, store, identity.name),
+        InspectProcessor(
+            lambda most, group: locks.first(most, around.now(), group),
+            transactions.pending,
+            consumers.differing.first,
+        ),
         BrokerProcessor(stats, runtime, configuration, around.now, _found(identity, port)),
     ):
         _register(remoting, rare.codes(), admin)
@@ -309,6 +334,12 @@ def broker(
             delays.save,
         ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
+        Chore("Looking at decisions about transactions", _DECISIONS_LOOK, checks.look),
+        Chore(
+            "Asking about undecided transactions",
+            configuration[TransactionSettings].transactionCheckInterval / 1000,
+            checks.check,
+        ),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -324,7 +355,7 @@ def broker(
         longPoll,
         announcement,
         peers,
-        [delays],
+        [delays, checks],
         chores,
         around.start,
         around.stop,

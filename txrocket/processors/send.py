@@ -20,12 +20,14 @@ from typing import Final
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from txrocket.broker.detours import Detours, encodeSplit
+from txrocket.broker.decisions import HALF_TOPIC
+from txrocket.broker.detours import Detours, Place, encodeSplit
 from txrocket.broker.interfaces import Sending
 from txrocket.broker.names import RETRY_PREFIX
 from txrocket.broker.retries import Retries
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.broker.stats import Stats
+from txrocket.broker.transactions import Transactions
 from txrocket.errors import (
     FlushDiskTimeout,
     InvalidMessage,
@@ -85,6 +87,7 @@ class SendProcessor:
         store: MessageStore,
         detours: Detours,
         retries: Retries,
+        transactions: Transactions,
         stats: Stats,
         admission: Admission,
         answers: SendAnswers,
@@ -102,6 +105,7 @@ class SendProcessor:
         self._topics = admission.topics
         self._detours = detours
         self._retries = retries
+        self._transactions = transactions
         self._stats = stats
         self._admission = admission
         self._answers = answers
@@ -310,6 +314,8 @@ class SendProcessor:
         goes = topic
         if sysFlag & _TRANSACTION or SPECIAL(text):
             goes, goesTo, propertiesData = self._detour(topic, goesTo, text, sysFlag, batch)
+            if goes == HALF_TOPIC:
+                sysFlag &= ~_TRANSACTION
         if batch:
             appended = self._store.putBatch(
                 goes,
@@ -412,14 +418,17 @@ class SendProcessor:
         @raise ResponseError: if it may not be sent.
         """
         split = splitProperties(properties)
-        if batch and sysFlag & _TRANSACTION:
+        half = split.get(PROPERTY_TRAN_MSG, "").lower() == "true"
+        if batch and (half or sysFlag & _TRANSACTION):
             raise MessageIllegal("messages in transactions cannot be sent as a batch")
-        if (
-            sysFlag & TRANSACTION_PREPARED_TYPE
-            or split.get(PROPERTY_TRAN_MSG, "").lower() == "true"
-        ):
-            raise NoPermission("this broker takes no messages in transactions")
+        # A half waits for its decision first; but what it then asks for must be had.
         place = self._detours.place(topic, queueId, split)
+        if half:
+            if self.settings.rejectTransactionMessage:
+                raise NoPermission("rejectTransactionMessage forbids messages in transactions")
+            place = self._transactions.half(Place(topic, queueId, split))
+        elif sysFlag & TRANSACTION_PREPARED_TYPE:
+            raise MessageIllegal("messages in transactions have to say so, by TRAN_MSG")
         if place.topic == topic:
             return topic, queueId, properties.encode()
         if batch:
