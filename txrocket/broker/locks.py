@@ -118,10 +118,10 @@ class QueueLocks:
         told: list[HeldLock] = []
         count = 0
         for group in list(self._groups) if only is None else [only]:
-            for queue, holder in self.holders(group, now).items():
-                count += 1
-                if count <= most:
-                    told.append(HeldLock(group, queue, *holder))
+            found = self.holders(group, now)
+            count += len(found)
+            room = most - len(told)
+            told += [HeldLock(group, each, *found[each]) for each in sorted(found)[:room]]
         return LockList(tuple(told), count - len(told))
 
     def expire(self, now: int) -> None:
