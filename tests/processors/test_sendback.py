@@ -139,8 +139,7 @@ class AgainTests(Backs):
 
     def test_comes(self) -> None:
         """
-        After ten seconds, and not before, it is in the group's retry topic, and its
-        level is gone.
+        After ten seconds, and not before, it is in the group's retry topic.
         """
         self.delays.start()
         self.addCleanup(self.delays.stop)
@@ -150,7 +149,6 @@ class AgainTests(Backs):
         self.clock.pump([0.1, 0, 0, 0])
         [record] = self.stored("%RETRY%G")
         self.assertEqual((record.body, record.reconsumeTimes, record.tags), (b"hello", 1, "t"))
-        self.assertNotIn("DELAY", record.properties)
         self.assertEqual(record.properties["RETRY_TOPIC"], "T")
 
     def test_levels(self) -> None:
