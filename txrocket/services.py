@@ -78,6 +78,7 @@ from txrocket.processors.sendback import SendBackProcessor
 from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.topics import TopicProcessor
 from txrocket.processors.transaction import TransactionProcessor
+from txrocket.processors.ways import Ways
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
 from txrocket.remoting.executors import InlineExecutor, TurnExecutor
@@ -230,9 +231,7 @@ def broker(
     hooks = SendHooks(plugged.sendHooks, admission)
     send = SendProcessor(
         store,
-        detours,
-        retries,
-        transactions,
+        Ways(detours, transactions, retries, admission),
         stats,
         admission,
         answers,

@@ -56,6 +56,7 @@ from txrocket.processors.send import SendProcessor
 from txrocket.processors.sendanswers import SendAnswers
 from txrocket.processors.sendback import SendBackProcessor
 from txrocket.processors.sendhooks import SendHooks
+from txrocket.processors.ways import Ways
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
 from txrocket.protocol.fields import Header
@@ -305,9 +306,7 @@ class BrokerTests(RemotingTests):
         stats: Any = self.stats
         return SendProcessor(
             self.store,
-            Detours(self.delays.detour),
-            self.retries,
-            self.transactions,
+            Ways(Detours(self.delays.detour), self.transactions, self.retries, self.admission),
             stats,
             self.admission,
             self.answers,
