@@ -176,10 +176,10 @@ class PlugTests(SynchronousTestCase):
         """
         Nor any that the broker has beyond RocketMQ.
         """
-        [said] = self.problems(processors=[Processor({90_001: serve})])
+        [said] = self.problems(processors=[Processor({30_001: serve})])
         self.assertEqual(
             said,
-            f"{HERE}.Processor: request code INSPECT_LOCKS (90001) is served by the broker itself",
+            f"{HERE}.Processor: request code INSPECT_LOCKS (30001) is served by the broker itself",
         )
 
     def test_codes(self) -> None:

@@ -127,7 +127,7 @@ class CodeTests(SynchronousTestCase):
         """
         self.assertEqual(requestName(11), "PULL_MESSAGE (11)")
         self.assertEqual(requestName(361), "361")
-        self.assertEqual(requestName(90001), "INSPECT_LOCKS (90001)")
+        self.assertEqual(requestName(30001), "INSPECT_LOCKS (30001)")
 
     def test_own(self) -> None:
         """

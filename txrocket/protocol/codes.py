@@ -206,12 +206,13 @@ class ResponseCode(IntEnum):
 class InspectCode(IntEnum):
     """
     What our own brokers can be asked beyond RocketMQ, where neither its version 4 nor
-    its version 5 has a code: all of theirs are below 4,000.
+    its version 5 has a code: all of theirs are below 4,000.  In a binary header a code
+    has 16 bits.
     """
 
-    INSPECT_LOCKS = 90001
-    INSPECT_HALVES = 90002
-    INSPECT_SUBSCRIPTIONS = 90003
+    INSPECT_LOCKS = 30001
+    INSPECT_HALVES = 30002
+    INSPECT_SUBSCRIPTIONS = 30003
 
 
 def requestName(code: int) -> str:
