@@ -651,6 +651,17 @@ class DirectTests(Backs):
         self.assertEqual(self.bodies("%DLQ%G"), [b"a", b"b"])
         self.assertEqual(self.bodies("%RETRY%G"), [])
 
+    def test_lateBatch(self) -> None:
+        """
+        A batch does not wait; dead it need not.
+        """
+        batch = encodeBatch([Message("T", b"a")])
+        for times, code in ((0, ResponseCode.MESSAGE_ILLEGAL), (16, ResponseCode.SUCCESS)):
+            header = sendHeader("%RETRY%G", reconsumeTimes=times, properties="DELAY\x015")
+            request = self.client.request(RequestCode.SEND_BATCH_MESSAGE, header, batch)
+            self.assertEqual(self.answerTo(request).code, code)
+        self.assertEqual(self.bodies("%DLQ%G"), [b"a"])
+
     def test_neverQuick(self) -> None:
         """
         The rules hold for each of them, however many came before.

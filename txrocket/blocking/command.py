@@ -156,7 +156,3 @@ def _print(titles: tuple[str, ...], rows: Iterable[tuple[Any, ...]], out: TextIO
 def _printable(cell: Any) -> str:
     # Names come from clients, and a terminal does what control characters say.
     return "".join(each if each.isprintable() else "?" for each in str(cell))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
