@@ -43,19 +43,10 @@ from txrocket.broker.service import Broker
 from txrocket.client import Cluster, LitePullConsumer, LocalOffsets, MessageTrace, Producer
 from txrocket.client.traceviews import Consumed, Sent
 from txrocket.errors import InvalidMessage
-from txrocket.message import (
-    PROPERTY_CORRELATION_ID,
-    PROPERTY_DELAY,
-    PROPERTY_PUSH_REPLY_TIME,
-    splitProperties,
-)
+from txrocket.message import PROPERTY_DELAY, splitProperties
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
-from txrocket.protocol.headers import (
-    ReplyMessageRequestHeader,
-    SendMessageRequestHeaderV2,
-    SendMessageResponseHeader,
-)
+from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from txrocket.protocol.parts import joinProperties
 from txrocket.protocol.trace import ConsumeStatus, MessageType
 from txrocket.remoting.executors import InlineExecutor
@@ -111,34 +102,6 @@ class Delays:
         settle = self._remoting.settle
         assert settle is not None
         settle()
-
-
-def handOver(request: RemotingCommand, peer: RemotingProtocol) -> Answer:
-    """
-    SEND_REPLY_MESSAGE_V2, as far as who asks and who replies see it, if both are one
-    client.
-    """
-    header = request.decodeHeader(SendMessageRequestHeaderV2)
-    properties = splitProperties(header.properties or "")
-    assert PROPERTY_CORRELATION_ID in properties
-    reply = ReplyMessageRequestHeader(
-        header.producerGroup,
-        header.topic,
-        header.defaultTopic,
-        header.defaultTopicQueueNums,
-        header.queueId,
-        header.sysFlag,
-        header.bornTimestamp,
-        header.flag,
-        f"/{peer.address}",
-        "/127.0.0.1:10911",
-        header.bornTimestamp,
-        joinProperties({**properties, PROPERTY_PUSH_REPLY_TIME: "1"}),
-    )
-    push = requestCommand(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, reply, request.body)
-    peer.request(push, 3.0)
-    kept = SendMessageResponseHeader("7F00000100002A9F0000000000000000", header.queueId, 0)
-    return responseCommand(header=kept)
 
 
 class ClientExampleTests(TestCase):
@@ -264,10 +227,7 @@ class ClientExampleTests(TestCase):
         """
         Who asks gets the reply.
         """
-        lines = await self.ran(
-            request_reply,
-            lambda broker: serve(broker, RequestCode.SEND_REPLY_MESSAGE_V2, handOver),
-        )
+        lines = await self.ran(request_reply)
         self.assertEqual(lines, ["2+3 is 5"])
 
     @asDeferred

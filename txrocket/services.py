@@ -44,10 +44,13 @@ from txrocket.broker.settings import (
     PullSettings,
     SendSettings,
     TopicSettings,
+    TransactionSettings,
 )
 from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
+from txrocket.broker.transactioncheck import TransactionChecks
+from txrocket.broker.transactions import Transactions
 from txrocket.compiled import speed
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError, InvalidMessage
@@ -62,6 +65,7 @@ from txrocket.processors.express import Express
 from txrocket.processors.gradual import cooperator
 from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
 from txrocket.processors.heartbeat import HeartbeatProcessor
+from txrocket.processors.inspect import InspectProcessor
 from txrocket.processors.kvconfig import KVConfigRequests
 from txrocket.processors.locks import LockProcessor
 from txrocket.processors.namesrvconfig import NamesrvConfigRequests
@@ -77,6 +81,8 @@ from txrocket.processors.sendanswers import SendAnswers
 from txrocket.processors.sendback import SendBackProcessor
 from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.topics import TopicProcessor
+from txrocket.processors.transaction import TransactionProcessor
+from txrocket.processors.ways import Ways
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
 from txrocket.remoting.executors import InlineExecutor, TurnExecutor
@@ -110,6 +116,9 @@ _SCAN_INTERVAL = 10.0
 
 # How often it is made sure that delayed messages are waited for, in seconds.
 _DELAY_LOOK = 10.0
+
+# How often it is seen what was decided about transactions, in seconds.
+_DECISIONS_LOOK = 1.0
 
 # Searches in threads at a time, as Java's queryMessageThreadPoolNums.
 _QUERIES = 10
@@ -198,6 +207,16 @@ def broker(
     detours = Detours(delays.detour)
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
+    transactions = Transactions(store, topics, storeHost, around.now)
+    checks = TransactionChecks(
+        around.clock,
+        store,
+        offsets,
+        transactions,
+        producers,
+        configuration[TransactionSettings],
+    )
+    configuration.follow(TransactionSettings, partial(setattr, checks, "settings"))
     locks = QueueLocks()
     expressions = plugged.expressionTypes
     filters = ConsumerFilters(
@@ -226,8 +245,7 @@ def broker(
     hooks = SendHooks(plugged.sendHooks, admission)
     send = SendProcessor(
         store,
-        detours,
-        retries,
+        Ways(detours, transactions, retries, admission),
         stats,
         admission,
         answers,
@@ -270,6 +288,7 @@ def broker(
         SendBackProcessor(store, retries, later, stats, admission, around.choose),
         reply,
         pull,
+        TransactionProcessor(store, transactions, detours, stats.put),
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
         ClientProcessor(consumers, producers, subscriptions),
         LockProcessor(locks, around.now),
@@ -297,6 +316,11 @@ def broker(
         TopicProcessor(topics, removal, progress, slices, announcement.whenTold),
         GroupProcessor(groups, removal, progress, slices, identity.address),
         ConsumerCallProcessor(consumers, store, identity.name),
+        InspectProcessor(
+            lambda most, group: locks.first(most, around.now(), group),
+            transactions.pending,
+            consumers.differing.first,
+        ),
         BrokerProcessor(stats, runtime, configuration, around.now, _found(identity, port)),
     ):
         _register(remoting, rare.codes(), admin)
@@ -326,6 +350,12 @@ def broker(
         ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
         Chore("Writing the consumers' filters", SAVE_PERIOD, filters.save),
+        Chore("Looking at decisions about transactions", _DECISIONS_LOOK, checks.look),
+        Chore(
+            "Asking about undecided transactions",
+            configuration[TransactionSettings].transactionCheckInterval / 1000,
+            checks.check,
+        ),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -342,7 +372,7 @@ def broker(
         longPoll,
         announcement,
         peers,
-        [delays],
+        [delays, checks],
         chores,
         around.start,
         around.stop,

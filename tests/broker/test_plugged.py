@@ -173,6 +173,16 @@ class PlugTests(SynchronousTestCase):
                     (f"{HERE}.Processor: request code {name} is RocketMQ's own",),
                 )
 
+    def test_brokers(self) -> None:
+        """
+        Nor any that the broker has beyond RocketMQ.
+        """
+        [said] = self.problems(processors=[Processor({30_001: serve})])
+        self.assertEqual(
+            said,
+            f"{HERE}.Processor: request code INSPECT_LOCKS (30001) is served by the broker itself",
+        )
+
     def test_codes(self) -> None:
         """
         A code is a number that fits a header, one plugin's alone, and served by a

@@ -45,6 +45,7 @@ from txrocket.broker.settings import (
 )
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
+from txrocket.broker.transactions import Transactions
 from txrocket.filters.expressions import ExpressionTypes
 from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
@@ -55,6 +56,7 @@ from txrocket.processors.send import SendProcessor
 from txrocket.processors.sendanswers import SendAnswers
 from txrocket.processors.sendback import SendBackProcessor
 from txrocket.processors.sendhooks import SendHooks
+from txrocket.processors.ways import Ways
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
 from txrocket.protocol.fields import Header
@@ -223,6 +225,12 @@ class BrokerTests(RemotingTests):
         self.disk = Disk()
         self.stats = Counted()
         self.chosen: list[int] = []
+        self.build()
+
+    def build(self) -> None:
+        """
+        Make the broker's parts, of what is in its folder.
+        """
         self.remoting = Remoting(self.clock)
         self.topics = Topics(
             self.table("topics.json"), self.inThread, (CLUSTER, "b"), TopicSettings(), self.now
@@ -251,6 +259,7 @@ class BrokerTests(RemotingTests):
         self.retries = Retries(self.topics, self.groups)
         self.admission = Admission(self.store, self.topics, self.settings, SendSettings(), self.now)
         self.answers = SendAnswers(HOST, self.settings)
+        self.transactions = Transactions(self.store, self.topics, HOST, self.now)
         self.send = self.makeSend()
         self.sendBack = self.makeSendBack()
         self.producers = Producers()
@@ -297,8 +306,7 @@ class BrokerTests(RemotingTests):
         stats: Any = self.stats
         return SendProcessor(
             self.store,
-            Detours(self.delays.detour),
-            self.retries,
+            Ways(Detours(self.delays.detour), self.transactions, self.retries, self.admission),
             stats,
             self.admission,
             self.answers,

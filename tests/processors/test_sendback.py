@@ -139,8 +139,7 @@ class AgainTests(Backs):
 
     def test_comes(self) -> None:
         """
-        After ten seconds, and not before, it is in the group's retry topic, and its
-        level is gone.
+        After ten seconds, and not before, it is in the group's retry topic.
         """
         self.delays.start()
         self.addCleanup(self.delays.stop)
@@ -150,7 +149,6 @@ class AgainTests(Backs):
         self.clock.pump([0.1, 0, 0, 0])
         [record] = self.stored("%RETRY%G")
         self.assertEqual((record.body, record.reconsumeTimes, record.tags), (b"hello", 1, "t"))
-        self.assertNotIn("DELAY", record.properties)
         self.assertEqual(record.properties["RETRY_TOPIC"], "T")
 
     def test_levels(self) -> None:
@@ -652,6 +650,17 @@ class DirectTests(Backs):
         self.assertEqual(self.answerTo(request).code, 0)
         self.assertEqual(self.bodies("%DLQ%G"), [b"a", b"b"])
         self.assertEqual(self.bodies("%RETRY%G"), [])
+
+    def test_lateBatch(self) -> None:
+        """
+        A batch does not wait; dead it need not.
+        """
+        batch = encodeBatch([Message("T", b"a")])
+        for times, code in ((0, ResponseCode.MESSAGE_ILLEGAL), (16, ResponseCode.SUCCESS)):
+            header = sendHeader("%RETRY%G", reconsumeTimes=times, properties="DELAY\x015")
+            request = self.client.request(RequestCode.SEND_BATCH_MESSAGE, header, batch)
+            self.assertEqual(self.answerTo(request).code, code)
+        self.assertEqual(self.bodies("%DLQ%G"), [b"a"])
 
     def test_neverQuick(self) -> None:
         """

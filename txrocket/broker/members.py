@@ -75,6 +75,13 @@ class Members:
     def __len__(self) -> int:
         return len(self.byId)
 
+    def remove(self, member: Member) -> None:
+        """
+        A member leaves.
+        """
+        del self.byId[member.client.clientId]
+        del self.byPeer[member.client.peer]
+
     def connections(self) -> frozenset[Connection]:
         """
         Who they are and where.
@@ -186,8 +193,7 @@ class Registry(Generic[_Group]):
 
     def _remove(self, name: str, group: _Group, member: Member) -> None:
         clientId = member.client.clientId
-        del group.byId[clientId]
-        del group.byPeer[member.client.peer]
+        group.remove(member)
         same = self._byId[clientId]
         del same[member]
         if not same:

@@ -23,7 +23,7 @@ from txrocket.errors import ConfigError, SubscriptionParseFailed
 from txrocket.filters.expressions import ExpressionTypes, MessageFilter
 from txrocket.filters.tags import TAG
 from txrocket.model import SubscriptionData
-from txrocket.protocol.codes import RequestCode, requestName
+from txrocket.protocol.codes import InspectCode, RequestCode, requestName
 from txrocket.remoting.interfaces import Process
 
 __all__ = ["Plugged", "Plugins", "plug"]
@@ -33,6 +33,7 @@ _SQL92: Final = "SQL92"
 _EXPRESSION_TYPES: Final = (TAG, _SQL92)
 
 _ROCKETMQ: Final = frozenset(int(each) for each in RequestCode)
+_TAKEN: Final = _ROCKETMQ | {int(each) for each in InspectCode}
 _LARGEST_CODE: Final = 2**31 - 1
 
 
@@ -132,8 +133,9 @@ def _codes(
             problems.append(f"{name}: {code!r} is no request code")
         elif not 0 <= code <= _LARGEST_CODE:
             problems.append(f"{name}: {code} is no request code: 0 to {_LARGEST_CODE} are")
-        elif code in _ROCKETMQ:
-            problems.append(f"{name}: request code {requestName(code)} is RocketMQ's own")
+        elif code in _TAKEN:
+            whose = "RocketMQ's own" if code in _ROCKETMQ else "served by the broker itself"
+            problems.append(f"{name}: request code {requestName(code)} is {whose}")
         elif code in taken:
             problems.append(f"{name}: request code {code} is served by {taken[code]} already")
         elif not callable(function):

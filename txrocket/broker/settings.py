@@ -32,6 +32,7 @@ __all__ = [
     "PullSettings",
     "SendSettings",
     "TopicSettings",
+    "TransactionSettings",
     "UnsupportedSettings",
 ]
 
@@ -198,6 +199,21 @@ class DelaySettings:
 
 
 @attrs.frozen
+class TransactionSettings:
+    """
+    Asking about transactions that are undecided.
+
+    @ivar transactionTimeOut: how old half of one must be, unless it says so itself.
+    @ivar transactionCheckInterval: how often all of them are looked at.
+    @ivar transactionCheckMax: how often producers are asked about one.
+    """
+
+    transactionTimeOut: int = attrs.field(default=6000, validator=atLeast(0), metadata=_LIVE)
+    transactionCheckMax: int = attrs.field(default=15, validator=atLeast(1), metadata=_LIVE)
+    transactionCheckInterval: int = attrs.field(default=60_000, validator=atLeast(1))
+
+
+@attrs.frozen
 class SendSettings:
     """
     Taking messages.
@@ -282,6 +298,7 @@ SECTIONS: tuple[type, ...] = (
     OffsetSettings,
     DelaySettings,
     SendSettings,
+    TransactionSettings,
     PullSettings,
     FilterSettings,
     PoolSettings,

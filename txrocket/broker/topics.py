@@ -28,6 +28,7 @@ from txrocket.errors import TopicNotExist
 from txrocket.model import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig
 from txrocket.protocol.bodies import TopicConfigSerializeWrapper
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.names import replyTopic
 from txrocket.store.flush import InThread
 from txrocket.store.tables import Table
 
@@ -249,7 +250,7 @@ def _ownTopics(cluster: str, broker: str, settings: TopicSettings) -> dict[str, 
         TopicConfig(broker, 1, 1, perm(settings.brokerTopicEnable)),
         TopicConfig("OFFSET_MOVED_EVENT", 1, 1),
         TopicConfig("SCHEDULE_TOPIC_XXXX", _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
-        TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
+        TopicConfig(replyTopic(cluster), 1, 1),
     ]
     if settings.autoCreateTopicEnable:
         queues = settings.defaultTopicQueueNums

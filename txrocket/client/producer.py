@@ -18,7 +18,6 @@ L{RocketError}.  All attempts together have one time limit.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,8 +27,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import Attribute, Interface
 
+from txrocket.client.asking import Asking
 from txrocket.client.cluster import Cluster
-from txrocket.client.outgoing import REPLY, Outgoing, withProperties
+from txrocket.client.outgoing import REPLY, Outgoing
 from txrocket.client.queues import FaultTable, Selector, byHash, inTurn
 from txrocket.client.results import SendResult, SendStatus
 from txrocket.client.routes import Route
@@ -61,7 +61,7 @@ from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import (
     CheckTransactionStateRequestHeader,
 )
-from txrocket.protocol.names import checkGroupName, checkSendTopic
+from txrocket.protocol.names import checkGroupName, checkSendTopic, replyTopic
 
 if TYPE_CHECKING:
     from txrocket.client.tracing import SendTrace
@@ -183,6 +183,7 @@ class Producer(Service):
         self._routes = cluster.routes
         self._clock = cluster.reactor
         self._topics: dict[str, None] = {}
+        self._asking = Asking(cluster, self._topics, defaultTopicQueueNums, self.send)
         self._turn = cluster.choose(2**31)
         self._underWay = 0
         self._drained: list[Deferred[None]] = []
@@ -374,35 +375,9 @@ class Producer(Service):
         @return: a Deferred of the reply; it fails with L{RequestTimedOut} if none
             comes in time, and as L{send}'s does.
         """
-        seconds = self._timeout if timeout is None else timeout
-        correlationId = str(uuid.UUID(int=self.cluster.choose(2**128)))
-        asking = withProperties(
-            message,
-            {
-                PROPERTY_CORRELATION_ID: correlationId,
-                PROPERTY_REPLY_TO_CLIENT: self.cluster.clientId,
-                PROPERTY_TTL: str(int(seconds * 1000)),
-            },
-        )
-        replies = self.cluster.requests.replies
-
-        def forget(reply: Deferred[Any]) -> None:
-            replies.pop(correlationId, None)
-
-        reply: Deferred[MessageExt] = Deferred(forget)
-        replies[correlationId] = reply
-
-        def late(result: Any, after: float) -> Failure:
-            return Failure(
-                RequestTimedOut("", f"no reply to the message to {message.topic} in {after:g} s")
-            )
-
-        def failed(failure: Failure) -> None:
-            if replies.pop(correlationId, None) is not None:
-                reply.errback(failure)
-
-        self.send(asking, timeout=seconds).addErrback(failed)
-        return reply.addTimeout(seconds, self._clock, onTimeoutCancel=late)
+        if not self.running:
+            return fail(self._notRunning())
+        return self._asking.request(message, self._timeout if timeout is None else timeout)
 
     def reply(
         self, request: MessageExt, body: bytes, timeout: float | None = None
@@ -418,7 +393,7 @@ class Producer(Service):
         if not cluster or not asker:
             return fail(InvalidMessage("a message that wants no reply cannot be replied to"))
         answer = Message(
-            f"{cluster}_REPLY_TOPIC",
+            replyTopic(cluster),
             body,
             properties={
                 PROPERTY_MSG_TYPE: REPLY,
@@ -444,7 +419,7 @@ class Producer(Service):
         self, topic: str, message: Message | Sequence[Message], timeout: float | None
     ) -> Sending:
         if not self.running:
-            raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
+            raise self._notRunning()
         return Sending(topic, message, self._timeout if timeout is None else timeout)
 
     def _prepared(self, message: Message, timeout: float | None) -> Sending:
@@ -456,6 +431,9 @@ class Producer(Service):
         sending = self._begin(messages[0].topic, messages, timeout)
         sending.takeBatch(messages, self.cluster.uniqueId, self._maxMessageSize)
         return sending
+
+    def _notRunning(self) -> ServiceNotAvailable:
+        return ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
 
     # --- attempts --------------------------------------------------------
 

@@ -43,6 +43,7 @@ from txrocket.message import (
 from txrocket.processors.admission import Admission
 from txrocket.processors.sendanswers import SendAnswers
 from txrocket.processors.sendhooks import SendHooks
+from txrocket.processors.ways import TRANSACTION
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.protocol.headers import (
@@ -50,7 +51,6 @@ from txrocket.protocol.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
-from txrocket.protocol.record import TRANSACTION_ROLLBACK_TYPE
 from txrocket.remoting.faults import sayable
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
@@ -60,9 +60,6 @@ __all__ = ["ReplyProcessor"]
 
 # How long who asked has to take the reply, in seconds.
 _TIMEOUT: Final = 10.0
-
-# All bits of sysFlag that speak of transactions.
-_TRANSACTION: Final = TRANSACTION_ROLLBACK_TYPE
 
 
 class ReplyProcessor:
@@ -267,7 +264,7 @@ class ReplyProcessor:
                 sending.flag,
                 # A reply is no half of anything.  Java keeps no flag at all, not even
                 # that a body is compressed.
-                header.sysFlag & ~_TRANSACTION,
+                header.sysFlag & ~TRANSACTION,
                 header.reconsumeTimes or 0,
             )
             end = appended.end

@@ -21,10 +21,9 @@ from typing import Final
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from txrocket.broker.detours import Detours, encodeSplit
+from txrocket.broker.decisions import HALF_TOPIC
 from txrocket.broker.interfaces import Sending
 from txrocket.broker.names import RETRY_PREFIX
-from txrocket.broker.retries import Retries
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.broker.stats import Stats
 from txrocket.errors import (
@@ -32,17 +31,16 @@ from txrocket.errors import (
     InvalidMessage,
     MalformedRecord,
     MessageIllegal,
-    NoPermission,
     ResponseError,
     StoreError,
 )
-from txrocket.message import PROPERTY_TRAN_MSG, splitProperties
 from txrocket.model import TopicFilterType
 from txrocket.processors.admission import Admission
 from txrocket.processors.sendanswers import SendAnswers, unavailable
 from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.sound import SoundTopics
 from txrocket.processors.stored import SPECIAL, UNIQUE, Shapes, storedProperties, undelayed
+from txrocket.processors.ways import TRANSACTION, Ways
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import (
     ONEWAY_FLAG,
@@ -54,8 +52,6 @@ from txrocket.protocol.command import (
 from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from txrocket.protocol.record import (
     MULTI_TAGS_FLAG,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
 )
 from txrocket.remoting.faults import sayable
 from txrocket.remoting.interfaces import Answer, Process
@@ -64,9 +60,6 @@ from txrocket.store.messages import Appended, MessageStore
 from txrocket.store.settings import FlushDiskType
 
 __all__ = ["SendProcessor"]
-
-# All bits of sysFlag that speak of transactions.
-_TRANSACTION = TRANSACTION_ROLLBACK_TYPE
 
 # To look up a member of an enumeration takes 0.15 us.
 _ASYNC_FLUSH: Final = FlushDiskType.ASYNC_FLUSH
@@ -84,8 +77,7 @@ class SendProcessor:
     def __init__(
         self,
         store: MessageStore,
-        detours: Detours,
-        retries: Retries,
+        ways: Ways,
         stats: Stats,
         admission: Admission,
         answers: SendAnswers,
@@ -101,8 +93,7 @@ class SendProcessor:
         self._store = store
         self._flushed = store.flusher.flushed
         self._topics = admission.topics
-        self._detours = detours
-        self._retries = retries
+        self._ways = ways
         self._stats = stats
         self._admission = admission
         self._answers = answers
@@ -242,7 +233,7 @@ class SendProcessor:
             or config is not self._topics.get(topic)
             or not 0 <= queueId < config.writeQueueNums
             or header.batch
-            or header.sysFlag & _TRANSACTION
+            or header.sysFlag & TRANSACTION
             or request.flag & ONEWAY_FLAG
             or store.settings.flushDiskType is not _ASYNC_FLUSH
             or self._flushed.waiting
@@ -310,9 +301,7 @@ class SendProcessor:
         if topic.startswith(RETRY_PREFIX):
             # Who sends it takes it for dealt with: it must not be lost, whatever it says.
             waits = True
-            dead = self._retries.dead(
-                topic, header.reconsumeTimes or 0, header.maxReconsumeTimes, request.version
-            )
+            dead = self._ways.dead(topic, header, request.version)
             if dead is not None:
                 topic, goesTo, text = dead, 0, undelayed(text)
         if config.topicFilterType is TopicFilterType.MULTI_TAG:
@@ -322,8 +311,10 @@ class SendProcessor:
         except UnicodeEncodeError:
             raise MessageIllegal("properties: half of a surrogate pair is no text") from None
         goes = topic
-        if sysFlag & _TRANSACTION or SPECIAL(text):
-            goes, goesTo, propertiesData = self._detour(topic, goesTo, text, sysFlag, batch)
+        if sysFlag & TRANSACTION or SPECIAL(text):
+            goes, goesTo, propertiesData = self._ways.aside(topic, goesTo, text, sysFlag, batch)
+            if goes == HALF_TOPIC:
+                sysFlag &= ~TRANSACTION
         if batch:
             appended = self._store.putBatch(
                 goes,
@@ -414,26 +405,3 @@ class SendProcessor:
         else:
             assert isinstance(error, StoreError)
             self.lost(unavailable(error), response)
-
-    def _detour(
-        self, topic: str, queueId: int, properties: str, sysFlag: int, batch: bool
-    ) -> tuple[str, int, bytes]:
-        """
-        Where a message goes that may have to wait, and with which properties.
-
-        @raise ResponseError: if it may not be sent.
-        """
-        split = splitProperties(properties)
-        if batch and sysFlag & _TRANSACTION:
-            raise MessageIllegal("messages in transactions cannot be sent as a batch")
-        if (
-            sysFlag & TRANSACTION_PREPARED_TYPE
-            or split.get(PROPERTY_TRAN_MSG, "").lower() == "true"
-        ):
-            raise NoPermission("this broker takes no messages in transactions")
-        place = self._detours.place(topic, queueId, split)
-        if place.topic == topic:
-            return topic, queueId, properties.encode()
-        if batch:
-            raise MessageIllegal("messages that are delivered late cannot be sent as a batch")
-        return place.topic, place.queueId, encodeSplit(place.properties)

@@ -18,7 +18,14 @@ from typing import Final
 from txrocket.errors import InvalidMessage
 from txrocket.protocol.parts import TOPIC_LIMIT
 
-__all__ = ["GROUP_LIMIT", "NOT_SENT_TO", "checkGroupName", "checkSendTopic", "checkTopicName"]
+__all__ = [
+    "GROUP_LIMIT",
+    "NOT_SENT_TO",
+    "checkGroupName",
+    "checkSendTopic",
+    "checkTopicName",
+    "replyTopic",
+]
 
 GROUP_LIMIT: Final = 255
 
@@ -82,3 +89,10 @@ def _check(what: str, name: str, limit: int) -> None:
         raise InvalidMessage(
             f"the {what} {name[:_QUOTED]!r} holds characters other than letters, digits and _-%|"
         )
+
+
+def replyTopic(cluster: str) -> str:
+    """
+    The topic of replies at all brokers of a cluster.
+    """
+    return f"{cluster}_REPLY_TOPIC"
