@@ -33,7 +33,7 @@ class SettingsTests(SynchronousTestCase):
         """
         for section in SECTIONS:
             self.assertEqual(differences(section, "BrokerConfig", "MessageStoreConfig"), {})
-        self.assertEqual(len(SECTIONS), 12)
+        self.assertEqual(len(SECTIONS), 13)
 
     def test_once(self) -> None:
         """
