@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from txrocket.client.listening import ConsumeLater
     from txrocket.client.litepull import LitePullConsumer
     from txrocket.client.offsets import LocalOffsets
-    from txrocket.client.producer import ISendMessageHook, Producer, Sending
+    from txrocket.client.producer import Producer
     from txrocket.client.pullconsumer import PullConsumer
     from txrocket.client.pullschedule import PullSchedule
     from txrocket.client.pushconsumer import PushConsumer
     from txrocket.client.queues import FaultTable, byHash, byMachineRoom, byRandom
     from txrocket.client.results import PullResult, PullStatus, SendResult, SendStatus
+    from txrocket.client.sending import ISendMessageHook, Sending
     from txrocket.client.transaction import (
         LocalTransactionState,
         TransactionProducer,
@@ -66,7 +67,7 @@ _MODULES: Final = {
     "Cluster": "cluster",
     "ConsumeLater": "listening",
     "FaultTable": "queues",
-    "ISendMessageHook": "producer",
+    "ISendMessageHook": "sending",
     "LitePullConsumer": "litepull",
     "LocalOffsets": "offsets",
     "LocalTransactionState": "transaction",
@@ -79,7 +80,7 @@ _MODULES: Final = {
     "Room": "window",
     "SendResult": "results",
     "SendStatus": "results",
-    "Sending": "producer",
+    "Sending": "sending",
     "TransactionProducer": "transaction",
     "TransactionSendResult": "transaction",
     "byHash": "queues",
