@@ -51,6 +51,7 @@ class Attempts:
     """
     Sends messages.
 
+    @ivar turn: a number that says which queue had its turn last.
     @ivar topics: those that messages were sent to.
     @ivar underWay: the messages that are not sent yet.
     """
@@ -86,7 +87,7 @@ class Attempts:
         self._hooks = hooks
         self._routes = cluster.routes
         self._clock = cluster.reactor
-        self._turn = cluster.choose(2**31)
+        self.turn = cluster.choose(2**31)
         self.topics: dict[str, None] = {}
         self.underWay = UnderWay()
 
@@ -198,7 +199,7 @@ class Attempts:
             return peers.oneway(sending.address, request, left).addBoth(self._done, sending)
         args = sending, began
         return peers.request(sending.address, request, left).addCallbacks(
-            self._answered, self._unanswered, callbackArgs=args, errbackArgs=args
+            self.answered, self.unanswered, callbackArgs=args, errbackArgs=args
         )
 
     def _request(self, sending: Sending, route: Route) -> RemotingCommand | None:
@@ -241,17 +242,23 @@ class Attempts:
             message = sending.message
             assert isinstance(message, Message)
             return sending.selector(queues, message, sending.key)
-        self._turn += 1
+        self.turn += 1
         if self._faults is not None:
-            return self._faults.select(queues, self._turn, self._cluster.now())
+            return self._faults.select(queues, self.turn, self._cluster.now())
         if failed is None:
-            return queues[self._turn % len(queues)]
-        queue = inTurn(queues, self._turn, failed)
+            return queues[self.turn % len(queues)]
+        queue = inTurn(queues, self.turn, failed)
         # It counts on over those that were left out: all after them get their share.
-        self._turn += (queues.index(queue) - self._turn) % len(queues)
+        self.turn += (queues.index(queue) - self.turn) % len(queues)
         return queue
 
-    def _answered(self, response: RemotingCommand, sending: Sending, began: float) -> Any:
+    def answered(self, response: RemotingCommand, sending: Sending, began: float) -> Any:
+        """
+        A broker has answered a message's last attempt.
+
+        @param began: when that began, in seconds.
+        @return: what became of the message, or a Deferred of that.
+        """
         queue = sending.queue
         assert queue is not None
         refused: ResponseError | None = None
@@ -278,7 +285,10 @@ class Attempts:
         chosen = sending.fixed or sending.selector is not None
         return self._retryNotStored and not chosen and self._mayRetry(sending)
 
-    def _unanswered(self, failure: Failure, sending: Sending, began: float) -> Any:
+    def unanswered(self, failure: Failure, sending: Sending, began: float) -> Any:
+        """
+        The same, if no answer came.
+        """
         error = failure.value
         if not isinstance(error, RocketError):
             return self._done(failure, sending)

@@ -23,6 +23,7 @@ from twisted.python.failure import Failure
 from txrocket.client.attempts import Attempts
 from txrocket.client.cluster import Cluster
 from txrocket.client.queues import FaultTable, Selector, byHash
+from txrocket.client.quicksend import QuickSends
 from txrocket.client.requestreply import awaitReply, replyTo
 from txrocket.client.results import SendResult
 from txrocket.client.sending import ISendMessageHook, Sending
@@ -88,6 +89,16 @@ class Producer(Service):
             hooks=hooks,
         )
         self._underWay = self._attempts.underWay
+        self._quick: QuickSends | None = None
+        if faults is None and not hooks:
+            self._quick = QuickSends(
+                cluster,
+                group,
+                self._attempts,
+                queues=defaultTopicQueueNums,
+                compressOver=compressOver,
+                maxMessageSize=maxMessageSize,
+            )
 
     # --- life ------------------------------------------------------------
 
@@ -192,6 +203,11 @@ class Producer(Service):
         @return: a Deferred that fails with L{InvalidMessage} if the message cannot
             be sent, and with L{SendFailed} if it could not.
         """
+        chosen = queue is not None or selector is not None or key is not None
+        if not chosen and self._quick is not None and self.running:
+            quick = self._quick.send(message, self._timeout if timeout is None else timeout)
+            if quick is not None:
+                return quick
         try:
             sending = self._prepared(message, timeout)
         except RocketError:

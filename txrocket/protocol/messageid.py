@@ -155,7 +155,14 @@ class UniqueIds:
         """
         Make an id that no other call gives.
         """
-        time = self._now()
+        return self.at(self._now())
+
+    def at(self, time: int) -> str:
+        """
+        The same, for who knows the time.
+
+        @param time: milliseconds since the epoch.
+        """
         # All but the counter is the same for all ids of a millisecond, which are a
         # hundred for a busy sender.
         if time != self._time:

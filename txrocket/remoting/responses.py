@@ -10,6 +10,8 @@ finds the next.
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -17,22 +19,48 @@ from txrocket.errors import ConnectionLost, RemotingError, RequestTimedOut, TooM
 from txrocket.protocol.codes import requestName
 from txrocket.protocol.command import RemotingCommand
 
-__all__ = ["PendingRequest", "ResponseTable"]
+__all__ = ["Pending", "PendingRequest", "ResponseTable"]
+
+_Result = TypeVar("_Result")
 
 # Sweeps are at least this many seconds apart, so that a table in which a request
 # falls due every millisecond is not searched a thousand times a second.
 SWEEP_INTERVAL = 0.05
 
 
-class PendingRequest(Deferred[RemotingCommand]):
+class Pending(Deferred[_Result]):
     """
-    A request under way: the Deferred of its answer.
+    A request under way: the Deferred of what comes of it.
+
+    @ivar timeout: in seconds.
+    @ivar deadline: when the time is over, in seconds.
     """
 
     opaque: int
     code: int
     timeout: float
     deadline: float
+
+    def answered(self, response: RemotingCommand, /) -> None:
+        """
+        The answer is there.
+        """
+        raise NotImplementedError
+
+    def failed(self, error: RemotingError, /) -> None:
+        """
+        No answer will come.
+        """
+        raise NotImplementedError
+
+
+class PendingRequest(Pending[RemotingCommand]):
+    """
+    One of which nothing comes but the answer.
+    """
+
+    answered = Deferred.callback
+    failed = Deferred.errback
 
 
 class ResponseTable:
@@ -51,12 +79,19 @@ class ResponseTable:
         self._clock = clock
         self._address = address
         self._limit = limit
-        self._pending: dict[int, PendingRequest] = {}
+        self._pending: dict[int, Pending[Any]] = {}
         self._sweeper: IDelayedCall | None = None
         self._due = 0.0
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    @property
+    def full(self) -> bool:
+        """
+        Whether as many are waited for as may be.
+        """
+        return len(self._pending) >= self._limit
 
     def expect(self, opaque: int, code: int, timeout: float) -> PendingRequest:
         """
@@ -64,24 +99,30 @@ class ResponseTable:
 
         @raise TooManyRequests: if as many are waited for as may be.
         """
-        if len(self._pending) >= self._limit:
+        if self.full:
             raise TooManyRequests(
                 self._address,
                 f"{requestName(code)} was not sent to {self._address}: "
                 f"{self._limit} requests are under way already",
             )
-        request = PendingRequest(self._forget)
+        request = PendingRequest(self.forget)
         request.opaque = opaque
         request.code = code
         request.timeout = timeout
-        request.deadline = deadline = self._clock.seconds() + timeout
-        self._pending[opaque] = request
-        if self._sweeper is None:
-            self._schedule(deadline, timeout)
-        elif deadline < self._due:
-            self._due = deadline
-            self._sweeper.reset(timeout)
+        request.deadline = self._clock.seconds() + timeout
+        self.add(request)
         return request
+
+    def add(self, request: Pending[Any]) -> None:
+        """
+        Wait for an answer, in the name of who is to get it.  There must be room.
+        """
+        self._pending[request.opaque] = request
+        if self._sweeper is None:
+            self._schedule(request.deadline, request.timeout)
+        elif request.deadline < self._due:
+            self._due = request.deadline
+            self._sweeper.reset(request.timeout)
 
     def answer(self, response: RemotingCommand) -> bool:
         """
@@ -92,8 +133,16 @@ class ResponseTable:
         request = self._pending.pop(response.opaque, None)
         if request is None:
             return False
-        request.callback(response)
+        request.answered(response)
         return True
+
+    def forget(self, request: Deferred[Any]) -> None:
+        """
+        Do not wait for an answer any more: it is dropped.
+        """
+        assert isinstance(request, Pending)
+        if self._pending.get(request.opaque) is request:
+            del self._pending[request.opaque]
 
     def failAll(self, reason: str) -> None:
         """
@@ -112,10 +161,6 @@ class ResponseTable:
                     f"the connection to {self._address} was lost: {reason}",
                 ),
             )
-
-    def _forget(self, request: Deferred[RemotingCommand]) -> None:
-        assert isinstance(request, PendingRequest)
-        self._pending.pop(request.opaque, None)
 
     def _schedule(self, due: float, delay: float) -> None:
         self._due = due
@@ -141,7 +186,7 @@ class ResponseTable:
             )
 
 
-def _fail(request: PendingRequest, error: RemotingError) -> None:
+def _fail(request: Pending[Any], error: RemotingError) -> None:
     # A callback of another that failed with it may have cancelled this one.
     if not request.called:
-        request.errback(error)
+        request.failed(error)
