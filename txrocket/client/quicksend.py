@@ -211,8 +211,16 @@ class QuickSends:
             or not 0 < len(body) < self._tooLong
             or type(flag) is not int
             or timeout <= 0
-            or (more := _written(properties) if properties else b"") is None
         ):
+            return None
+        if not properties:
+            more: bytes | None = b""
+        elif len(properties) == 1 and type(tags := properties.get(PROPERTY_TAGS)) is str:
+            # Most messages have no others, and there are few tags: half a microsecond.
+            more = _tagged(tags)
+        else:
+            more = _written(properties)
+        if more is None:
             return None
         attempts = self._attempts
         turn = attempts.turn + 1
@@ -311,26 +319,19 @@ def _written(properties: Mapping[str, str]) -> bytes | None:
     Properties as JSON has them, with a separator before each; L{None} if there is
     something special about them, or may be.
     """
-    if len(properties) == 1 and type(tags := properties.get(PROPERTY_TAGS)) is str:
-        # Most messages have no others, and there are few tags: half a microsecond.
-        return _tagged(tags)
     if (
         PROPERTY_UNIQ_KEY in properties
         or PROPERTY_MSG_TYPE in properties
         or PROPERTY_TRAN_MSG in properties
     ):
         return None
-    return _joined(properties)
+    try:
+        written = orjson.dumps(f"\x02{joinProperties(properties)}")[1:-1]
+    except (InvalidMessage, orjson.JSONEncodeError):
+        return None
+    return written if len(written) <= _PROPERTIES else None
 
 
 @lru_cache(1024)
 def _tagged(tags: str) -> bytes | None:
-    return _joined({PROPERTY_TAGS: tags})
-
-
-def _joined(properties: Mapping[str, str]) -> bytes | None:
-    try:
-        joined = orjson.dumps(f"\x02{joinProperties(properties)}")[1:-1]
-    except (InvalidMessage, orjson.JSONEncodeError):
-        return None
-    return joined if len(joined) <= _PROPERTIES else None
+    return _written({PROPERTY_TAGS: tags})

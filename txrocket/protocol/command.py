@@ -345,7 +345,7 @@ def decodeCommand(data: bytes, start: int, stop: int) -> RemotingCommand:
     else:
         raise UnknownSerializeType(serializeType)
     command.serializeType = serializeType
-    command.body = data[end:stop]
+    command.body = data[end:stop] if end < stop else b""
     return command
 
 

@@ -378,10 +378,10 @@ class RemotingProtocol(Protocol):
                     hook.beforeRequest(self.address, command)
             command.opaque = opaque = self._connection.nextOpaque()
             head = command.encodeHead(self._limits.frame)
-            answer = self.responseTable.expect(opaque, command.code, timeout)
+            answer = self.responseTable.request(opaque, command.code, timeout)
         except Exception:
             return fail()
-        self._gatherRequest(head, command.body)
+        self.post(answer, head, command.body)
         if self._remoting.hooks:
             answer.addCallback(self._finished, command)
         return answer
@@ -394,13 +394,13 @@ class RemotingProtocol(Protocol):
             hooks want to see it, or it must wait or fail.
         """
         if (
-            self.connected
-            and not self._unread
-            and not self._remoting.hooks
-            and not self.responseTable.full
+            not self.connected
+            or self._unread
+            or self._remoting.hooks
+            or len(self.responseTable.pending) >= self._limits.requests
         ):
-            return self._connection.nextOpaque()
-        return -1
+            return -1
+        return self._connection.nextOpaque()
 
     def post(self, request: Pending[Any], head: bytes, body: bytes) -> None:
         """
@@ -411,12 +411,9 @@ class RemotingProtocol(Protocol):
         @param request: is told of the answer.
         @param head: the frame up to its body.
         """
-        self.responseTable.add(request)
-        self._gatherRequest(head, body)
-
-    def _gatherRequest(self, head: bytes, body: bytes) -> None:
-        remoting, gathered = self._remoting, self._gathered
-        if not self._gathering and not remoting.corked and len(self.responseTable) > 1:
+        table, remoting, gathered = self.responseTable, self._remoting, self._gathered
+        table.add(request)
+        if not self._gathering and not remoting.corked and len(table.pending) > 1:
             # Who does not wait for one answer before the next request often makes many in
             # a turn.  A call of the system for each would cost as much as all the rest.
             remoting.gatherTurn()
@@ -424,7 +421,7 @@ class RemotingProtocol(Protocol):
         gathered.append(head)
         gathered.append(body)
         self._gatheredSize += len(body)
-        # What is not gathered in vain is written by who gathers, and once is enough.
+        # Who gathers writes at the end, and who waits for the turn's is known to do so.
         if self._gatheredSize > _GATHER_LIMIT or not (self._gathering or waiting):
             self._flushSoon()
 

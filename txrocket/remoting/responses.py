@@ -66,10 +66,12 @@ class PendingRequest(Pending[RemotingCommand]):
 class ResponseTable:
     """
     C{responseTable}: opaque -> the Deferred that waits for the answer.
+
+    @ivar pending: the table itself.
     """
 
     # There is one for each of ten thousand connections.
-    __slots__ = ("_address", "_clock", "_due", "_limit", "_pending", "_sweeper")
+    __slots__ = ("_address", "_clock", "_due", "_limit", "_sweeper", "pending")
 
     def __init__(self, clock: IReactorTime, address: str, limit: int) -> None:
         """
@@ -79,27 +81,20 @@ class ResponseTable:
         self._clock = clock
         self._address = address
         self._limit = limit
-        self._pending: dict[int, Pending[Any]] = {}
+        self.pending: dict[int, Pending[Any]] = {}
         self._sweeper: IDelayedCall | None = None
         self._due = 0.0
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self.pending)
 
-    @property
-    def full(self) -> bool:
+    def request(self, opaque: int, code: int, timeout: float) -> PendingRequest:
         """
-        Whether as many are waited for as may be.
-        """
-        return len(self._pending) >= self._limit
-
-    def expect(self, opaque: int, code: int, timeout: float) -> PendingRequest:
-        """
-        Wait for an answer.
+        A request that is to be added.
 
         @raise TooManyRequests: if as many are waited for as may be.
         """
-        if self.full:
+        if len(self.pending) >= self._limit:
             raise TooManyRequests(
                 self._address,
                 f"{requestName(code)} was not sent to {self._address}: "
@@ -110,14 +105,13 @@ class ResponseTable:
         request.code = code
         request.timeout = timeout
         request.deadline = self._clock.seconds() + timeout
-        self.add(request)
         return request
 
     def add(self, request: Pending[Any]) -> None:
         """
-        Wait for an answer, in the name of who is to get it.  There must be room.
+        Wait for the answer to a request.  There must be room.
         """
-        self._pending[request.opaque] = request
+        self.pending[request.opaque] = request
         if self._sweeper is None:
             self._schedule(request.deadline, request.timeout)
         elif request.deadline < self._due:
@@ -130,7 +124,7 @@ class ResponseTable:
 
         @return: whether there is one.
         """
-        request = self._pending.pop(response.opaque, None)
+        request = self.pending.pop(response.opaque, None)
         if request is None:
             return False
         request.answered(response)
@@ -141,8 +135,8 @@ class ResponseTable:
         Do not wait for an answer any more: it is dropped.
         """
         assert isinstance(request, Pending)
-        if self._pending.get(request.opaque) is request:
-            del self._pending[request.opaque]
+        if self.pending.get(request.opaque) is request:
+            del self.pending[request.opaque]
 
     def failAll(self, reason: str) -> None:
         """
@@ -151,7 +145,7 @@ class ResponseTable:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        pending, self._pending = self._pending, {}
+        pending, self.pending = self.pending, {}
         for request in pending.values():
             _fail(
                 request,
@@ -169,11 +163,11 @@ class ResponseTable:
     def _sweep(self) -> None:
         self._sweeper = None
         now = self._clock.seconds()
-        late = [request for request in self._pending.values() if request.deadline <= now]
+        late = [request for request in self.pending.values() if request.deadline <= now]
         for request in late:
-            del self._pending[request.opaque]
-        if self._pending:
-            due = min(request.deadline for request in self._pending.values())
+            del self.pending[request.opaque]
+        if self.pending:
+            due = min(request.deadline for request in self.pending.values())
             self._schedule(due, max(SWEEP_INTERVAL, due - now))
         for request in late:
             _fail(
