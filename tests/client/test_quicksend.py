@@ -65,6 +65,7 @@ kinds: dict[str, st.SearchStrategy[Any]] = {
     "cancel": st.tuples(st.integers(0, 9)),
     "lose": st.tuples(st.integers(0, 9)),
     "route": st.tuples(st.sampled_from("TU"), st.integers(0, len(ROUTES) - 1)),
+    "full": st.just(()),
     "hook": st.just(()),
 }
 weights = {"send": 12, "answer": 5, "other": 5, "wait": 2, "cancel": 2}
@@ -88,8 +89,7 @@ class Story:
     def __init__(self, *, quick: bool, **options: Any) -> None:
         self.network = Network()
         self.network.routes.update(T=BOTH, U=ONE, TBW102=ONE)
-        limits = Limits(requests=4)
-        self.cluster = self.network.cluster(limits=limits)
+        self.cluster = self.network.cluster(limits=Limits(requests=4, unsent=2000))
         self.producer = Producer(self.cluster, "senders", **options)
         self.producer.startService()
         if not quick:
@@ -180,6 +180,13 @@ class Story:
         """
         self.network.run()
         self.network.clock.advance(seconds)
+
+    def full(self) -> None:
+        """
+        Have brokers read no more than a thousand bytes ahead, from now on.
+        """
+        for _, wire, _ in self.network._wires:
+            wire.capacity = 1000
 
     def hook(self) -> None:
         """

@@ -265,7 +265,7 @@ class PostTests(RemotingTests):
 
     def setUp(self) -> None:
         super().setUp()
-        self.remoting = Remoting(self.clock, Limits(requests=2))
+        self.remoting = Remoting(self.clock, Limits(requests=4, unsent=8000))
         self.protocol, self.wire = connected(self.remoting, accepted=False, capacity=5000)
 
     def post(self, size: int = 1) -> Posted:
@@ -309,17 +309,20 @@ class PostTests(RemotingTests):
 
     def test_reserve(self) -> None:
         """
-        There is no number while the limit is reached, hooks want to look, the peer does
-        not read, or there is no connection.
+        There is no number while the limit is reached, hooks want to look, too much waits
+        for a peer that does not read, or there is no connection.
         """
-        one, two = self.post(), self.post()
-        self.assertEqual(self.protocol.reserve(), -1)
-        self.clock.advance(3.0)
-        self.successResultOf(one)
-        self.successResultOf(two)
-        self.post(6000)
+        for size in (1, 6000, 9000):
+            # The second fills the transport, the third is more than may wait for it.
+            self.assertGreaterEqual(self.protocol.reserve(), 0)
+            self.post(size)
+            self.clock.advance(0)
         self.assertEqual(self.protocol.reserve(), -1)
         self.wire.drain()
+        self.assertGreater(self.protocol.reserve(), 0)
+        self.post()
+        self.assertEqual(self.protocol.reserve(), -1)
+        self.clock.advance(3.0)
         self.assertGreater(self.protocol.reserve(), 0)
         self.remoting.registerHook(Recorder("hook", []))
         self.assertEqual(self.protocol.reserve(), -1)

@@ -391,11 +391,11 @@ class RemotingProtocol(Protocol):
         A number for a request that L{post} is to send.
 
         @return: the number, or -1 if the request is to be made by L{request}: because
-            hooks want to see it, or it must wait or fail.
+            hooks want to see it, or it must fail.
         """
         if (
             not self.connected
-            or self._unread
+            or (self._unread and self._unsent > self._limits.unsent)
             or self._remoting.hooks
             or len(self.responseTable.pending) >= self._limits.requests
         ):
