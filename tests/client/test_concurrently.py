@@ -541,7 +541,7 @@ class SameTests(RemotingTests):
     The quick way of plain listeners and the general one.
     """
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=300, deadline=None)
     @given(
         st.lists(
             st.sampled_from(

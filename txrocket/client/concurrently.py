@@ -174,13 +174,14 @@ class Concurrently:
         """
         prepare, left, done = self._prepare, self._left, []
         left.extend(messages)
-        window.consumedAt = self._clock.seconds()
+        now = self._clock.seconds()
         # One more than may be: this one is no call, but has the calls.
         self.running += 1
         self._looping = True
         try:
             while left and self.running <= self._limit and not window.dropped:
                 message = left.popleft()
+                window.consumedAt = now
                 try:
                     result = listener(prepare(message))
                 except Exception:
@@ -188,7 +189,7 @@ class Concurrently:
                 if result is None or not isinstance(result, _UNDONE):
                     done.append(message)
                 else:
-                    window.begin([message], self._clock.seconds())
+                    window.begin([message], now)
                     self.running += 1
                     self._called(self._listening.outcome(result), window, [message])
         finally:
