@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from txrocket.client.listening import ConsumeLater
     from txrocket.client.litepull import LitePullConsumer
     from txrocket.client.offsets import LocalOffsets
-    from txrocket.client.producer import ISendMessageHook, Producer, Sending
+    from txrocket.client.producer import Producer
     from txrocket.client.pullconsumer import PullConsumer
     from txrocket.client.pullschedule import PullSchedule
     from txrocket.client.pushconsumer import PushConsumer
     from txrocket.client.queues import FaultTable, byHash, byMachineRoom, byRandom
     from txrocket.client.results import PullResult, PullStatus, SendResult, SendStatus
+    from txrocket.client.sending import ISendMessageHook, Sending
     from txrocket.client.traceviews import MessageTrace, TraceReader
     from txrocket.client.transaction import (
         LocalTransactionState,
@@ -74,7 +75,7 @@ _MODULES: Final = {
     "Consuming": "consuming",
     "FaultTable": "queues",
     "IConsumeMessageHook": "consuming",
-    "ISendMessageHook": "producer",
+    "ISendMessageHook": "sending",
     "LitePullConsumer": "litepull",
     "LocalOffsets": "offsets",
     "LocalTransactionState": "transaction",
@@ -88,8 +89,8 @@ _MODULES: Final = {
     "Room": "window",
     "SendResult": "results",
     "SendStatus": "results",
-    "Sending": "producer",
     "TraceReader": "traceviews",
+    "Sending": "sending",
     "TransactionProducer": "transaction",
     "TransactionSendResult": "transaction",
     "byHash": "queues",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Messages whose sender waits for a reply; C{request} of Java's C{DefaultMQProducerImpl}::
+Messages whose sender waits for a reply, and replying; C{request} of Java's
+C{DefaultMQProducerImpl} and C{MessageUtil}::
 
     be known to the brokers --> send --> a consumer replies --> its broker --> here
     (the first time)            CORRELATION_ID, REPLY_TO_CLIENT, TTL
@@ -19,11 +20,13 @@ from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
 from twisted.python.failure import Failure
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.outgoing import withProperties
+from txrocket.client.outgoing import REPLY, withProperties
 from txrocket.client.routes import Route
-from txrocket.errors import RequestTimedOut, RocketError, TopicNotExist
+from txrocket.errors import InvalidMessage, RequestTimedOut, RocketError, TopicNotExist
 from txrocket.message import (
+    PROPERTY_CLUSTER,
     PROPERTY_CORRELATION_ID,
+    PROPERTY_MSG_TYPE,
     PROPERTY_REPLY_TO_CLIENT,
     PROPERTY_TTL,
     Message,
@@ -31,7 +34,7 @@ from txrocket.message import (
 )
 from txrocket.protocol.names import replyTopic
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "replyTo"]
 
 # How many seconds brokers have to learn of who asks for the first time.
 _HEARD_WITHIN: Final = 1.0
@@ -130,3 +133,30 @@ class Asking:
             # One that does not answer is not waited for: the reply will hardly come by it.
             clock = self._cluster.reactor
             yield heard.addTimeout(_HEARD_WITHIN, clock).addErrback(lambda failure: None)
+
+
+def replyTo(request: MessageExt, body: bytes) -> Message:
+    """
+    The reply to a message.
+
+    @param request: the message, as it was consumed.
+    @raise InvalidMessage: if it wants none.
+    """
+    properties = request.properties
+    cluster = properties.get(PROPERTY_CLUSTER)
+    asker = properties.get(PROPERTY_REPLY_TO_CLIENT)
+    if not cluster or not asker:
+        raise InvalidMessage("a message that wants no reply cannot be replied to")
+    return Message(
+        replyTopic(cluster),
+        body,
+        properties={
+            PROPERTY_MSG_TYPE: REPLY,
+            PROPERTY_REPLY_TO_CLIENT: asker,
+            **{
+                name: properties[name]
+                for name in (PROPERTY_CORRELATION_ID, PROPERTY_TTL)
+                if name in properties
+            },
+        },
+    )

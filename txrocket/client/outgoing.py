@@ -32,14 +32,14 @@ from txrocket.message import (
 from txrocket.model import MessageQueue
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import RemotingCommand, rawRequest, requestCommand
+from txrocket.protocol.command import RemotingCommand, rawRequest, requestCommand, requestTemplate
 from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
 from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from txrocket.protocol.names import checkSendTopic
 from txrocket.protocol.parts import PROPERTIES_LIMIT, encodeProperties, joinProperties
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
 
-__all__ = ["REPLY", "Outgoing", "withProperties"]
+__all__ = ["REPLY", "Outgoing", "Stored", "sendTemplate", "withProperties"]
 
 #: What the property MSG_TYPE of a reply says.
 REPLY: Final = "reply"
@@ -213,7 +213,7 @@ class Outgoing:
         status = _STORED.get(response.code)
         if status is None:
             raise responseError(response.code, response.remark, address)
-        header = response.decodeHeader(_Stored)
+        header = response.decodeHeader(Stored)
         if queue.queueId != header.queueId:
             queue = MessageQueue(queue.topic, queue.brokerName, header.queueId)
         return SendResult(
@@ -228,9 +228,10 @@ class Outgoing:
         )
 
 
-class _Stored(SendMessageResponseHeader):
+class Stored(SendMessageResponseHeader):
     """
-    The same with what Java reads beside the header, so that all is read in one go.
+    The header of the answer to a send, with what Java reads beside it, so that all is
+    read in one go.
     """
 
     regionId: str | None = field(name="MSG_REGION", default=None)
@@ -245,11 +246,30 @@ def _template(group: str, topic: str, queues: int, queue: MessageQueue) -> bytes
     The fields of a send, as JSON, in which sysFlag, born timestamp, flag and properties
     are to be filled in.
     """
+    return _leaving(group, topic, queues, queue, f=b'"%d"', g=b'"%d"', h=b'"%d"', i=b"%b")
+
+
+def sendTemplate(group: str, topic: str, queues: int, queue: MessageQueue) -> bytes:
+    """
+    The header of a message's request, as JSON, in which born timestamp, flag, unique id,
+    all other properties and the number of the request are to be filled in.  The properties
+    are as JSON has them, each with the separator before it.
+    """
+    properties = orjson.dumps(f"{PROPERTY_UNIQ_KEY}\x01")[:-1] + b'%b%b"'
+    fields = _leaving(group, topic, queues, queue, g=b'"%d"', h=b'"%d"', i=properties)
+    return requestTemplate(_SEND, fields)
+
+
+def _leaving(
+    group: str, topic: str, queues: int, queue: MessageQueue, **placeholders: bytes
+) -> bytes:
+    """
+    The fields of a send, as JSON, in which some are to be filled in.
+    """
     header = Outgoing(topic)._header(group, queue, queues, 0)
-    filled = {"f": b'"%d"', "g": b'"%d"', "h": b'"%d"', "i": b"%b"}
     # Their names are letters, in the order of the header.
     members = [
-        b'"%b":%b' % (name.encode(), filled.get(name) or _literally(text))
+        b'"%b":%b' % (name.encode(), placeholders.get(name) or _literally(text))
         for name, text in sorted(header.toFields().items())
     ]
     return b"{%b}" % b",".join(members)

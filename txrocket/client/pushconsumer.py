@@ -60,6 +60,7 @@ from txrocket.protocol.bodies import (
     ConsumerData,
     ConsumerRunningInfo,
 )
+from txrocket.protocol.compression import COMPRESSED_FLAG
 from txrocket.protocol.names import checkGroupName, checkTopicName
 
 __all__ = ["PushConsumer"]
@@ -386,10 +387,12 @@ class PushConsumer(Service):
     # --- consuming -------------------------------------------------------
 
     def _prepared(self, message: MessageExt) -> MessageExt:
-        message = readable(message)
-        # The listener sees the topic that it subscribed to.
-        origin = originTopic(message)
-        return message if origin == message.topic else replace(message, topic=origin)
+        if message.sysFlag & COMPRESSED_FLAG:
+            message = readable(message)
+        if message.topic.startswith(RETRY_PREFIX):
+            # The listener sees the topic that it subscribed to.
+            return replace(message, topic=originTopic(message))
+        return message
 
     def _consumed(self, window: Window, offset: int) -> None:
         self._offsets.update(window.queue, offset)

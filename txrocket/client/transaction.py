@@ -125,7 +125,7 @@ class TransactionProducer(Producer):
         """
         half = self._half(message)
         # A stop waits for the whole, and not only for the half message.
-        self._underWay += 1
+        self._underWay.count += 1
         try:
             result = yield self.send(half, timeout=timeout)
             state, error = LocalTransactionState.ROLLBACK_MESSAGE, None
@@ -136,7 +136,7 @@ class TransactionProducer(Producer):
                     state, error = LocalTransactionState.UNKNOW, raised
             yield self._end(half, result, state, error)
         finally:
-            self._over()
+            self._underWay.over()
         if error is not None:
             raise error
         return TransactionSendResult(result, state)

@@ -56,6 +56,7 @@ __all__ = [
     "rawRequest",
     "rawResponse",
     "requestCommand",
+    "requestTemplate",
     "responseCommand",
 ]
 
@@ -74,8 +75,9 @@ _SUCCESS: Final = b'{"code":0,"extFields":'
 _OPAQUE: Final = b',"flag":1,"language":"PYTHON","opaque":%d'
 _REST: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
 
-# The header of a request of ours.
-_REQUEST: Final = b'{"code":%d,"extFields":%b,"flag":%d,"language":"PYTHON","opaque":%d' + _REST
+# The header of a request of ours, up to its number.
+_REQUEST: Final = b'{"code":%d,"extFields":%b,"flag":%d,"language":"PYTHON","opaque":'
+_NUMBERED: Final = _REQUEST + b"%d" + _REST
 _Header = TypeVar("_Header", bound=Header)
 
 
@@ -194,7 +196,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
             and self.version == VERSION
         ):
             # The requests that carry the traffic: half of what a map costs.
-            return _REQUEST % (self.code, self.raw, self.flag, self.opaque)
+            return _NUMBERED % (self.code, self.raw, self.flag, self.opaque)
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
             # Java writes an empty map where it has a header without fields, and
@@ -287,6 +289,14 @@ def rawRequest(
     return RemotingCommand(code, _LANGUAGE, VERSION, 0, flag, None, Raw(extFields), None, body)
 
 
+def requestTemplate(code: int, extFields: bytes, *, oneway: bool = False) -> bytes:
+    """
+    The JSON header of many requests of ours, in which their numbers are to be filled in,
+    as C{%d}, behind whatever C{extFields} leaves to be filled in.
+    """
+    return _REQUEST % (code, extFields, ONEWAY_FLAG if oneway else 0) + b"%d" + _REST
+
+
 def responseCommand(
     code: int = 0, remark: str | None = None, header: Header | None = None, body: bytes = b""
 ) -> RemotingCommand:
@@ -368,7 +378,7 @@ def decodeCommand(data: bytes, start: int, stop: int) -> RemotingCommand:
     else:
         raise UnknownSerializeType(serializeType)
     command.serializeType = serializeType
-    command.body = data[end:stop]
+    command.body = data[end:stop] if end < stop else b""
     return command
 
 
