@@ -153,6 +153,8 @@ class Watched(Listening):
         The same as L{Listening}'s.
         """
         super().__init__(listener, batch, reactor, blocking=blocking)
+        # Each call is looked at.
+        self.plain = None
         self._watch = watch
 
     def call(self, messages: Sequence[MessageExt]) -> Any:
