@@ -632,7 +632,7 @@ class ReadingTests(SynchronousTestCase):
             st.tuples(
                 st.sampled_from(["T", "topic", "主题"]),
                 st.sampled_from([b"", b"x", b"y" * 300]),
-                st.sampled_from([V4, V4, V6]),
+                st.sampled_from([(V4, V4), (V4, V4), (V4, V6), (V6, V4), (V6, V6)]),
                 st.sampled_from([0, 1, 0x301]),
             ),
             min_size=1,
@@ -645,7 +645,7 @@ class ReadingTests(SynchronousTestCase):
     @settings(max_examples=300, deadline=None)
     def test_oneByOne(
         self,
-        given: list[tuple[str, bytes, bytes, int]],
+        given: list[tuple[str, bytes, tuple[bytes, bytes], int]],
         checkCrc: bool,
         damage: tuple[int, int | None],
         cut: int,
@@ -655,11 +655,12 @@ class ReadingTests(SynchronousTestCase):
         messages, or the same fault.
         """
         records = bytearray()
-        for number, (topic, body, host, sysFlag) in enumerate(given):
+        for number, (topic, body, (born, store), sysFlag) in enumerate(given):
             records += makeRecord(
                 topic=encodeTopic(topic),
                 body=body,
-                bornHost=host,
+                bornHost=born,
+                storeHost=store,
                 sysFlag=sysFlag,
                 queueOffset=number,
             )
