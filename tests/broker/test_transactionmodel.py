@@ -208,7 +208,7 @@ class TransactionMachine(RuleBasedStateMachine):
             properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] = str(immunity)
         if delayed:
             properties["DELAY"] = "1"
-        half = self.case.half(body, **properties)
+        half = self.case.half(body, 0, **properties)
         wait = TIMEOUT if immunity is None else immunity * 1000
         self.sent[body] = Sent(half, self.case.now(), wait, delayed)
 
