@@ -74,10 +74,14 @@ class TransactionClusterTests(SynchronousTestCase):
         """
         A process of its own.
         """
-        cluster = Cluster(
-            self.servers.nameServers, self.servers.clock, connect=self.servers.connect
-        )
         servers = self.servers
+        ended: list[bool] = []
+        self.end = lambda: ended.append(True)
+
+        def connect(address: str) -> Any:
+            return servers.connect("192.0.2.99:9" if ended else address)
+
+        cluster = Cluster(servers.nameServers, servers.clock, connect=connect)
         self.addCleanup(lambda: servers.resultOf(cluster.stop()))
         return cluster
 
@@ -272,10 +276,13 @@ class TransactionClusterTests(SynchronousTestCase):
         A producer that ends without a word is asked when it is there again, before it has
         sent anything.
         """
+        self.producer = self.join("Q")
+        end = self.end
         self.sent(b"orphan", UNKNOWN)
+        end()
         self.servers.resultOf(self.producer.cluster.peers.stop())
         self.says = COMMIT
-        self.join()
+        self.join("Q")
         self.servers.advance(66)
         self.assertEqual((len(self.asked), self.consumed), (1, [b"orphan"]))
 
