@@ -24,6 +24,7 @@ from txrocket.broker.decisions import GROUP, HALF_TOPIC, OP_TOPIC
 from txrocket.broker.settings import TransactionSettings
 from txrocket.errors import StoreError
 from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import ONEWAY_FLAG
 from txrocket.protocol.headers import CheckTransactionStateRequestHeader
 from txrocket.protocol.parts import encodeProperties
 from txrocket.protocol.record import decodeRecord
@@ -181,8 +182,10 @@ class CheckTests(TransactionTests):
         half, other = self.half(), self.half(b"y")
         self.tell(half, COMMIT)
         self.clock.advance(60)
-        self.client.write(self.ending(other, ROLLBACK, 2))
-        self.assertEqual(self.passed(), [])
+        self.checks.check()
+        self.client.write(self.ending(other, ROLLBACK, ONEWAY_FLAG))
+        self.turn()
+        self.assertEqual(self.questions(self.producer), [])
 
     def test_answers(self) -> None:
         """
@@ -231,6 +234,23 @@ class CheckTests(TransactionTests):
         self.crash()
         self.assertEqual(self.passed(60), [])
         self.assertEqual((self.bodies(), self.pending()), ([b"x"], []))
+
+    def test_lateAfterStop(self) -> None:
+        """
+        So it does if the broker is stopped in between.
+        """
+        half = self.half()
+        self.passed(10)
+        self.tell(half, COMMIT)
+        self.checks.look()
+        self.turn()
+        self.checks.stop()
+        self.successResultOf(self.checks.save())
+        self.successResultOf(self.store.stop())
+        self.build()
+        self.turn()
+        self.assertEqual(self.pending(), [])
+        self.assertEqual(self.passed(60), [])
 
     def test_lateForgotten(self) -> None:
         """

@@ -56,7 +56,8 @@ class Reached(NamedTuple):
     How far all is decided.
 
     @ivar half: the first half that is not.
-    @ivar op: the first op that says something about that half or a later one.
+    @ivar op: the first op that says something about that half or a later one, or is late
+        and has not had its effect.
     """
 
     half: int
@@ -77,8 +78,9 @@ class Decisions:
         self._op = 0  # the next to be read
         # Of the ops that were read: where some begin, and their highest half.
         self._spans: deque[list[int]] = deque()
-        self._late: set[int] = set()
-        self._lateBefore: set[int] = set()
+        # Late decisions, and the ops that told of them.
+        self._late: dict[int, int] = {}
+        self._lateBefore: dict[int, int] = {}
 
     def start(self, offsets: Offsets) -> None:
         """
@@ -103,7 +105,9 @@ class Decisions:
         """
         Up to where nothing needs to be read again.
         """
-        return Reached(self.first, self._spans[0][0] if self._spans else self._op)
+        op = self._spans[0][0] if self._spans else self._op
+        late = (*self._late.values(), *self._lateBefore.values())
+        return Reached(self.first, min((op, *late)))
 
     # --- ops ---------------------------------------------------------------
 
@@ -138,7 +142,7 @@ class Decisions:
                 self._spans.append([op, half])
             self._spans[-1][1] = max(half, self._spans[-1][1])
         elif PROPERTY_TRANSACTION_CHECK_TIMES not in message.properties and len(self._late) < _LATE:
-            self._late.add(half)
+            self._late[half] = op
 
     def _isOpen(self, half: int) -> bool:
         at = half - self.first
@@ -220,10 +224,10 @@ class Decisions:
         All undecided halves will be looked at.
         """
         self._lateBefore |= self._late
-        self._late = set()
+        self._late = {}
 
     def endPass(self) -> None:
         """
         They were: late decisions that were known before have had their effect.
         """
-        self._lateBefore = set()
+        self._lateBefore = {}
