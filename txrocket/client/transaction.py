@@ -120,7 +120,7 @@ class TransactionProducer(Producer):
         """
         super().__init__(cluster, group, **options)
         self._check = check
-        self._topics |= dict.fromkeys((DEFAULT_TOPIC, *topics))
+        self._attempts.topics |= dict.fromkeys((DEFAULT_TOPIC, *topics))
 
     def startService(self) -> None:
         """
@@ -130,9 +130,10 @@ class TransactionProducer(Producer):
         @raise ConfigError: if the cluster has a producer of this group already.
         """
         super().startService()
-        for topic in self._topics:
+        for topic in self.topics():
             # If there is none, or nobody to say so, it will be asked for again.
-            self._routes.find(topic).addErrback(lambda failure: failure.trap(RocketError) and None)
+            found = self.cluster.routes.find(topic)
+            found.addErrback(lambda failure: failure.trap(RocketError) and None)
 
     @inlineCallbacks
     def sendInTransaction(
