@@ -14,10 +14,12 @@ run: $(VENV)/installed
 test: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests
 
-# What takes minutes: the store after 12,000 power losses, a broker killed 200 times.
+# What takes minutes: the store after 12,000 power losses, a broker killed 200 times, and
+# the programs of a transfer.
 test-long: $(VENV)/installed-test
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
-	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill
+	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill tests.live.test_transfer
+	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel
 
 # With RocketMQ's own store; a JDK and Maven are needed, and it says so without them.
 interop: $(VENV)/installed-test
