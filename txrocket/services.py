@@ -26,6 +26,7 @@ from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
+from txrocket.broker.reached import Reached
 from txrocket.broker.removal import Removal
 from txrocket.broker.runtime import RuntimeInfo
 from txrocket.broker.service import Broker, Chore
@@ -44,7 +45,9 @@ from txrocket.broker.settings import (
 )
 from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
+from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
+from txrocket.broker.wheel import Wheel
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError, InvalidMessage
 from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
@@ -185,7 +188,15 @@ def broker(
         delayLevels(configuration[StoreSettings].messageDelayLevel),
         stats.put,
     )
-    detours = Detours(delays.detour)
+    timers = Timers(
+        around.clock,
+        store,
+        Wheel(store),
+        Reached(store, table("timers.json"), around.inThread),
+        configuration[DelaySettings],
+        stats.put,
+    )
+    detours = Detours(delays.detour, timers.detour)
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
     locks = QueueLocks()
@@ -239,7 +250,7 @@ def broker(
         _register(remoting, traffic.codes(), inline)
     progress = Progress(identity.name, store, topics, offsets, consumers, stats)
     removal = Removal(topics, groups, offsets, store, stats)
-    runtime = RuntimeInfo(store, delays, stats, longPoll, configuration)
+    runtime = RuntimeInfo(store, stats, longPoll, configuration, [delays.runtime, timers.runtime])
     slices = cooperator(around.clock)
     pools = configuration[PoolSettings]
     # Keys are searched for in threads, and administrators wait for the disk and for
@@ -265,6 +276,7 @@ def broker(
     for codes, blocking in plugged.codes:
         _register(remoting, codes, threads if blocking else inline)
     _follow(configuration, send, pull, subscriptions, topics, groups, announcement, longPoll, store)
+    configuration.follow(DelaySettings, lambda settings: setattr(timers, "settings", settings))
 
     def expire() -> None:
         now = around.now()
@@ -285,7 +297,13 @@ def broker(
             configuration[DelaySettings].flushDelayOffsetInterval / 1000,
             delays.save,
         ),
+        Chore(
+            "Writing how far messages that have a time were delivered",
+            configuration[DelaySettings].timerFlushIntervalMs / 1000,
+            timers.save,
+        ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
+        Chore("Looking for messages that have a time", _DELAY_LOOK, timers.look),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -301,7 +319,7 @@ def broker(
         longPoll,
         announcement,
         peers,
-        [delays],
+        [delays, timers],
         chores,
         around.start,
         around.stop,

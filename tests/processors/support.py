@@ -35,15 +35,19 @@ from txrocket.broker.groups import Groups
 from txrocket.broker.interfaces import ISendHook
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
+from txrocket.broker.reached import Reached
 from txrocket.broker.settings import (
     BrokerSettings,
+    DelaySettings,
     GroupSettings,
     PullSettings,
     SendSettings,
     TopicSettings,
 )
 from txrocket.broker.subscriptions import Subscriptions
+from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
+from txrocket.broker.wheel import Wheel
 from txrocket.filters.expressions import ExpressionTypes
 from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
@@ -238,6 +242,14 @@ class BrokerTests(RemotingTests):
             delayLevels(self.store.settings.messageDelayLevel),
             self.stats.put,
         )
+        self.timers = Timers(
+            self.clock,
+            self.store,
+            Wheel(self.store),
+            Reached(self.store, self.table("timers.json"), atOnce),
+            DelaySettings(),
+            self.stats.put,
+        )
         self.send = self.makeSend()
         self.pull = self.makePull()
         self.remoting.settle = self.send.settle
@@ -280,7 +292,7 @@ class BrokerTests(RemotingTests):
         return SendProcessor(
             self.store,
             self.topics,
-            Detours(self.delays.detour),
+            Detours(self.delays.detour, self.timers.detour),
             stats,
             self.settings,
             SendSettings(),

@@ -41,7 +41,7 @@ from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import FULL, Files, Handles, Locked, SyncFailed
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
-from txrocket.store.follow import SCHEDULE_TOPIC, Arrived, Filing, Follow, Put
+from txrocket.store.follow import TIMED_TOPICS, Arrived, Filing, Follow, Put
 from txrocket.store.index import Index
 from txrocket.store.reading import StoreReader
 from txrocket.store.recovery import Recovery
@@ -362,7 +362,7 @@ class MessageStore(StoreReader):
         # As C{log.add(record)}, whose call would cost as much as what it does.
         log.gathered.append(record)
         log.end = end = offset + size
-        if queued and topic != SCHEDULE_TOPIC:
+        if queued and topic not in TIMED_TOPICS:
             self._puts.append((key, queueOffset, offset, size, properties, filing))
         else:
             self._ordinary = False
