@@ -27,6 +27,7 @@ from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
+from txrocket.broker.reached import Reached
 from txrocket.broker.removal import Removal
 from txrocket.broker.retries import Retries
 from txrocket.broker.runtime import RuntimeInfo
@@ -48,9 +49,11 @@ from txrocket.broker.settings import (
 )
 from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
+from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
 from txrocket.broker.transactioncheck import TransactionChecks
 from txrocket.broker.transactions import Transactions
+from txrocket.broker.wheel import Wheel
 from txrocket.compiled import speed
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError, InvalidMessage
@@ -204,7 +207,15 @@ def broker(
         delayLevels(configuration[StoreSettings].messageDelayLevel),
         stats.put,
     )
-    detours = Detours(delays.detour)
+    timers = Timers(
+        around.clock,
+        store,
+        Wheel(store),
+        Reached(store, table("timers.json"), around.inThread),
+        configuration[DelaySettings],
+        stats.put,
+    )
+    detours = Detours(delays.detour, timers.detour)
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
     transactions = Transactions(store, topics, storeHost, around.now)
@@ -297,7 +308,7 @@ def broker(
         _register(remoting, traffic.codes(), inline)
     progress = Progress(identity.name, store, topics, offsets, consumers, stats)
     removal = Removal(topics, groups, offsets, store, stats)
-    runtime = RuntimeInfo(store, delays, stats, longPoll, configuration)
+    runtime = RuntimeInfo(store, stats, longPoll, configuration, [delays.runtime, timers.runtime])
     slices = cooperator(around.clock)
     pools = configuration[PoolSettings]
     # Keys are searched for in threads, and administrators wait for the disk and for
@@ -328,6 +339,7 @@ def broker(
     for codes, blocking in plugged.codes:
         _register(remoting, codes, threads if blocking else inline)
     _follow(configuration, send, pull, subscriptions, topics, groups, announcement, longPoll, store)
+    configuration.follow(DelaySettings, lambda settings: setattr(timers, "settings", settings))
 
     def expire() -> None:
         now = around.now()
@@ -348,6 +360,11 @@ def broker(
             configuration[DelaySettings].flushDelayOffsetInterval / 1000,
             delays.save,
         ),
+        Chore(
+            "Writing how far messages that have a time were delivered",
+            configuration[DelaySettings].timerFlushIntervalMs / 1000,
+            timers.save,
+        ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
         Chore("Writing the consumers' filters", SAVE_PERIOD, filters.save),
         Chore("Looking at decisions about transactions", _DECISIONS_LOOK, checks.look),
@@ -356,6 +373,7 @@ def broker(
             configuration[TransactionSettings].transactionCheckInterval / 1000,
             checks.check,
         ),
+        Chore("Looking for messages that have a time", _DELAY_LOOK, timers.look),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -372,7 +390,7 @@ def broker(
         longPoll,
         announcement,
         peers,
-        [delays, checks],
+        [delays, timers, checks],
         chores,
         around.start,
         around.stop,

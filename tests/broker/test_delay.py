@@ -205,10 +205,8 @@ class LevelTests(LateCase):
         born = bytes.fromhex("20010db8000000000000000000000007") + (50123).to_bytes(4, "big")
         place = self.detours.place("Topic1", 1, properties)
         self.assertEqual(place, (SCHEDULE_TOPIC, 0, {**properties, **real}))
-        self.store.put(
-            *(place.topic, place.queueId, b"body", encodeSplit(place.properties)),
-            *(1700000000007, born, 2, 0x18, 3, 55),
-        )
+        fields: Any = [1700000000007, born, 2, 0x18, 3, 55]
+        self.store.put(place.topic, place.queueId, b"body", encodeSplit(place.properties), *fields)
         self.wait(1.5)
         [waiting] = self.messages(SCHEDULE_TOPIC)
         [message] = self.messages("Topic1", 1)
@@ -254,7 +252,7 @@ class LevelTests(LateCase):
             self.send(b"second", DELAY="1")
             self.delays._moved = moved  # type: ignore[method-assign]
 
-        self.delays._moved = sending  # type: ignore[method-assign]
+        self.delays._moved = sending  # type: ignore
         self.send(b"first", DELAY="1")
         self.wait(1)
         self.assertEqual(self.delivered(), [b"first"])
@@ -286,7 +284,7 @@ class LevelTests(LateCase):
             ("T", "0"),
         ]
         for topic, queueId in places:
-            properties = {"DELAY": "1", "REAL_TOPIC": topic, "REAL_QID": queueId}
+            properties: Any = {"DELAY": "1", "REAL_TOPIC": topic, "REAL_QID": queueId}
             self.put(self.store, topic.encode(), SCHEDULE_TOPIC, **properties)
         self.delays.look()
         self.wait(1)

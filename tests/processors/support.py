@@ -35,17 +35,21 @@ from txrocket.broker.groups import Groups
 from txrocket.broker.interfaces import ISendHook
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
+from txrocket.broker.reached import Reached
 from txrocket.broker.retries import Retries
 from txrocket.broker.settings import (
     BrokerSettings,
+    DelaySettings,
     GroupSettings,
     PullSettings,
     SendSettings,
     TopicSettings,
 )
 from txrocket.broker.subscriptions import Subscriptions
+from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
 from txrocket.broker.transactions import Transactions
+from txrocket.broker.wheel import Wheel
 from txrocket.filters.expressions import ExpressionTypes
 from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
@@ -260,6 +264,14 @@ class BrokerTests(RemotingTests):
         self.admission = Admission(self.store, self.topics, self.settings, SendSettings(), self.now)
         self.answers = SendAnswers(HOST, self.settings)
         self.transactions = Transactions(self.store, self.topics, HOST, self.now)
+        self.timers = Timers(
+            self.clock,
+            self.store,
+            Wheel(self.store),
+            Reached(self.store, self.table("timers.json"), atOnce),
+            DelaySettings(),
+            self.stats.put,
+        )
         self.send = self.makeSend()
         self.sendBack = self.makeSendBack()
         self.producers = Producers()
@@ -306,7 +318,12 @@ class BrokerTests(RemotingTests):
         stats: Any = self.stats
         return SendProcessor(
             self.store,
-            Ways(Detours(self.delays.detour), self.transactions, self.retries, self.admission),
+            Ways(
+                Detours(self.delays.detour, self.timers.detour),
+                self.transactions,
+                self.retries,
+                self.admission,
+            ),
             stats,
             self.admission,
             self.answers,

@@ -21,17 +21,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.broker.detours import Place, aside, deliver, move
-from txrocket.broker.kept import Kept
+from txrocket.broker.reached import Reached
+from txrocket.broker.times import withoutTimes
 from txrocket.errors import InvalidMessage, MessageIllegal, StoreError
 from txrocket.message import PROPERTY_DELAY, PROPERTY_REAL_TOPIC, MessageExt
 from txrocket.protocol.bodies import DelayOffsetSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.store.flush import InThread
 from txrocket.store.follow import SCHEDULE_TOPIC
 from txrocket.store.messages import Appended, MessageStore
@@ -122,10 +122,7 @@ class DelayLevels:
         self._levels = [_Level(number, delay) for number, delay in enumerate(delays, 1)]
         self._delivered = delivered
         self.offsets: dict[int, int] = {}
-        self._safe: dict[int, int] = {}
-        self._kept = Kept(
-            table, lambda: encodeBody(DelayOffsetSerializeWrapper(self._safe)), inThread
-        )
+        self._reached: Reached[DelayOffsetSerializeWrapper] = Reached(store, table, inThread)
         self._running = False
 
     # --- messages that come ------------------------------------------------
@@ -148,7 +145,8 @@ class DelayLevels:
         level = self._levels[number - 1]
         # It is due when it was stored so long ago, and that will be now or later.
         self._watch(level, level.delay / 1000)
-        properties = {**place.properties, PROPERTY_DELAY: str(number)}
+        # As in 5.x, a level counts more than a time.
+        properties = {**withoutTimes(place.properties), PROPERTY_DELAY: str(number)}
         return aside(SCHEDULE_TOPIC, number - 1, place._replace(properties=properties))
 
     # --- life --------------------------------------------------------------
@@ -159,10 +157,9 @@ class DelayLevels:
 
         @raise StoreCorrupt: if it cannot be read.
         """
-        saved = self._kept.load(lambda data: decodeBody(DelayOffsetSerializeWrapper, data))
+        saved = self._reached.load(DelayOffsetSerializeWrapper)
         if saved is not None:
             self.offsets = dict(saved.offsetTable)
-            self._safe = dict(saved.offsetTable)
 
     def start(self) -> None:
         """
@@ -200,15 +197,20 @@ class DelayLevels:
 
         @return: a Deferred that fires once nothing is being written.
         """
-        reached = dict(self.offsets)
-        if reached == self._safe:
-            return self._kept.idle()
+        if not self.offsets:
+            return succeed(None)
+        return self._reached.save(DelayOffsetSerializeWrapper(dict(self.offsets)))
 
-        def flushed(none: None) -> Deferred[None]:
-            self._safe = reached
-            return self._kept.save()
-
-        return maybeDeferred(self._store.flushed).addCallback(flushed).addErrback(self._kept.failed)
+    def runtime(self) -> dict[str, object]:
+        """
+        How far each level was delivered, and where its queue ends.
+        """
+        return {
+            f"scheduleMessageOffset_{number}": (
+                f"{offset},{self._store.maxOffset(SCHEDULE_TOPIC, number - 1)}"
+            )
+            for number, offset in self.offsets.items()
+        }
 
     # --- delivering --------------------------------------------------------
 

@@ -9,13 +9,13 @@ tool that misses a name gives up.
 
 from __future__ import annotations
 
-from txrocket.broker.delay import DelayLevels
+from collections.abc import Callable, Mapping, Sequence
+
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.settings import PoolSettings, PullSettings, SendSettings
 from txrocket.broker.stats import Stats
 from txrocket.config import Configuration
 from txrocket.protocol.codes import VERSION
-from txrocket.store.follow import SCHEDULE_TOPIC
 from txrocket.store.messages import MessageStore
 
 __all__ = ["RuntimeInfo"]
@@ -32,16 +32,19 @@ class RuntimeInfo:
     def __init__(
         self,
         store: MessageStore,
-        delays: DelayLevels,
         stats: Stats,
         longPoll: LongPoll,
         configuration: Configuration,
+        others: Sequence[Callable[[], Mapping[str, object]]],
     ) -> None:
+        """
+        @param others: tell what else there is to tell.
+        """
         self._store = store
-        self._delays = delays
         self._stats = stats
         self._longPoll = longPoll
         self._configuration = configuration
+        self._others = others
 
     def table(self) -> dict[str, str]:
         """
@@ -49,7 +52,9 @@ class RuntimeInfo:
 
         @raise StoreError: if the disk does not tell how full it is.
         """
-        own = {**self._files(), **self._waiting(), **self._delayed()}
+        own = {**self._files(), **self._waiting()}
+        for other in self._others:
+            own |= other()
         return self._stats.runtime() | {name: str(value) for name, value in own.items()}
 
     def _files(self) -> dict[str, object]:
@@ -68,17 +73,6 @@ class RuntimeInfo:
             "dispatchBehindBytes": store.log.written - store.follow.position,
             "remainHowManyDataToFlush": _human(unflushed),
             "earliestMessageTimeStamp": -1 if first is None else first,
-        }
-
-    def _delayed(self) -> dict[str, object]:
-        """
-        How far each delay level was delivered, and where its queue ends.
-        """
-        return {
-            f"scheduleMessageOffset_{level}": (
-                f"{offset},{self._store.maxOffset(SCHEDULE_TOPIC, level - 1)}"
-            )
-            for level, offset in self._delays.offsets.items()
         }
 
     def _waiting(self) -> dict[str, object]:

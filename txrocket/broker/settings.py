@@ -192,10 +192,17 @@ class OffsetSettings:
 @attrs.frozen
 class DelaySettings:
     """
-    Messages that are delivered late.
+    Messages that are delivered late.  What begins with C{timer} is of RocketMQ 5.x.
+
+    @ivar timerWheelEnable: whether messages are taken that have a time of their own.
+    @ivar timerMaxDelaySec: how far away that may be.
+    @ivar timerFlushIntervalMs: how often it is written how far these were delivered.
     """
 
     flushDelayOffsetInterval: int = attrs.field(default=10_000, validator=atLeast(1))
+    timerWheelEnable: bool = attrs.field(default=True, metadata=_LIVE)
+    timerMaxDelaySec: int = attrs.field(default=3 * 24 * 3600, validator=atLeast(1), metadata=_LIVE)
+    timerFlushIntervalMs: int = attrs.field(default=1000, validator=atLeast(1))
 
 
 @attrs.frozen

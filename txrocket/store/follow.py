@@ -28,6 +28,7 @@ from txrocket.message import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
     MessageExt,
     splitProperties,
@@ -44,9 +45,26 @@ from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import ConsumeQueues, packEntry
 from txrocket.store.index import Index, idHash, keyHash
 
-__all__ = ["SCHEDULE_TOPIC", "Arrived", "Filing", "Follow", "Put", "filed"]
+__all__ = [
+    "SCHEDULE_TOPIC",
+    "TIMED_TOPICS",
+    "TIMER_TOPIC",
+    "Arrived",
+    "Filing",
+    "Follow",
+    "Put",
+    "filed",
+    "timeOf",
+]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+# Where messages wait that are to be delivered at a time of their own: txrocket's, and
+# one that Java takes for a broker's own by its name, and leaves alone.
+TIMER_TOPIC = "rmq_sys_timer"
+
+# Whose entries have a time in the place of a hash.
+TIMED_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 
 # A message has come to a queue: topic, queue, its queue offset, the hash of its
 # tag, and the message without its body.
@@ -64,6 +82,9 @@ _UNIQUE = PROPERTY_UNIQ_KEY.encode() + b"\x01"
 # Properties that are kept for the next message that has them too, and how long.
 _KEPT = 1024
 _KEPT_SIZE = 256
+
+# A number of so many digits has 63 bits at most.
+_DIGITS = 18
 
 
 def filed(properties: bytes) -> Filing:
@@ -132,6 +153,16 @@ file: Callable[[list[Put]], tuple[list[int], list[tuple[int, int]]]] = (
 queueEntries: Callable[[list[Put], list[int]], dict[tuple[str, int], tuple[int, bytearray]]] = (
     queueEntriesPlainly if speed is None else speed.queueEntries
 )
+
+
+def timeOf(text: str | None) -> int:
+    """
+    The time in milliseconds that a text is; 0 if it is none.
+    """
+    # As many digits as an entry has room for.
+    if text is None or len(text) > _DIGITS or not (text.isascii() and text.isdecimal()):
+        return 0
+    return int(text)
 
 
 class Follow:
@@ -275,4 +306,6 @@ class Follow:
                 level = min(record.delayTimeLevel, len(self._delays))
                 if level > 0:
                     return record.storeTimestamp + self._delays[level - 1]
+        if record.topic == TIMER_TOPIC:
+            return timeOf(properties.get(PROPERTY_TIMER_OUT_MS))
         return tagsCode(properties.get(PROPERTY_TAGS))

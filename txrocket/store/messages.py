@@ -42,7 +42,7 @@ from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import FULL, Files, Handles, Locked, SyncFailed
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
-from txrocket.store.follow import SCHEDULE_TOPIC, Arrived, Filing, Follow, Put
+from txrocket.store.follow import TIMED_TOPICS, Arrived, Filing, Follow, Put
 from txrocket.store.index import Index
 from txrocket.store.reading import StoreReader
 from txrocket.store.recovery import Recovery
@@ -367,7 +367,7 @@ class MessageStore(StoreReader):
         # As C{log.add(record)}, whose call would cost as much as what it does.
         log.gathered.append(record)
         log.end = end = offset + size
-        if queued and topic != SCHEDULE_TOPIC:
+        if queued and topic not in TIMED_TOPICS:
             self._puts.append((key, queueOffset, offset, size, properties, filing))
         else:
             self._ordinary = False
@@ -469,7 +469,7 @@ class MessageStore(StoreReader):
             records, sizes, said = at(offset)
         queueOffset = self._next.get(key, 0)
         self.log.add(records)
-        if sysFlag & TRANSACTION_PREPARED_TYPE or topic == SCHEDULE_TOPIC:
+        if sysFlag & TRANSACTION_PREPARED_TYPE or topic in TIMED_TOPICS:
             self._ordinary = False
         else:
             place = offset
