@@ -39,7 +39,7 @@ from txrocket.client.ownqueues import InOrder, OwnQueues
 from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
 from txrocket.client.rebalance import Rebalance
-from txrocket.client.returning import RETRY_PREFIX, Returning, originTopic
+from txrocket.client.returning import Returning, originTopic
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, RocketError
 from txrocket.filters.expressions import buildSubscription
@@ -58,7 +58,7 @@ from txrocket.protocol.bodies import (
     ConsumerRunningInfo,
 )
 from txrocket.protocol.compression import COMPRESSED_FLAG
-from txrocket.protocol.names import checkGroupName, checkTopicName
+from txrocket.protocol.names import RETRY_PREFIX, checkGroupName, checkTopicName
 
 __all__ = ["PushConsumer"]
 
