@@ -35,7 +35,7 @@ from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, rawRequest, requestCommand, requestTemplate
 from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
 from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from txrocket.protocol.names import checkSendTopic
+from txrocket.protocol.names import RETRY_PREFIX, checkSendTopic
 from txrocket.protocol.parts import PROPERTIES_LIMIT, encodeProperties, joinProperties
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
 
@@ -44,7 +44,6 @@ __all__ = ["REPLY", "Outgoing", "Stored", "sendTemplate", "withProperties"]
 #: What the property MSG_TYPE of a reply says.
 REPLY: Final = "reply"
 
-_RETRY_PREFIX: Final = "%RETRY%"
 
 _STORED: Final = {each.value: each for each in SendStatus}
 
@@ -103,7 +102,7 @@ class Outgoing:
                 self.reply = properties[PROPERTY_MSG_TYPE] == REPLY
             if PROPERTY_TRAN_MSG in properties and properties[PROPERTY_TRAN_MSG].lower() == "true":
                 self.sysFlag = TRANSACTION_PREPARED_TYPE
-            if self.topic.startswith(_RETRY_PREFIX):
+            if self.topic.startswith(RETRY_PREFIX):
                 properties = self._consumed(properties)
         if PROPERTY_UNIQ_KEY in properties:
             self.msgId = properties[PROPERTY_UNIQ_KEY]

@@ -45,6 +45,7 @@ from txrocket.model import MessageQueue
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.fields import UNREADABLE
+from txrocket.protocol.names import RETRY_PREFIX
 from txrocket.protocol.parts import joinProperties
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.responses import Pending
@@ -65,7 +66,6 @@ _NOWHERE: Final = Stored("", -1, -1)
 # A tuple by another name; to call SendResult takes twice as long.
 _newTuple: Final = tuple.__new__
 
-_RETRY_PREFIX: Final = "%RETRY%"
 
 # Bytes of the other properties.  With more there is more to check.
 _PROPERTIES: Final = 4096
@@ -262,7 +262,7 @@ class QuickSends:
             route is None
             or route.inherited
             or topic not in self._attempts.topics
-            or topic.startswith(_RETRY_PREFIX)
+            or topic.startswith(RETRY_PREFIX)
         ):
             return None
         ways = []

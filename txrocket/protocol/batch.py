@@ -26,6 +26,7 @@ from zlib import crc32
 from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage, MalformedRecord, MessageTooLarge
 from txrocket.message import PROPERTY_UNIQ_KEY, Message, splitProperties
+from txrocket.protocol.names import RETRY_PREFIX
 from txrocket.protocol.parts import (
     PROPERTIES_LIMIT,
     TopicField,
@@ -67,7 +68,7 @@ def encodeBatch(messages: Sequence[Message]) -> bytes:
     if not messages:
         raise InvalidMessage("a batch has at least one message")
     first = messages[0]
-    if first.topic.startswith("%RETRY%"):
+    if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessage("messages of a retry topic cannot be sent as a batch")
     parts: list[bytes] = []
     for message in messages:
