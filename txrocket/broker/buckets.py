@@ -153,8 +153,7 @@ class Bucket:
             # If there are any left, they are far.
             following = _key(self.end, 0, 0, 0)
         first = _waiting(following)
-        far = self._far if self._firstFar is None else self._firstFar
-        return BucketState(self.base, self.mark, first.time, first.queueOffset, far)
+        return BucketState(self.base, self.mark, first.time, first.queueOffset, self._far)
 
     # --- reading -----------------------------------------------------------
 
@@ -348,7 +347,8 @@ class _Scan:
             self._more = True
             if -key > found[0]:
                 heapreplace(found, -key)
-                limit = _waiting(-found[0]).time + 1
+                # Of the same time there come only such with a higher offset.
+                limit = _waiting(-found[0]).time
         self._limit = limit
         self.position += len(chunk)
         return far
