@@ -40,12 +40,8 @@ from txrocket.client.ownqueues import InOrder, OwnQueues
 from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
 from txrocket.client.rebalance import Rebalance
-<<<<<<< HEAD
-from txrocket.client.returning import RETRY_PREFIX, Returning, originTopic
-from txrocket.client.tracing import ConsumeTrace, consumeTrace
-=======
 from txrocket.client.returning import Returning, originTopic
->>>>>>> clientbench
+from txrocket.client.tracing import ConsumeTrace, consumeTrace
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, RocketError
 from txrocket.filters.expressions import buildSubscription

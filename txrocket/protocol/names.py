@@ -22,14 +22,6 @@ from txrocket.errors import InvalidMessage
 from txrocket.protocol.parts import TOPIC_LIMIT
 
 __all__ = [
-<<<<<<< HEAD
-    "GROUP_LIMIT",
-    "NOT_SENT_TO",
-    "checkGroupName",
-    "checkSendTopic",
-    "checkTopicName",
-    "replyTopic",
-=======
     "AUTO_CREATE_TOPIC",
     "GROUP_LIMIT",
     "NOT_SENT_TO",
@@ -38,8 +30,8 @@ __all__ = [
     "checkSendTopic",
     "checkTopicName",
     "groupFault",
+    "replyTopic",
     "topicFault",
->>>>>>> clientbench
 ]
 
 GROUP_LIMIT: Final = 255
@@ -124,10 +116,8 @@ def _fault(what: str, name: str | None, limit: int) -> str | None:
             f"at most {limit} are allowed"
         )
     if _LEGAL(name) is None:
-<<<<<<< HEAD
-        raise InvalidMessage(
-            f"the {what} {name[:_QUOTED]!r} holds characters other than letters, digits and _-%|"
-        )
+        return f"the {what} {name[:_QUOTED]!r} holds characters other than letters, digits and _-%|"
+    return None
 
 
 def replyTopic(cluster: str) -> str:
@@ -135,7 +125,3 @@ def replyTopic(cluster: str) -> str:
     The topic of replies at all brokers of a cluster.
     """
     return f"{cluster}_REPLY_TOPIC"
-=======
-        return f"the {what} {name[:_QUOTED]!r} holds characters other than letters, digits and _-%|"
-    return None
->>>>>>> clientbench
