@@ -27,7 +27,7 @@ from txrocket.client.quicksend import QuickSends
 from txrocket.client.requestreply import awaitReply, replyTo
 from txrocket.client.results import SendResult
 from txrocket.client.sending import ISendMessageHook, Sending
-from txrocket.errors import InvalidMessage, RocketError, ServiceNotAvailable
+from txrocket.errors import InvalidMessage, RocketError, SendFailed, ServiceNotAvailable
 from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
 from txrocket.protocol.batch import splitBatch
@@ -227,7 +227,8 @@ class Producer(Service):
 
         @param timeout: in seconds, of each request.
         @return: a Deferred of a result for each request.  It fails as L{send}'s does
-            with the first that fails; those before it were sent, those after it not.
+            with the first that fails; those before it were sent, and their results are
+            in the error's C{sent}, those after it not.
         """
         return self._sendBatches(messages, queue, timeout)
 
@@ -243,12 +244,15 @@ class Producer(Service):
             raise InvalidMessage("a batch has at least one message")
         if len({each.topic for each in batches}) > 1:
             raise InvalidMessage("the messages of a batch have one topic")
-        results = []
+        results: list[SendResult] = []
         # Between two requests none is under way, but the whole is.
         self._underWay.count += 1
         try:
             for sending in batches:
                 results.append((yield self._attempts.send(_aimed(sending, queue))))
+        except SendFailed as error:
+            error.sent = tuple(results)
+            raise
         finally:
             self._underWay.over()
         return results
