@@ -8,7 +8,7 @@ may ask of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from twisted.application.service import Service
@@ -117,7 +117,7 @@ class ActiveConsumer(Service, ABC):
         return succeed(None)
 
     @inlineCallbacks
-    def stop(self, within: float = 5.0) -> Any:
+    def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
         """
         Fetch no more, keep the offsets, and leave.
 
@@ -135,7 +135,7 @@ class ActiveConsumer(Service, ABC):
         yield kept.addTimeout(within, self._clock).addErrback(self._notKept)
         yield self.cluster.removeConsumer(self)
 
-    def stopService(self) -> Any:
+    def stopService(self) -> Deferred[None]:
         """
         The same, for who stops services.
         """

@@ -122,7 +122,7 @@ class Producer(Service):
         return succeed(None)
 
     @inlineCallbacks
-    def stop(self, within: float = 5.0) -> Any:
+    def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
         """
         Take no more messages, wait for those that are under way, and leave.
 
@@ -135,7 +135,7 @@ class Producer(Service):
         yield drained.addTimeout(within, self.cluster.reactor).addErrback(self._notDrained)
         yield self.cluster.removeProducer(self)
 
-    def stopService(self) -> Any:
+    def stopService(self) -> Deferred[None]:
         """
         The same, for who stops services.
         """
