@@ -214,7 +214,7 @@ class ClientRequestsTests(RemotingTests):
         self.assertRegex(calls[0], r"threading\.\S*wait\(threading\.py:\d+\)\Z")
         own = [each for each in calls if "test_stacks.<locals>.wait(test_requests.py:" in each]
         self.assertEqual(len(own), 1)
-        self.assertIn("threadStacks(stacks.py:", stacks[threading.current_thread().name][1])
+        self.assertIn("threadStacks(running.py:", stacks[threading.current_thread().name][1])
 
     def test_consumeDirectly(self) -> None:
         """

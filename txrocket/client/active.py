@@ -22,6 +22,7 @@ from txrocket.client.cluster import Cluster
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.offsets import MemoryOffsets, OffsetStore, RemoteOffsets
 from txrocket.client.rebalance import Rebalance
+from txrocket.client.running import runningInfo
 from txrocket.errors import RemoteSystemError, RocketError, ServiceNotAvailable
 from txrocket.message import MessageExt
 from txrocket.model import (
@@ -290,20 +291,11 @@ class ActiveConsumer(Service, ABC):
         """
         All that it tells of itself.
         """
-        return ConsumerRunningInfo(
-            properties={
-                "PROP_NAMESERVER_ADDR": ";".join(self.cluster.nameServers.addresses),
-                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.value,
-                "PROP_CONSUMER_START_TIMESTAMP": str(self._startedAt),
-                "PROP_CLIENT_VERSION": "V4_9_7",
-                "consumerGroup": self.group,
-                "messageModel": self._model.value,
-                "consumeFromWhere": self._where.value,
-            },
-            subscriptionSet=tuple(
-                sorted(self._subscribed(), key=lambda each: f"{each.topic}@{each.subString}")
-            ),
-            mqTable=self._queueInfo(),
+        return runningInfo(
+            self.consumerData(),
+            self.cluster.nameServers.addresses,
+            self._startedAt,
+            self._queueInfo(),
         )
 
     def _queueInfo(self) -> dict[MessageQueue, ProcessQueueInfo]:

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from txrocket.client.members import ConsumerMember, ProducerMember
-from txrocket.client.stacks import threadStacks
+from txrocket.client.running import threadStacks
 from txrocket.errors import InvalidMessage, RemoteSystemError
 from txrocket.message import (
     PROPERTY_ARRIVE_TIME,
