@@ -232,6 +232,21 @@ class RequestTests(RemotingTests):
         self.protocol.dataReceived(b"".join(reply(each.opaque) for each in sent))
         self.assertEqual((len(self.wire.writes), len(self.wire.drain())), (1, 3))
 
+    def test_gatheredMuch(self) -> None:
+        """
+        Unless they are too much for one.
+        """
+        protocol, wire = connected(Remoting(self.clock), accepted=False)
+        large = bytes(60_000)
+        pending = [protocol.request(requestCommand(CODE), 3) for _ in range(3)]
+        for each in pending:
+            each.addCallback(lambda response: protocol.oneway(requestCommand(CODE, body=large)))
+        self.clock.advance(0)
+        sent = wire.drain()
+        wire.writes.clear()
+        protocol.dataReceived(b"".join(reply(each.opaque) for each in sent))
+        self.assertEqual([len(each) // 60_000 for each in wire.writes], [2, 1])
+
     def test_oneWrite(self) -> None:
         """
         A request goes out at once, and those that follow before it is answered in
