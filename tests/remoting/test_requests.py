@@ -396,6 +396,15 @@ class OnewayTests(RemotingTests):
             protocol.oneway(requestCommand(CODE, body=bytes(size)))
         self.assertEqual([len(each.body) for each in wire.drain()], [1, 1, 200_000])
 
+    def test_notices(self) -> None:
+        """
+        What an accepting end has to say goes out at once, each time.
+        """
+        protocol, wire = connected(Remoting(self.clock))
+        for number in range(3):
+            protocol.oneway(requestCommand(CODE, body=b"%d" % number))
+        self.assertEqual([each.body for each in wire.drain()], [b"0", b"1", b"2"])
+
 
 class HookTests(RemotingTests):
     """
