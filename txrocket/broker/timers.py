@@ -41,8 +41,8 @@ from txrocket.store.messages import Appended, MessageStore
 
 __all__ = ["TimerProgress", "Timers"]
 
-# A bucket is read so long before its time, in milliseconds: a million messages take
-# half a second of work.
+# A bucket is read so long before its time, in milliseconds: a million messages take a
+# second of work.
 _LEAD: Final = 10_000
 
 # Messages that are moved at once, and their bytes.
