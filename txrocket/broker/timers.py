@@ -121,14 +121,14 @@ class Timers:
         if asked is None:
             return None
         name, when = asked
+        now = self._now()
+        if when <= now:
+            return None
         if not self.settings.timerWheelEnable:
             raise RemoteSystemError(
                 f"{name}: this broker delivers no messages at a time of their own,"
                 " for timerWheelEnable is false"
             )
-        now = self._now()
-        if when <= now:
-            return None
         longest = self.settings.timerMaxDelaySec
         if when - now > longest * 1000:
             raise MessageIllegal(
