@@ -41,8 +41,8 @@ from txrocket.store.messages import Appended, MessageStore
 
 __all__ = ["TimerProgress", "Timers"]
 
-# A bucket is read so long before its time, in milliseconds: a million messages take
-# half a second of work.
+# A bucket is read so long before its time, in milliseconds: a million messages take a
+# second of work.
 _LEAD: Final = 10_000
 
 # Messages that are moved at once, and their bytes.
@@ -121,14 +121,14 @@ class Timers:
         if asked is None:
             return None
         name, when = asked
+        now = self._now()
+        if when <= now:
+            return None
         if not self.settings.timerWheelEnable:
             raise RemoteSystemError(
                 f"{name}: this broker delivers no messages at a time of their own,"
                 " for timerWheelEnable is false"
             )
-        now = self._now()
-        if when <= now:
-            return None
         longest = self.settings.timerMaxDelaySec
         if when - now > longest * 1000:
             raise MessageIllegal(
