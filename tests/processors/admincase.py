@@ -15,16 +15,20 @@ from tests.broker.peers import Connected, consumer
 from tests.remoting.doubles import connected, serving
 from tests.store.support import START, StoreCase, atOnce
 from txrocket.broker.clients import Consumers
+from txrocket.broker.delay import DelayLevels
 from txrocket.broker.groups import Groups
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.members import Client
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.progress import Progress
+from txrocket.broker.reached import Reached
 from txrocket.broker.removal import Removal
 from txrocket.broker.runtime import RuntimeInfo
-from txrocket.broker.settings import SECTIONS, GroupSettings, TopicSettings
+from txrocket.broker.settings import SECTIONS, DelaySettings, GroupSettings, TopicSettings
 from txrocket.broker.stats import Stats
+from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
+from txrocket.broker.wheel import Wheel
 from txrocket.config import Configuration
 from txrocket.model import TopicConfig
 from txrocket.processors.broker import BrokerProcessor
@@ -65,6 +69,22 @@ class AdminCase(StoreCase):
             self.table("subscriptionGroup.json"), atOnce, GroupSettings(), self.now
         )
         self.offsets = Offsets(self.table("consumerOffset.json"), atOnce)
+        self.delays = DelayLevels(
+            self.clock,
+            self.store,
+            self.table("delayOffset.json"),
+            atOnce,
+            [1000, 5000],
+            lambda topic, count, size: None,
+        )
+        self.timers = Timers(
+            self.clock,
+            self.store,
+            Wheel(self.store),
+            Reached(self.store, self.table("timers.json"), atOnce),
+            DelaySettings(),
+            lambda topic, count, size: None,
+        )
         self.consumers = Consumers(self.clock, lambda group: False)
         self.stats = Stats(CLUSTER, self.now)
         self.longPoll = LongPoll(self.clock, 100)
@@ -98,10 +118,16 @@ class AdminCase(StoreCase):
             BROKER, self.store, self.topics, self.offsets, self.consumers, self.stats
         )
         removal = Removal(self.topics, self.groups, self.offsets, self.store, self.stats)
-        runtime = RuntimeInfo(self.store, self.stats, self.longPoll, self.configuration)
+        runtime = RuntimeInfo(
+            self.store,
+            self.stats,
+            self.longPoll,
+            self.configuration,
+            [self.delays.runtime, self.timers.runtime],
+        )
         self.cooperator = cooperator(self.clock)
         processors: tuple[Any, ...] = (
-            OffsetProcessor(self.offsets, self.store, self.topics, self.consumers),
+            OffsetProcessor(self.offsets, self.delays, self.store, self.topics, self.consumers),
             ResetProcessor(progress, self.consumers, self.cooperator),
             QueryProcessor(self.store, self.consumers),
             ConsumptionProcessor(progress, self.offsets, self.consumers, self.cooperator, self.now),

@@ -15,7 +15,7 @@ Stopping, so that nothing that was acknowledged is lost and nobody waits in vain
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 from twisted.application.service import Service
@@ -26,6 +26,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from txrocket.broker.announce import Announcement
+from txrocket.broker.consumerfilters import ConsumerFilters
 from txrocket.broker.groups import Groups
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
@@ -39,7 +40,7 @@ from txrocket.remoting.peers import Peers
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.store.messages import MessageStore
 
-__all__ = ["Broker", "Chore"]
+__all__ = ["Broker", "Chore", "Clockwork"]
 
 
 @attrs.frozen
@@ -51,6 +52,32 @@ class Chore:
     name: str
     seconds: float
     run: Callable[[], object]
+
+
+class Clockwork(Protocol):
+    """
+    What does something with messages when their time has come.
+    """
+
+    def load(self) -> None:
+        """
+        Read its table, before the store is opened.
+        """
+
+    def start(self) -> None:
+        """
+        Begin: the store is open.
+        """
+
+    def stop(self) -> None:
+        """
+        Do nothing more.
+        """
+
+    def save(self) -> Deferred[None]:
+        """
+        Write its table; the Deferred fires once nothing is being written.
+        """
 
 
 @implementer(IHook)
@@ -76,6 +103,7 @@ class Broker(Service):
     @ivar remoting: who serves which request.
     @ivar endpoints: where to listen.
     @ivar peers: the connections to the name servers.
+    @ivar clockworks: what delivers messages late.
     @ivar before: called first when the broker starts.
     @ivar after: called last when it has stopped.
     """
@@ -89,9 +117,11 @@ class Broker(Service):
     topics: Topics
     groups: Groups
     offsets: Offsets
+    filters: ConsumerFilters
     longPoll: LongPoll
     announcement: Announcement
     peers: Peers
+    clockworks: Sequence[Clockwork]
     chores: Sequence[Chore]
     before: Callable[[], None]
     after: Callable[[], None]
@@ -113,6 +143,9 @@ class Broker(Service):
             self.topics.load()
             self.groups.load()
             self.offsets.load()
+            for clockwork in self.clockworks:
+                clockwork.load()
+            self.filters.load()
             self.store.start()
             for endpoint in self.endpoints:
                 self._listen(endpoint)
@@ -120,6 +153,8 @@ class Broker(Service):
             self._abandon()
             raise
         Service.startService(self)
+        for clockwork in self.clockworks:
+            clockwork.start()
         for chore in self.chores:
             self._begin(chore)
         who = self.announcement.identity
@@ -181,6 +216,8 @@ class Broker(Service):
         for loop in self._loops:
             if loop.running:
                 loop.stop()
+        for clockwork in self.clockworks:
+            clockwork.stop()
         yield self.announcement.stop()
         self.remoting.hooks.insert(0, _Stopping())
         self.longPoll.stop()
@@ -203,3 +240,6 @@ class Broker(Service):
         yield self.topics.stop()
         yield self.groups.stop()
         yield self.offsets.save()
+        for clockwork in self.clockworks:
+            yield clockwork.save()
+        yield self.filters.save()

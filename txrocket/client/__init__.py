@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from txrocket.client.cluster import Cluster
+    from txrocket.client.consuming import Consuming, IConsumeMessageHook
     from txrocket.client.listening import ConsumeLater
     from txrocket.client.litepull import LitePullConsumer
     from txrocket.client.offsets import LocalOffsets
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from txrocket.client.queues import FaultTable, byHash, byMachineRoom, byRandom
     from txrocket.client.results import PullResult, PullStatus, SendResult, SendStatus
     from txrocket.client.sending import ISendMessageHook, Sending
+    from txrocket.client.traceviews import MessageTrace, TraceReader
     from txrocket.client.transaction import (
         LocalTransactionState,
         TransactionProducer,
@@ -41,11 +43,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "ConsumeLater",
+    "Consuming",
     "FaultTable",
+    "IConsumeMessageHook",
     "ISendMessageHook",
     "LitePullConsumer",
     "LocalOffsets",
     "LocalTransactionState",
+    "MessageTrace",
     "Producer",
     "PullConsumer",
     "PullResult",
@@ -56,6 +61,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Sending",
+    "TraceReader",
     "TransactionProducer",
     "TransactionSendResult",
     "byHash",
@@ -66,11 +72,14 @@ __all__ = [
 _MODULES: Final = {
     "Cluster": "cluster",
     "ConsumeLater": "listening",
+    "Consuming": "consuming",
     "FaultTable": "queues",
+    "IConsumeMessageHook": "consuming",
     "ISendMessageHook": "sending",
     "LitePullConsumer": "litepull",
     "LocalOffsets": "offsets",
     "LocalTransactionState": "transaction",
+    "MessageTrace": "traceviews",
     "Producer": "producer",
     "PullConsumer": "pullconsumer",
     "PullResult": "results",
@@ -80,6 +89,7 @@ _MODULES: Final = {
     "Room": "window",
     "SendResult": "results",
     "SendStatus": "results",
+    "TraceReader": "traceviews",
     "Sending": "sending",
     "TransactionProducer": "transaction",
     "TransactionSendResult": "transaction",

@@ -168,7 +168,8 @@ class Outgoing:
         @param queues: how many queues the topic gets if it is not there yet.
         @param born: when it was sent, in milliseconds.
         """
-        if not (self.batch or self.reply or self.reconsumeTimes or self.maxReconsumeTimes):
+        asked = self.reconsumeTimes or self.maxReconsumeTimes is not None
+        if not (self.batch or self.reply or asked):
             properties = orjson.dumps(self.properties)
             fields = _template(group, self.topic, queues, queue)
             fields %= self.sysFlag, born, self.flag, properties

@@ -13,18 +13,18 @@ One message's way::
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from txrocket.client.asking import Asking, replyTo
 from txrocket.client.attempts import Attempts
 from txrocket.client.cluster import Cluster
 from txrocket.client.queues import FaultTable, Selector, byHash
 from txrocket.client.quicksend import QuickSends
-from txrocket.client.requestreply import awaitReply, replyTo
 from txrocket.client.results import SendResult
 from txrocket.client.sending import ISendMessageHook, Sending
 from txrocket.errors import InvalidMessage, RocketError, SendFailed, ServiceNotAvailable
@@ -34,6 +34,9 @@ from txrocket.protocol.batch import splitBatch
 from txrocket.protocol.bodies import ProducerData
 from txrocket.protocol.headers import CheckTransactionStateRequestHeader
 from txrocket.protocol.names import checkGroupName
+
+if TYPE_CHECKING:
+    from txrocket.client.tracing import SendTrace
 
 __all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer"]
 
@@ -62,6 +65,7 @@ class Producer(Service):
         retryNotStored: bool = False,
         faults: FaultTable | None = None,
         hooks: Sequence[ISendMessageHook] = (),
+        trace: bool | str = False,
     ) -> None:
         """
         @param timeout: how many seconds a send may take, all attempts included.
@@ -72,6 +76,8 @@ class Producer(Service):
         @param retryNotStored: whether to try another broker if one has the message
             but says that it is not as safe as it should be.
         @param faults: keeps away from brokers that are slow, if given.
+        @param trace: whether to write down what becomes of each message, for tools to
+            show: in RMQ_SYS_TRACE_TOPIC, or in the topic that is named.
         """
         checkGroupName(group)
         self.cluster = cluster
@@ -79,6 +85,13 @@ class Producer(Service):
         self._timeout = timeout
         self._compressOver = compressOver
         self._maxMessageSize = maxMessageSize
+        self._trace: SendTrace | None = None
+        if trace:
+            # It needs this module in its turn.
+            from txrocket.client.tracing import sendTrace
+
+            self._trace = sendTrace(cluster, group, trace)
+            hooks = (*hooks, self._trace)
         self._attempts = Attempts(
             cluster,
             group,
@@ -89,6 +102,7 @@ class Producer(Service):
             hooks=hooks,
         )
         self._underWay = self._attempts.underWay
+        self._asking = Asking(cluster, self._attempts.topics, defaultTopicQueueNums, self.send)
         self._quick: QuickSends | None = None
         if faults is None and not hooks:
             self._quick = QuickSends(
@@ -110,6 +124,8 @@ class Producer(Service):
         """
         self.cluster.addProducer(self)
         Service.startService(self)
+        if self._trace is not None:
+            self._trace.traces.start()
 
     def start(self) -> Deferred[None]:
         """
@@ -131,9 +147,14 @@ class Producer(Service):
         if not self.running:
             return
         Service.stopService(self)
+        clock = self.cluster.reactor
+        end = clock.seconds() + within
         drained = self._underWay.drained()
-        yield drained.addTimeout(within, self.cluster.reactor).addErrback(self._notDrained)
-        yield self.cluster.removeProducer(self)
+        yield drained.addTimeout(within, clock).addErrback(self._notDrained)
+        leaving = self.cluster.removeProducer(self)
+        if self._trace is not None:
+            yield self._trace.traces.stop(max(0.0, end - clock.seconds()))
+        yield leaving
 
     def stopService(self) -> Deferred[None]:
         """
@@ -288,10 +309,9 @@ class Producer(Service):
         @return: a Deferred of the reply; it fails with L{RequestTimedOut} if none
             comes in time, and as L{send}'s does.
         """
-        seconds = self._timeout if timeout is None else timeout
-        return awaitReply(
-            self.cluster, message, seconds, lambda asking: self.send(asking, timeout=seconds)
-        )
+        if not self.running:
+            return fail(self._notRunning())
+        return self._asking.request(message, self._timeout if timeout is None else timeout)
 
     def reply(
         self, request: MessageExt, body: bytes, timeout: float | None = None
@@ -319,7 +339,7 @@ class Producer(Service):
         self, topic: str, message: Message | Sequence[Message], timeout: float | None
     ) -> Sending:
         if not self.running:
-            raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
+            raise self._notRunning()
         return Sending(topic, message, self._timeout if timeout is None else timeout)
 
     def _prepared(self, message: Message, timeout: float | None) -> Sending:
@@ -331,6 +351,9 @@ class Producer(Service):
         sending = self._begin(messages[0].topic, messages, timeout)
         sending.takeBatch(messages, self.cluster.uniqueId, self._maxMessageSize)
         return sending
+
+    def _notRunning(self) -> ServiceNotAvailable:
+        return ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
 
 
 def _aimed(

@@ -21,6 +21,7 @@ CLONE_GROUP_OFFSET
 from __future__ import annotations
 
 from txrocket.broker.clients import Consumers
+from txrocket.broker.delay import DelayLevels
 from txrocket.broker.names import checkGroup, checkTopic
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.topics import Topics
@@ -61,9 +62,15 @@ class OffsetProcessor:
     """
 
     def __init__(
-        self, offsets: Offsets, store: StoreReader, topics: Topics, consumers: Consumers
+        self,
+        offsets: Offsets,
+        delays: DelayLevels,
+        store: StoreReader,
+        topics: Topics,
+        consumers: Consumers,
     ) -> None:
         self._offsets = offsets
+        self._delays = delays
         self._store = store
         self._topics = topics
         self._consumers = consumers
@@ -185,7 +192,7 @@ class OffsetProcessor:
         """
         How far each delay level has been delivered.
         """
-        return responseCommand(body=encodeBody(DelayOffsetSerializeWrapper()))
+        return responseCommand(body=encodeBody(DelayOffsetSerializeWrapper(self._delays.offsets)))
 
     def corrections(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """

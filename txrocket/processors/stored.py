@@ -19,11 +19,18 @@ from typing import Final, NamedTuple
 from txrocket.message import PROPERTY_WAIT, splitProperties
 from txrocket.store.follow import filed
 
-__all__ = ["Shape", "Shapes", "storedProperties"]
+__all__ = ["SPECIAL", "UNIQUE", "Shape", "Shapes", "storedProperties", "undelayed"]
 
 _WAIT = re.compile("(?:\\A|(?<=\x02))WAIT\x01[^\x02]*\x02")
 _CLUSTER = re.compile("(?:\\A|(?<=\x02))CLUSTER\x01[^\x02]*\x02")
+_DELAY = re.compile("(?:\\A|(?<=\x02))DELAY\x01[^\x02]*\x02")
 _TRUE = "\x02WAIT\x01true\x02"
+
+#: Finds properties that may have a message go another way than into its topic: names
+#: that end like these are found as well.
+SPECIAL: Final = re.compile(
+    "(?:TRAN_MSG|DELAY|TIMER_DELAY_MS|TIMER_DELAY_SEC|TIMER_DELIVER_MS|__STARTDELIVERTIME)\x01"
+).search
 
 # What is in front of a unique id.
 UNIQUE: Final = "UNIQ_KEY\x01"
@@ -56,6 +63,13 @@ def storedProperties(properties: str | None, cluster: str) -> tuple[str, bool]:
     if "CLUSTER\x01" in text:
         text = _CLUSTER.sub("", text)
     return text + cluster, waits
+
+
+def undelayed(properties: str) -> str:
+    """
+    What L{storedProperties} gave, without a delay level.
+    """
+    return _DELAY.sub("", properties)
 
 
 class Shape(NamedTuple):
@@ -121,7 +135,7 @@ class Shapes:
                 return None
             properties = f"{head}{UNIQUE}{_MARK}\x02{rest}"
         text, _ = storedProperties(properties, self._cluster)
-        if "TRAN_MSG\x01" in text or "DELAY\x01" in text:
+        if SPECIAL(text):
             return None
         try:
             data = text.encode()

@@ -27,6 +27,7 @@ field means that it is not there.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from struct import Struct as Layout
 from struct import error as StructError
 from typing import Final, TypeVar
@@ -45,7 +46,7 @@ from txrocket.protocol.fields import (
     decodeHeader,
     headerFromFields,
 )
-from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.frames import FRAME_LIMIT, FrameBuffer
 
 __all__ = [
     "ONEWAY_FLAG",
@@ -317,6 +318,38 @@ def rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") 
     return RemotingCommand(
         0, _LANGUAGE, VERSION, 0, RESPONSE_FLAG, remark, Raw(extFields), None, body
     )
+
+
+class Answers:
+    """
+    Answers that are encoded already, to be written together.
+
+    @ivar frames: all of them, one behind the other.
+    """
+
+    __slots__ = ("frames",)
+
+    body = b""
+
+    def __init__(self, frames: bytes) -> None:
+        self.frames = frames
+
+    def encodeHead(self, limit: int) -> bytes:
+        """
+        All of them: they are short.
+        """
+        return self.frames
+
+    def change(self, change: Callable[[RemotingCommand], None]) -> None:
+        """
+        Change each of them.
+        """
+        changed = FrameBuffer(decodeCommand).feed(self.frames)
+        for answer in changed:
+            # As a map, which can be changed.
+            answer.fields = answer.extFields
+            change(answer)
+        self.frames = b"".join(each.encode() for each in changed)
 
 
 _decodeJson = msgspec.json.Decoder(RemotingCommand, strict=False).decode

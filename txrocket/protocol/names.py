@@ -30,6 +30,7 @@ __all__ = [
     "checkSendTopic",
     "checkTopicName",
     "groupFault",
+    "replyTopic",
     "topicFault",
 ]
 
@@ -117,3 +118,10 @@ def _fault(what: str, name: str | None, limit: int) -> str | None:
     if _LEGAL(name) is None:
         return f"the {what} {name[:_QUOTED]!r} holds characters other than letters, digits and _-%|"
     return None
+
+
+def replyTopic(cluster: str) -> str:
+    """
+    The topic of replies at all brokers of a cluster.
+    """
+    return f"{cluster}_REPLY_TOPIC"

@@ -24,6 +24,7 @@ nothing is logged and no Deferred is made unless something is awaited.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -41,7 +42,7 @@ from txrocket.errors import (
     TooManyRequests,
 )
 from txrocket.protocol.codes import requestName
-from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
+from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Answers, RemotingCommand
 from txrocket.protocol.connection import Connection
 from txrocket.remoting.addresses import NO_HOST, addressOf, hostOf
 from txrocket.remoting.eager import eagerWriter
@@ -106,8 +107,8 @@ class RemotingProtocol(Protocol):
         self._backlog: list[RemotingCommand] = []
         self._gathered: list[bytes] = []
         # Answers that are to be encoded and written, and the requests that they answer.
-        self._answers: list[RemotingCommand] = []
-        self._answered: list[RemotingCommand] = []
+        self._answers: list[RemotingCommand | Answers] = []
+        self._answered: list[RemotingCommand | None] = []
         self._gatheredSize = 0
         self._gathering = False
         self._unread = False  # the peer does not read: the transport is full
@@ -209,7 +210,11 @@ class RemotingProtocol(Protocol):
         Serve the requests and give out the responses that are complete now.
         """
         self.active = True
-        commands = self._connection.feed(data)
+        remoting = self._remoting
+        if remoting.express is None or remoting.hooks or self._unread or self._backlog:
+            commands = self._connection.feed(data)
+        else:
+            commands = self._connection.feed(data, partial(remoting.express, self))
         if self._backlog:
             self._backlog += commands
         else:
@@ -323,6 +328,29 @@ class RemotingProtocol(Protocol):
         if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
             self._flushSoon()
 
+    def answerTogether(self, answers: Answers) -> None:
+        """
+        Have answers written with the others that wait to be.
+        """
+        if self.connected:
+            self._answers.append(answers)
+            self._answered.append(None)
+            self._gatheredSize += len(answers.frames)
+            if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
+                self._flushSoon()
+
+    def promiseTogether(self, promise: Deferred[Answers]) -> None:
+        """
+        Have answers written when they are there.
+        """
+        self._promised.add(promise)
+
+        def kept(answers: Answers) -> None:
+            self._promised.discard(promise)
+            self.answerTogether(answers)
+
+        promise.addCallback(kept)
+
     def _encodeAnswers(self) -> None:
         if self._remoting.settle is not None:
             self._remoting.settle()
@@ -334,6 +362,8 @@ class RemotingProtocol(Protocol):
             try:
                 head = response.encodeHead(limit)
             except Exception:
+                # Those that are answered together are encoded already.
+                assert request is not None
                 response = faultResponse(Failure(), request, self.address)
                 response.opaque = request.opaque
                 response.serializeType = request.serializeType

@@ -13,7 +13,8 @@ What a pull gives are the log's own bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import Enum
 from typing import Final
 
@@ -25,6 +26,7 @@ from txrocket.protocol.record import decodeRecord, storeTimestampAt
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import (
     ENTRY_SIZE,
+    FILLER_SIZE,
     ConsumeQueue,
     ConsumeQueues,
     entries,
@@ -205,8 +207,8 @@ class StoreReader:
             looked += 1
             if matches is not None and not matches(hashed):
                 continue
-            # A filler is as long as no record, and ends behind the log.
-            if recordOffset < first or recordOffset + recordSize > end:
+            # A filler is as long as no record is, and in a long log there is room for it.
+            if not first <= recordOffset <= end - recordSize or recordSize >= FILLER_SIZE:
                 removed = True
                 continue
             if accepts is not None and not self._accepted(accepts, recordOffset, recordSize):
@@ -257,6 +259,45 @@ class StoreReader:
 
     def _accepted(self, accepts: Callable[[MessageExt], bool], offset: int, size: int) -> bool:
         return accepts(decodeRecord(self.log.read(offset, size), readBody=False))
+
+    def entries(
+        self, topic: str, queueId: int, offset: int, most: int
+    ) -> list[tuple[int, int, int]]:
+        """
+        Entries of a queue from an offset on: offset in the log, size, hash.  For those
+        that stand for nothing L{messages} finds none.
+
+        @raise StoreError: if the disk does not give them.
+        """
+        queue = self.queues.get(topic, queueId)
+        return [] if queue is None else list(entries(queue.read(offset, most)))
+
+    def messages(self, places: Iterable[tuple[int, int]]) -> list[MessageExt | None]:
+        """
+        The messages at offsets of the log that have these sizes; L{None} for each that
+        is not there any more, or no message.
+
+        @raise StoreError: if the disk does not give them.
+        """
+        first, end = self.log.first, self.log.written
+        stretches = [
+            # Fillers have the offset of a record that is not theirs.
+            (at, at + size) if first <= at < at + size <= end and size < FILLER_SIZE else None
+            for at, size in places
+        ]
+        data = self._read([each for each in stretches if each])
+        found: list[MessageExt | None] = []
+        position = 0
+        for each in stretches:
+            message = None
+            if each is not None:
+                with suppress(MalformedRecord):
+                    message = decodeRecord(data, position)
+                position += each[1] - each[0]
+                if message is not None and message.commitLogOffset != each[0]:
+                    message = None
+            found.append(message)
+        return found
 
     def messageAt(self, offset: int) -> bytes | None:
         """
