@@ -39,7 +39,7 @@ class SettingsTests(SynchronousTestCase):
             expected = dict.fromkeys(newer, "not in RocketMQ") if section is DelaySettings else {}
             self.assertEqual(found, expected)
         self.assertEqual({each: getattr(DelaySettings(), each) for each in newer}, newer)
-        self.assertEqual(len(SECTIONS), 11)
+        self.assertEqual(len(SECTIONS), 13)
 
     def test_once(self) -> None:
         """

@@ -21,7 +21,7 @@ from twisted.logger import Logger
 
 from txrocket.errors import FlushDiskTimeout, InvalidMessage, MalformedRecord, StoreError
 from txrocket.message import PROPERTY_REAL_QID, PROPERTY_REAL_TOPIC, MessageExt
-from txrocket.protocol.parts import PROPERTIES_LIMIT, tooManyProperties
+from txrocket.protocol.parts import PROPERTIES_LIMIT, encodeTopic, tooManyProperties
 from txrocket.store.messages import Appended, MessageStore
 
 __all__ = [
@@ -82,7 +82,10 @@ class Detours:
 def aside(topic: str, queueId: int, place: Place) -> Place:
     """
     A place to wait, in a topic of the broker's own.
+
+    @raise InvalidMessage: if the message could not be stored where it belongs.
     """
+    encodeTopic(place.topic)
     real = {PROPERTY_REAL_TOPIC: place.topic, PROPERTY_REAL_QID: str(place.queueId)}
     return Place(topic, queueId, {**place.properties, **real})
 

@@ -29,6 +29,7 @@ from txrocket.errors import TopicNotExist
 from txrocket.model import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig
 from txrocket.protocol.bodies import TopicConfigSerializeWrapper
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.names import replyTopic
 from txrocket.store.flush import InThread
 from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC
 from txrocket.store.tables import Table
@@ -254,7 +255,7 @@ def _ownTopics(cluster: str, broker: str, settings: TopicSettings) -> dict[str, 
         # For nobody to send to or to read.  A Java broker deletes the queues of topics
         # that it does not know of when it is asked to clean up.
         TopicConfig(TIMER_TOPIC, TIMER_QUEUES, TIMER_QUEUES, perm=0),
-        TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
+        TopicConfig(replyTopic(cluster), 1, 1),
     ]
     if settings.autoCreateTopicEnable:
         queues = settings.defaultTopicQueueNums

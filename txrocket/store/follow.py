@@ -22,6 +22,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TypeAlias
 
+from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage
 from txrocket.message import (
     PROPERTY_DELAY,
@@ -41,7 +42,7 @@ from txrocket.protocol.record import (
     measureRecord,
 )
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueues
+from txrocket.store.consumequeue import ConsumeQueues, packEntry
 from txrocket.store.index import Index, idHash, keyHash
 
 __all__ = [
@@ -113,6 +114,47 @@ def _read(properties: bytes) -> Filing:
 _others = lru_cache(_KEPT)(_read)
 
 
+def filePlainly(puts: list[Put]) -> tuple[list[int], list[tuple[int, int]]]:
+    """
+    What messages that were put are filed by: the hashes of their tags for the queues,
+    and for the index the hashes of keys and ids, with the offsets of the records.
+    """
+    hashes: list[int] = []
+    entries: list[tuple[int, int]] = []
+    for key, _, offset, _, properties, filing in puts:
+        hashed, unique, keys = filing or filed(properties)
+        hashes.append(hashed)
+        if unique:
+            entries.append((idHash(key[0], unique), offset))
+        if keys:
+            entries += [(keyHash(key[0], each), offset) for each in keys.split(" ") if each]
+    return hashes, entries
+
+
+def queueEntriesPlainly(
+    puts: list[Put], hashes: list[int]
+) -> dict[tuple[str, int], tuple[int, bytearray]]:
+    """
+    The entries of messages that were put, by queue: the queue offset of the first of
+    them, and all of them as they will be in a file.
+    """
+    runs: dict[tuple[str, int], tuple[int, bytearray]] = {}
+    for (key, queueOffset, offset, size, _, _), hashed in zip(puts, hashes, strict=True):
+        run = runs.get(key)
+        if run is None:
+            run = runs[key] = queueOffset, bytearray()
+        run[1].extend(packEntry(offset, size, hashed))
+    return runs
+
+
+file: Callable[[list[Put]], tuple[list[int], list[tuple[int, int]]]] = (
+    filePlainly if speed is None else speed.file
+)
+queueEntries: Callable[[list[Put], list[int]], dict[tuple[str, int], tuple[int, bytearray]]] = (
+    queueEntriesPlainly if speed is None else speed.queueEntries
+)
+
+
 def timeOf(text: str | None) -> int:
     """
     The time in milliseconds that a text is; 0 if it is none.
@@ -177,28 +219,23 @@ class Follow:
         """
         if offset != self.position:
             return
-        queues, index, awaited = self._queues, self._index, self._awaited
-        entries: list[tuple[int, int]] = []
-        arrived: list[tuple[Put, int]] = []
-        for put in puts:
-            key, queueOffset, recordOffset, size, properties, filing = put
-            hashed, unique, keys = filing or filed(properties)
-            queues.find(key).put(queueOffset, recordOffset, size, hashed)
-            if unique:
-                entries.append((idHash(key[0], unique), recordOffset))
-            if keys:
-                hashes = [keyHash(key[0], each) for each in keys.split(" ") if each]
-                entries += [(each, recordOffset) for each in hashes]
-            if awaited is None or key in awaited:
-                arrived.append((put, hashed))
-        if index is not None and entries:
-            index.add(entries, timestamp)
+        queues, awaited = self._queues, self._awaited
+        hashes, entries = file(puts)
+        runs = queueEntries(puts, hashes)
+        for key, (first, run) in runs.items():
+            queues.find(key).putAll(first, run)
+        if self._index is not None and entries:
+            self._index.add(entries, timestamp)
         self.timestamp = max(self.timestamp, timestamp)
         queues.write()
         self.position = offset + len(data)
-        for (key, queueOffset, recordOffset, *_), hashed in arrived:
-            record = decodeRecord(data, recordOffset - offset, readBody=False)
-            self._arrived(*key, queueOffset, hashed, record)
+        told = runs.keys() if awaited is None else [key for key in runs if key in awaited]
+        if not told:
+            return
+        for (key, queueOffset, recordOffset, *_), hashed in zip(puts, hashes, strict=True):
+            if key in told:
+                record = decodeRecord(data, recordOffset - offset, readBody=False)
+                self._arrived(*key, queueOffset, hashed, record)
 
     def catchUp(self, log: CommitLog) -> None:
         """
