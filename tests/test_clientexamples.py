@@ -57,19 +57,15 @@ class ClientExampleTests(TestCase):
 
     timeout = 60
 
-    async def ran(
-        self, example: ModuleType, broker: Any = lambda broker: None, **settings: Any
-    ) -> list[str]:
+    async def ran(self, example: ModuleType, **settings: Any) -> list[str]:
         """
         Run an example.
 
-        @param broker: does something to the broker before.
         @param settings: the servers'.
         @return: the lines that it printed.
         """
         servers = await realCluster(self, reactor, settings=settings)
         self.address = servers.nameServers[0]
-        broker(servers.broker())
         printed = io.StringIO()
         self.patch(sys, "stdout", printed)
         await example.main(reactor, self.address)

@@ -618,6 +618,20 @@ class RestartTests(LateCase):
         self.store.log.segments.removeFirst()
         self.store.retention.follow()
 
+    def test_needed(self) -> None:
+        """
+        It is known from where on the log has messages that were not delivered.
+        """
+        self.assertEqual(self.delays.needed(), self.store.log.written)
+        first = self.send(b"a", DELAY="1").offset
+        second = self.send(b"b", DELAY="2").offset
+        self.store.write()
+        self.assertEqual(self.delays.needed(), first)
+        self.wait(1)
+        self.assertEqual(self.delays.needed(), second)
+        self.wait(4)
+        self.assertEqual(self.delays.needed(), self.store.log.written)
+
     def gone(self) -> int:
         """
         How many messages of level 1 are gone.

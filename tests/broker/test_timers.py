@@ -740,6 +740,23 @@ class RestartTests(TimerCase):
         found = [int(each[:2]) for each in self.delivered()]
         self.assertEqual(found, list(range(gone, 30)))
 
+    def test_needed(self) -> None:
+        """
+        It is known from where on the log has messages that were not delivered.
+        """
+        self.open()
+        self.assertEqual(self.timers.needed(), self.store.log.written)
+        offsets = []
+        for milliseconds in (1000, 500_000):
+            offsets.append(self.store.log.end)
+            self.sendIn(milliseconds)
+        self.store.write()
+        self.assertEqual(self.timers.needed(), offsets[0])
+        self.wait(1)
+        self.assertEqual(self.timers.needed(), offsets[1])
+        self.wait(500)
+        self.assertEqual(self.timers.needed(), self.store.log.written)
+
     def test_unused(self) -> None:
         """
         A broker that has never had such a message writes nothing.

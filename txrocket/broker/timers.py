@@ -201,6 +201,17 @@ class Timers:
         current = self._current
         return self._reached.save(TimerProgress(current.number, current.state, self._offsets()))
 
+    def needed(self) -> int:
+        """
+        Where the first message lies in the log that was not delivered.
+        """
+        offsets = self._offsets()
+        found = [
+            self._store.placeOf(TIMER_TOPIC, each, offsets.get(each, 0))
+            for each in range(self._wheel.queues)
+        ]
+        return min([self._store.log.written, *(each for each in found if each is not None)])
+
     def runtime(self) -> dict[str, object]:
         """
         How many messages wait, by the name that 5.x has for it; those of a bucket that
