@@ -93,7 +93,7 @@ class TimerModelTests(SynchronousTestCase):
         run_state_machine_as_test(
             TimerMachine,
             settings=settings(
-                max_examples=150,
+                max_examples=80,
                 stateful_step_count=30,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
