@@ -19,7 +19,9 @@ test: $(VENV)/installed-test $(VENV)/tried-cpp
 test-long: $(VENV)/installed-test
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
 	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill tests.live.test_transfer
-	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel
+	TXROCKET_DELAYED_KILLS=50 $(BIN)/python -m twisted.trial tests.live.test_killdelayed
+	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel \
+		tests.broker.test_delaymodel tests.broker.test_timermodel
 
 # With RocketMQ's own store; a JDK and Maven are needed, and it says so without them.
 interop: $(VENV)/installed-test
