@@ -7,7 +7,7 @@ scenario works with.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -18,8 +18,8 @@ from tests.interop.driver import Consumer, Driver, Producer, Puller, Shown
 from tests.interop.servers import Servers
 from tests.live.servers import reactor
 from txrocket.errors import RocketError, responseError
-from txrocket.model import TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.model import SubscriptionGroupConfig, TopicRouteData
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
@@ -134,6 +134,8 @@ class Scenario:
     @ivar configuration: the servers'.
     @ivar own: whether it needs servers of its own.
     @ivar limit: after how many seconds it has failed.
+    @ivar excepted: where it cannot be done though the client offers it, and why: by
+        the client and whose broker it is.
     """
 
     title: str
@@ -143,6 +145,7 @@ class Scenario:
     configuration: str = "plain"
     own: bool = False
     limit: float = 150.0
+    excepted: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
 
     def suits(self, pairing: Pairing) -> bool:
         """
@@ -151,6 +154,8 @@ class Scenario:
         return (
             self.sends <= CLIENTS[pairing.producer].sends
             and self.receives <= CLIENTS[pairing.consumer].receives
+            and (pairing.producer, pairing.broker) not in self.excepted
+            and (pairing.consumer, pairing.broker) not in self.excepted
         )
 
 
@@ -189,15 +194,23 @@ class Cell:
     @ivar name: a name that no other cell has.
     @ivar servers: the name server and the broker.
     @ivar peers: connections of the harness's own to them.
+    @ivar absent: the clients that cannot be run here.
     """
 
     def __init__(
-        self, scenario: Scenario, pairing: Pairing, servers: Servers, drivers: Drivers, peers: Peers
+        self,
+        scenario: Scenario,
+        pairing: Pairing,
+        servers: Servers,
+        drivers: Drivers,
+        peers: Peers,
+        absent: Iterable[str],
     ) -> None:
         self.scenario = scenario
         self.pairing = pairing
         self.servers = servers
         self.peers = peers
+        self.absent = frozenset(absent)
         self.name = f"cell{next(_numbers)}"
         self._drivers = drivers
         self._found: dict[str, Driver] = {}
@@ -302,11 +315,13 @@ class Cell:
 
     # --- topics ----------------------------------------------------------
 
-    async def ask(self, address: str, code: int, header: Header | None) -> RemotingCommand:
+    async def ask(
+        self, address: str, code: int, header: Header | None, body: bytes = b""
+    ) -> RemotingCommand:
         """
         Ask a server, as an administrator does.
         """
-        answer = await self.peers.request(address, requestCommand(code, header), _TIMEOUT)
+        answer = await self.peers.request(address, requestCommand(code, header, body), _TIMEOUT)
         if answer.code:
             raise responseError(answer.code, answer.remark, address)
         return answer
@@ -320,6 +335,14 @@ class Cell:
         await self.ask(self.servers.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         await self.known(topic)
         return topic
+
+    async def retries(self, group: str, times: int) -> None:
+        """
+        Make a group whose messages come again so often.
+        """
+        config = SubscriptionGroupConfig(group, retryMaxTimes=times)
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        await self.ask(self.servers.broker, code, None, encodeBody(config))
 
     async def known(self, topic: str) -> TopicRouteData:
         """

@@ -14,8 +14,10 @@ import importlib
 import json
 import sys
 import threading
+import time
 import traceback
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +29,9 @@ ffi: Any = importlib.import_module("rocketmq.ffi")
 _check: Callable[[Any], None] = importlib.import_module("rocketmq.exceptions").ffi_check
 
 _TIMEOUT = 10_000
+
+# How often a pull is tried.
+_PULLS = 20
 
 _STATUS = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 _PULLED = ("FOUND", "NO_NEW_MSG", "NO_MATCHED_MSG", "OFFSET_ILLEGAL", "BROKER_TIMEOUT")
@@ -166,6 +171,8 @@ class Receiver:
     def __init__(self, command: Command) -> None:
         self._name = command["name"]
         self._properties = ["failTimes", *command["properties"]]
+        # In order, the client itself does not count.
+        self._times: Counter[str] = Counter()
         model = client.MessageModel
         self._consumer = client.PushConsumer(
             command["group"],
@@ -174,6 +181,8 @@ class Receiver:
         )
         self._consumer.set_namesrv_addr(command["nameServers"])
         self._consumer.set_instance_name(command["name"])
+        # Of several, those after one that fails would not be shown.
+        self._consumer.set_message_batch_max_size(1)
         for each in command["subscriptions"]:
             topic, expression = each["topic"].encode(), each["expression"].encode()
             _check(ffi.dll.Subscribe(self._consumer._handle, topic, expression))
@@ -191,7 +200,9 @@ class Receiver:
         status = ffi._CConsumeStatus
         shown = _shown(client.RecvMessage(handle), self._properties)
         tell({"to": self._name, "message": shown})
-        fails = shown["reconsumeTimes"] < int(shown["properties"].get("failTimes", "0"))
+        times = max(shown["reconsumeTimes"], self._times[shown["msgId"]])
+        self._times[shown["msgId"]] += 1
+        fails = times < int(shown["properties"].get("failTimes", "0"))
         return int(status.RECONSUME_LATER if fails else status.CONSUME_SUCCESS)
 
 
@@ -242,13 +253,18 @@ class Puller:
         queue = next(
             queues[each] for each in range(count) if queues[each].queueId == command["queueId"]
         )
-        result = ffi.dll.Pull(
-            self._consumer._handle,
-            ctypes.pointer(queue),
-            command["expression"].encode(),
-            command["offset"],
-            command["count"],
-        )
+        for _ in range(_PULLS):
+            result = ffi.dll.Pull(
+                self._consumer._handle,
+                ctypes.pointer(queue),
+                command["expression"].encode(),
+                command["offset"],
+                command["count"],
+            )
+            # What it also says while another of its threads is connecting.
+            if _PULLED[result.pullStatus] != "BROKER_TIMEOUT":
+                break
+            time.sleep(0.2)
         shown = {
             "status": _PULLED[result.pullStatus],
             "next": result.nextBeginOffset,

@@ -109,6 +109,7 @@ class Run:
 
         @return: the exit code.
         """
+        _FAILURES.unlink(missing_ok=True)
         try:
             await self._groups()
         finally:
@@ -189,7 +190,7 @@ class Run:
     async def _cell(
         self, scenario: Scenario, pairing: Pairing, servers: Servers, peers: Peers
     ) -> None:
-        cell = Cell(scenario, pairing, servers, self._drivers, peers)
+        cell = Cell(scenario, pairing, servers, self._drivers, peers, self._absent)
         began = time.monotonic()
         problem: Exception | None = None
         for limit, doing in ((scenario.limit, scenario.run), (_CLOSE, Cell.close)):
@@ -224,7 +225,11 @@ class Run:
         print(f"\n{tables}\n{summary}", flush=True)
         if self._whole:
             today = datetime.date.today()
-            _PAGE.write_text(document(tables, versions(self._absent), "", today, summary))
+            _PAGE.write_text(
+                document(
+                    self._scenarios, tables, versions(self._absent), "", today, summary
+                )
+            )
         return 1 if self._failures or not counts[0] else 0
 
 

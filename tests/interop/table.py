@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.interop.cells import Pairing, Scenario
+from tests.interop.clients import CLIENTS
 
 __all__ = ["FAIL", "LACKING", "NONE", "PASS", "document", "table"]
 
@@ -25,6 +26,8 @@ _SERVERS = {
     ("ours", "java"): "Our name server, RocketMQ's broker",
     ("java", "ours"): "RocketMQ's name server, our broker",
 }
+
+_BROKERS = {"ours": "our broker", "java": "RocketMQ's broker"}
 
 Results = Mapping[tuple[str, Pairing], str]
 
@@ -58,12 +61,22 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def document(
-    tables: str, versions: Iterable[str], stores: str, today: datetime.date, summary: str
+    scenarios: Iterable[Scenario],
+    tables: str,
+    versions: Iterable[str],
+    stores: str,
+    today: datetime.date,
+    summary: str,
 ) -> str:
     """
     The page.
     """
     named = "\n".join(f"- {each}" for each in versions)
+    excepted = "\n".join(
+        f"- {each.title}: not {CLIENTS[client].title} with {_BROKERS[broker]}; {why}"
+        for each in scenarios
+        for (client, broker), why in each.excepted.items()
+    )
     return f"""# Interoperability
 
 Written by `make interop` on {today.isoformat()}; edit nothing here. {summary}
@@ -72,7 +85,9 @@ Written by `make interop` on {today.isoformat()}; edit nothing here. {summary}
 
 A column names the client that sends and, if it is another, the one that receives. `{NONE}`: a client
 does not offer that. `{LACKING}`: its runtime was missing where this was written. How the scenarios
-are run, and how to add one, is in `CONTRIBUTING.rst`.
+are run, and how to add one, is in `CONTRIBUTING.rst`. Left out, though the client offers it:
+
+{excepted}
 
 {tables}
 ## Stores

@@ -22,6 +22,7 @@ final class Puller {
     Puller(JSONObject command) throws Exception {
         consumer = new DefaultMQPullConsumer(command.getString("group"));
         consumer.setNamesrvAddr(command.getString("nameServers"));
+        consumer.setInstanceName(command.getString("name"));
         consumer.setUseTLS(command.getBooleanValue("tls"));
         consumer.start();
     }

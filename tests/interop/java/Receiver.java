@@ -29,6 +29,7 @@ final class Receiver {
         String group = command.getString("group");
         consumer = new DefaultMQPushConsumer(group, command.getBooleanValue("trace"));
         consumer.setNamesrvAddr(command.getString("nameServers"));
+        consumer.setInstanceName(command.getString("name"));
         consumer.setUseTLS(command.getBooleanValue("tls"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         if (command.containsKey("maxReconsumeTimes")) {

@@ -38,6 +38,7 @@ final class Sender {
             producer = new DefaultMQProducer(group, trace);
         }
         producer.setNamesrvAddr(command.getString("nameServers"));
+        producer.setInstanceName(command.getString("name"));
         producer.setUseTLS(command.getBooleanValue("tls"));
         producer.setSendMsgTimeout(TIMEOUT);
         if (command.containsKey("compressOver")) {

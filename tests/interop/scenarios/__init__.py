@@ -7,5 +7,7 @@ the order of the table's rows.
 from tests.interop.scenarios import sending  # isort: skip
 from tests.interop.scenarios import receiving  # isort: skip
 from tests.interop.scenarios import content  # isort: skip
+from tests.interop.scenarios import delivery  # isort: skip
+from tests.interop.scenarios import wire  # isort: skip
 
-__all__ = ["content", "receiving", "sending"]
+__all__ = ["content", "delivery", "receiving", "sending", "wire"]

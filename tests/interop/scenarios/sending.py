@@ -51,7 +51,12 @@ async def sendOneway(cell: Cell) -> None:
     check(sent, await cell.read(topic, 50, properties=PROPERTIES))
 
 
-@scenario("Send, a batch", "batch", "pull")
+@scenario(
+    "Send, a batch",
+    "batch",
+    "pull",
+    excepted={("cpp", "java"): "it marks a batch by 1, which Java takes for false"},
+)
 async def sendBatch(cell: Cell) -> None:
     """
     All of it in one queue, in order.
