@@ -22,12 +22,12 @@ from txrocket.model import SubscriptionGroupConfig, TopicRouteData
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import (
     CreateTopicRequestHeader,
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetRouteInfoRequestHeader,
-    Header,
 )
 from txrocket.remoting.peers import Peers
 
@@ -175,9 +175,7 @@ def scenario(
 
     def add(function: Callable[[Cell], Awaitable[None]]) -> Callable[[Cell], Awaitable[None]]:
         SCENARIOS.append(
-            Scenario(
-                title, function, frozenset(sends.split()), frozenset(receives.split()), **more
-            )
+            Scenario(title, function, frozenset(sends.split()), frozenset(receives.split()), **more)
         )
         return function
 
@@ -335,6 +333,16 @@ class Cell:
         await self.ask(self.servers.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         await self.known(topic)
         return topic
+
+    async def tool(self, *arguments: str) -> str:
+        """
+        What RocketMQ's C{mqadmin} says.
+        """
+        driver = self._driver(CLIENTS["java"])
+        said: str = await driver.ask(
+            "tool", nameServers=self.servers.nameServer, arguments=arguments
+        )
+        return said
 
     async def retries(self, group: str, times: int) -> None:
         """

@@ -18,13 +18,18 @@ from tests.interop.programs import ROOT, godriver, java
 
 __all__ = ["CLIENTS", "Client", "Drivers", "Identity"]
 
-_SENDS = frozenset(
+
+def _able(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SENDS = _able(
     "sync async oneway batch queue selector delay compress unicode transaction request trace"
-    " tls binary".split()
+    " tls binary"
 )
-_RECEIVES = frozenset(
+_RECEIVES = _able(
     "push orderly pull broadcast tags sql retry reply unicode byKey byId byTime commit trace"
-    " tls binary tool".split()
+    " tls binary tool"
 )
 
 
@@ -96,7 +101,7 @@ CLIENTS = {
             "cpp",
             "C++",
             _SENDS - {"queue", "transaction", "request", "trace", "tls", "binary"},
-            frozenset("push orderly pull broadcast tags retry unicode".split()),
+            _able("push orderly pull broadcast tags retry unicode"),
             # It ends its process when it fails.
             False,
             lambda *_: _python("cpp"),

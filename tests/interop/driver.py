@@ -35,6 +35,7 @@ the C++ client cannot list them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -131,10 +132,8 @@ class Driver(ProcessProtocol):
             gone.callback(None)
             return gone
         self._gone.append(gone)
-        try:
+        with contextlib.suppress(ProcessExitedAlready):
             self.transport.signalProcess("KILL")
-        except ProcessExitedAlready:
-            pass
         return gone
 
     # --- what it says ----------------------------------------------------

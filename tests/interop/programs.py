@@ -22,7 +22,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -125,11 +124,12 @@ def _buildJava() -> None:
         f"-DoutputDirectory={_LIBRARIES}",
     )
     programs = [str(each) for each in sources if each.suffix == ".java"]
-    _run("javac", "-nowarn", "-Xlint:none", "-cp", f"{_LIBRARIES}/*", "-d", str(_CLASSES), *programs)
+    options = ("-nowarn", "-Xlint:none", "-cp", f"{_LIBRARIES}/*", "-d", str(_CLASSES))
+    _run("javac", *options, *programs)
     configuration = _HOME / "conf"
     configuration.mkdir(parents=True, exist_ok=True)
-    for server in ("namesrv", "broker"):
-        (configuration / f"logback_{server}.xml").write_text(_LOGBACK)
+    for program in ("namesrv", "broker", "tools"):
+        (configuration / f"logback_{program}.xml").write_text(_LOGBACK)
     stamp.write()
 
 
@@ -188,9 +188,9 @@ def versions(absent: Iterable[str]) -> list[str]:
     """
     What takes part.
     """
+    twisted = importlib.metadata.version("twisted")
     found = [
-        f"txrocket {txrocket.__version__} on Python {platform.python_version()},"
-        f" Twisted {importlib.metadata.version('twisted')}"
+        f"txrocket {txrocket.__version__}, Python {platform.python_version()}, Twisted {twisted}"
     ]
     if "java" not in absent:
         told = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
@@ -203,9 +203,6 @@ def versions(absent: Iterable[str]) -> list[str]:
         told = subprocess.run(["go", "version"], capture_output=True, text=True).stdout
         found.append(f"rocketmq-client-go {ROCKETMQ_GO}, Go {told.split()[2].removeprefix('go')}")
     if "cpp" not in absent:
-        number2 = importlib.metadata.version("rocketmq")
-        found.append(f"RocketMQ's C++ client as the Python package rocketmq {number2}")
+        package = importlib.metadata.version("rocketmq")
+        found.append(f"RocketMQ's C++ client as the Python package rocketmq {package}")
     return found
-
-
-python = sys.executable

@@ -136,13 +136,10 @@ class Run:
                     key = pairing.kinds, scenario.configuration
                     groups.setdefault(key, []).append((scenario, pairing))
         up = DeferredSemaphore(_UP)
-        running = [
-            up.run(_coroutine(self._group, *key, cells)) for key, cells in groups.items()
-        ]
-        running += [
-            up.run(_coroutine(self._group, pairing.kinds, scenario.configuration, [(scenario, pairing)]))
-            for scenario, pairing in alone
-        ]
+        running = [up.run(_coroutine(self._group, *key, cells)) for key, cells in groups.items()]
+        for cell in alone:
+            key = cell[1].kinds, cell[0].configuration
+            running.append(up.run(_coroutine(self._group, *key, [cell])))
         await gatherResults(running)
 
     async def _group(
@@ -201,10 +198,8 @@ class Run:
         self._results[scenario.title, pairing] = FAIL if problem else PASS
         now = time.monotonic()
         said = f"FAIL  {problem!r}"[:300] if problem else "pass"
-        print(
-            f"{now - self._began:5.0f} s  {now - began:5.1f} s  {scenario.title}  {pairing}  {said}",
-            flush=True,
-        )
+        times = f"{now - self._began:5.0f} s  {now - began:5.1f} s"
+        print(f"{times}  {scenario.title}  {pairing}  {said}", flush=True)
         if problem:
             told = "".join(traceback.format_exception(problem, limit=-8))
             self._failures.append(f"{scenario.title}, {pairing}:\n{told}\n{cell.output}")
@@ -226,14 +221,14 @@ class Run:
         if self._whole:
             today = datetime.date.today()
             _PAGE.write_text(
-                document(
-                    self._scenarios, tables, versions(self._absent), "", today, summary
-                )
+                document(self._scenarios, tables, versions(self._absent), "", today, summary)
             )
         return 1 if self._failures or not counts[0] else 0
 
 
-def _coroutine(function: Callable[..., Awaitable[None]], *arguments: object) -> Callable[[], Deferred[None]]:
+def _coroutine(
+    function: Callable[..., Awaitable[None]], *arguments: object
+) -> Callable[[], Deferred[None]]:
     return lambda: Deferred.fromCoroutine(function(*arguments))  # type: ignore[arg-type]
 
 

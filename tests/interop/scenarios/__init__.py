@@ -9,5 +9,6 @@ from tests.interop.scenarios import receiving  # isort: skip
 from tests.interop.scenarios import content  # isort: skip
 from tests.interop.scenarios import delivery  # isort: skip
 from tests.interop.scenarios import wire  # isort: skip
+from tests.interop.scenarios import tools  # isort: skip
 
-__all__ = ["content", "delivery", "receiving", "sending", "wire"]
+__all__ = ["content", "delivery", "receiving", "sending", "tools", "wire"]

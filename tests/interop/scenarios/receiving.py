@@ -158,9 +158,7 @@ async def tags(cell: Cell) -> None:
     """
     topic = await cell.topic()
     producer = await cell.producer()
-    sent = [
-        {**each, "tags": _TAGS[number % 5]} for number, each in enumerate(many(topic, 50))
-    ]
+    sent = [{**each, "tags": _TAGS[number % 5]} for number, each in enumerate(many(topic, 50))]
     consumer = await cell.consumer(topic, "A || AaAa", properties=PROPERTIES)
     await producer.send(sent)
     await consumer.until(20)
@@ -179,11 +177,7 @@ async def sql(cell: Cell) -> None:
     consumer = await cell.consumer(topic, expression, "SQL92", properties=PROPERTIES)
     sent = many(topic, 50)
     await producer.send(sent)
-    wanted = [
-        each
-        for each in sent[10:30]
-        if each["properties"]["colour"] in ("red", "blue")
-    ]
+    wanted = [each for each in sent[10:30] if each["properties"]["colour"] in ("red", "blue")]
     await consumer.until(len(wanted))
     await sleep(_LONGER)
     check(wanted, consumer.got)

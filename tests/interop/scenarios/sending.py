@@ -106,7 +106,7 @@ async def sendBySelector(cell: Cell) -> None:
         sent[key] = many(topic, 10, start=100 * place)
         await producer.send(sent[key], "selector", key=key)
     got = await cell.read(topic, 40, properties=PROPERTIES)
-    check(sum(sent.values(), []), got)
+    check([each for messages in sent.values() for each in messages], got)
     for key, messages in sent.items():
         bodies = [each["body"] for each in messages]
         own = [each for each in got if each["body"] in bodies]

@@ -10,6 +10,13 @@ from twisted.internet.defer import Deferred
 from tests.interop.cells import Cell, scenario, sleep
 from tests.interop.driver import Refused, Shown
 from tests.interop.messages import PROPERTIES, bodies, check, checkResults, many
+from tests.live.servers import reactor
+from txrocket.errors import RemotingError
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import requestCommand
+from txrocket.remoting.node import Remoting
+from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.tls import ClientTLS
 
 
 async def _traffic(cell: Cell) -> None:
@@ -35,13 +42,28 @@ async def _traffic(cell: Cell) -> None:
     check(sent + batch + oneway, got)
 
 
-@scenario("TLS, both sides with certificates", "sync batch oneway tls", "push pull tls",
-          configuration="tls")
+@scenario(
+    "TLS, both sides with certificates",
+    "sync batch oneway tls",
+    "push pull tls",
+    configuration="tls",
+)
 async def tls(cell: Cell) -> None:
     """
     The servers take nothing else, and each side checks the other's certificate.
     """
     await _traffic(cell)
+    for name, other in (("plain text", None), ("a client without a certificate", ClientTLS())):
+        peers = Peers(Remoting(reactor), endpoints(reactor, other))
+        request = requestCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
+        try:
+            await peers.request(cell.servers.broker, request, 5.0)
+        except RemotingError:
+            pass
+        else:
+            raise AssertionError(f"{name} was served")
+        finally:
+            await peers.stop()
 
 
 @scenario("Binary headers", "sync batch oneway binary", "push pull binary", configuration="binary")
