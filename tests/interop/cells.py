@@ -7,7 +7,7 @@ scenario works with.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -134,6 +134,7 @@ class Scenario:
     @ivar configuration: the servers'.
     @ivar own: whether it needs servers of its own.
     @ivar limit: after how many seconds it has failed.
+    @ivar pairings: those in which it is run; L{None} is all.
     @ivar excepted: where it cannot be done though the client offers it, and why: by
         the client and whose broker it is.
     """
@@ -145,6 +146,7 @@ class Scenario:
     configuration: str = "plain"
     own: bool = False
     limit: float = 150.0
+    pairings: Sequence[Pairing] | None = None
     excepted: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
 
     def suits(self, pairing: Pairing) -> bool:

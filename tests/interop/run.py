@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from twisted.internet.defer import (
@@ -24,8 +24,8 @@ from tests.interop import scenarios
 from tests.interop.cells import PAIRINGS, SCENARIOS, Cell, Pairing, Scenario
 from tests.interop.clients import Drivers, Identity
 from tests.interop.programs import BUILD, ROOT, versions
-from tests.interop.servers import Configuration, Servers
-from tests.interop.table import FAIL, LACKING, NONE, PASS, document, table
+from tests.interop.servers import SLOW, Configuration, Servers
+from tests.interop.table import FAIL, LACKING, NONE, PASS, document, storesTable, table
 from tests.live.servers import reactor
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
@@ -33,7 +33,7 @@ from txrocket.remoting.tls import ClientTLS
 
 __all__ = ["Run"]
 
-# How many kinds of servers are up at once.
+# How many kinds of servers are up at once, and how many that only one cell uses.
 _UP = 2
 
 # How many seconds a cell's clients have to stop.
@@ -60,6 +60,7 @@ class Run:
         """
         self._absent = absent
         self._scenarios = [each for each in SCENARIOS if only.lower() in each.title.lower()]
+        self._wanted = pairing
         self._pairings = [each for each in PAIRINGS if pairing in str(each)]
         self._whole = not only and not pairing
         self._jobs = DeferredSemaphore(jobs)
@@ -99,6 +100,8 @@ class Run:
                     "tls.enable": "true",
                 },
             )
+        if name == "slow":
+            return Configuration(name, settings=SLOW)
         return Configuration(name)
 
     # --- all of it -------------------------------------------------------
@@ -120,27 +123,37 @@ class Run:
 
     async def _groups(self) -> None:
         """
-        Cells that share servers, one group after the other, L{_UP} groups at a time.
+        Cells that share servers, one group after the other, and beside them those that
+        need servers of their own, L{_UP} at a time of both.
         """
         groups: dict[tuple[tuple[str, str], str], list[tuple[Scenario, Pairing]]] = {}
         alone: list[tuple[Scenario, Pairing]] = []
-        for pairing in self._pairings:
-            for scenario in self._scenarios:
-                if not scenario.suits(pairing):
-                    self._results[scenario.title, pairing] = NONE
-                elif pairing.lacks(self._absent):
-                    self._results[scenario.title, pairing] = LACKING
-                elif scenario.own:
-                    alone.append((scenario, pairing))
-                else:
-                    key = pairing.kinds, scenario.configuration
-                    groups.setdefault(key, []).append((scenario, pairing))
-        up = DeferredSemaphore(_UP)
+        for scenario, pairing in self._cells():
+            if not scenario.suits(pairing):
+                self._results[scenario.title, pairing] = NONE
+            elif pairing.lacks(self._absent):
+                self._results[scenario.title, pairing] = LACKING
+            elif scenario.own:
+                alone.append((scenario, pairing))
+            else:
+                key = pairing.kinds, scenario.configuration
+                groups.setdefault(key, []).append((scenario, pairing))
+        up, upAlone = DeferredSemaphore(_UP), DeferredSemaphore(_UP)
         running = [up.run(_coroutine(self._group, *key, cells)) for key, cells in groups.items()]
         for cell in alone:
             key = cell[1].kinds, cell[0].configuration
-            running.append(up.run(_coroutine(self._group, *key, [cell])))
+            running.append(upAlone.run(_coroutine(self._group, *key, [cell])))
         await gatherResults(running)
+
+    def _cells(self) -> Iterator[tuple[Scenario, Pairing]]:
+        for pairing in self._pairings:
+            for scenario in self._scenarios:
+                if scenario.pairings is None:
+                    yield scenario, pairing
+        for scenario in self._scenarios:
+            for pairing in scenario.pairings or ():
+                if self._wanted in str(pairing):
+                    yield scenario, pairing
 
     async def _group(
         self, kinds: tuple[str, str], name: str, cells: Iterable[tuple[Scenario, Pairing]]
@@ -210,18 +223,22 @@ class Run:
         if self._failures:
             _FAILURES.write_text(f"\n{'=' * 78}\n".join(self._failures))
             print(f"\nWhat is known of the failures is in {_FAILURES}")
-        tables = table(self._scenarios, self._pairings, self._results)
+        general = [each for each in self._scenarios if each.pairings is None]
+        tables = table(general, self._pairings, self._results)
+        stores = storesTable(
+            [each for each in self._scenarios if each.pairings is not None], self._results
+        )
         counts = [list(self._results.values()).count(each) for each in (PASS, FAIL, LACKING)]
         minutes = (time.monotonic() - self._began) / 60
         summary = (
             f"{counts[0]} cells passed, {counts[1]} failed, {counts[2]} could not be run;"
             f" it took {minutes:.0f} minutes."
         )
-        print(f"\n{tables}\n{summary}", flush=True)
+        print(f"\n{tables}\n{stores}\n{summary}", flush=True)
         if self._whole:
             today = datetime.date.today()
             _PAGE.write_text(
-                document(self._scenarios, tables, versions(self._absent), "", today, summary)
+                document(self._scenarios, tables, versions(self._absent), stores, today, summary)
             )
         return 1 if self._failures or not counts[0] else 0
 

@@ -17,7 +17,7 @@ import attrs
 from tests.interop.programs import java
 from tests.live.servers import Child, freePort, reactor, twistd
 
-__all__ = ["DELAYS", "Configuration", "Servers"]
+__all__ = ["DELAYS", "SLOW", "Configuration", "Servers"]
 
 # Two delays that can be told apart, and otherwise none that takes long: messages come
 # again after the third, the fourth and so on.
@@ -41,6 +41,14 @@ _SETTINGS = {
     "transactionCheckInterval": "2000",
 }
 
+# What is late is so late that the next broker has to see to it; and what is kept now and
+# then is kept often, so that one that is killed has not forgotten it.
+SLOW = {
+    "messageDelayLevel": " ".join(["1s", *["8s"] * 17]),
+    "flushConsumerOffsetInterval": "500",
+    "flushDelayOffsetInterval": "500",
+}
+
 _READY = {
     ("java", "namesrv"): b"Name Server boot success",
     ("java", "broker"): b"boot success",
@@ -59,7 +67,7 @@ class Configuration:
     """
     What servers are to be like.
 
-    @ivar name: C{plain}, C{tls} or C{binary}.
+    @ivar name: C{plain}, C{tls}, C{binary} or C{slow}.
     @ivar settings: more settings of the broker.
     @ivar system: what RocketMQ takes as properties of Java's system.  Our servers take
         those that they know from their files.
@@ -82,19 +90,18 @@ class Servers:
         kinds: tuple[str, str],
         configuration: Configuration,
         folder: Path,
-        store: Path | None = None,
     ) -> None:
         """
         @param folder: for all that they write.
-        @param store: the broker's, if it is not to be a new one.
         """
         self.kinds = kinds
         self._configuration = configuration
         self._folder = folder
-        self._store = store or folder / "store"
+        self._store = folder / "store"
         self._namesrvPort = freePort()
         self._brokerPort = freePort()
         self._children: dict[str, Child] = {}
+        self._ours: list[Child] = []
 
     @property
     def nameServer(self) -> str:
@@ -145,12 +152,7 @@ class Servers:
         """
         What our own servers said that they should not have had to.
         """
-        return [
-            line
-            for role, child in self._children.items()
-            if self.kinds[role == "broker"] == "ours"
-            for line in child.faults
-        ]
+        return [line for child in self._ours for line in child.faults]
 
     @property
     def output(self) -> str:
@@ -163,6 +165,8 @@ class Servers:
         command = self._command(role, kind)
         child = Child(_READY[kind, role])
         self._children[role] = child
+        if kind == "ours":
+            self._ours.append(child)
         environment = {**os.environ, "HOME": str(self._folder)}
         reactor.spawnProcess(child, command[0], command, env=environment, path=str(self._folder))
         late = reactor.callLater(_START, child.signal, "KILL")

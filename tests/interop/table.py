@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tests.interop.cells import Pairing, Scenario
 from tests.interop.clients import CLIENTS
 
-__all__ = ["FAIL", "LACKING", "NONE", "PASS", "document", "table"]
+__all__ = ["FAIL", "LACKING", "NONE", "PASS", "document", "storesTable", "table"]
 
 PASS = "pass"
 FAIL = "**FAIL**"
@@ -48,6 +48,21 @@ def table(scenarios: Sequence[Scenario], pairings: Sequence[Pairing], results: R
             head = ["", *(each.title for each in columns)]
             parts.append(f"## {title}\n\n{_markdown([head, *rows])}")
     return "\n".join(parts)
+
+
+def storesTable(scenarios: Sequence[Scenario], results: Results) -> str:
+    """
+    A table of those scenarios in which brokers take turns.
+    """
+    if not scenarios:
+        return ""
+    columns = scenarios[0].pairings or ()
+    head = ["", *(f"{_BROKERS[each.broker]} begins" for each in columns)]
+    rows = [
+        [each.title, *(results.get((each.title, pairing), "") for pairing in columns)]
+        for each in scenarios
+    ]
+    return _markdown([head, *rows])
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -10,5 +10,6 @@ from tests.interop.scenarios import content  # isort: skip
 from tests.interop.scenarios import delivery  # isort: skip
 from tests.interop.scenarios import wire  # isort: skip
 from tests.interop.scenarios import tools  # isort: skip
+from tests.interop.scenarios import stores  # isort: skip
 
-__all__ = ["content", "delivery", "receiving", "sending", "tools", "wire"]
+__all__ = ["content", "delivery", "receiving", "sending", "stores", "tools", "wire"]
