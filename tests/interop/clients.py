@@ -94,7 +94,8 @@ CLIENTS = {
             "Go",
             _SENDS - {"tls", "binary"},
             _RECEIVES - {"byKey", "byId", "byTime", "commit", "tls", "binary", "tool"},
-            True,
+            # It has one client for all traces, whatever servers they are for.
+            False,
             lambda *_: [godriver],
         ),
         Client(

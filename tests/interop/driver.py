@@ -248,7 +248,7 @@ class Producer(_Member):
             assert each is None or each["status"] == "SEND_OK", each
         return result
 
-    async def request(self, message: Shown, timeout: float = 20.0) -> Shown:
+    async def request(self, message: Shown, timeout: float = 45.0) -> Shown:
         """
         Send a message and wait for the reply.
         """
