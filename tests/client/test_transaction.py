@@ -11,9 +11,8 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import LogLevel
 
 from tests.captures import Capture, captures
-from tests.client.brokers import A, B, ConsumerTests
+from tests.client.brokers import A, ConsumerTests
 from tests.client.messages import HOST
-from tests.client.network import routeTo
 from tests.remoting.doubles import decoded
 from txrocket.client.results import SendStatus
 from txrocket.client.transaction import (
@@ -101,20 +100,6 @@ class TransactionTests(ConsumerTests):
         sending = self.producer.sendInTransaction(message, execute)
         self.network.flush()
         return sending
-
-    def test_known(self) -> None:
-        """
-        A producer that has come back is known to brokers before it sends anything, and
-        can be asked about what was left open: as Java's, it looks for the brokers of
-        TBW102 when it starts.
-        """
-        self.ns.routes["TBW102"] = routeTo(b={0: B})
-        self.started("Q")
-        self.network.flush()
-        self.clock.advance(0)
-        self.network.flush()
-        groups = {each.groupName for each in self.b.beats[-1].producerDataSet}
-        self.assertIn("Q", groups)
 
     # --- half messages ---------------------------------------------------
 

@@ -28,7 +28,6 @@ from txrocket.client.cluster import Cluster
 from txrocket.client.producer import Producer
 from txrocket.client.pulling import unknownBroker
 from txrocket.client.results import SendResult, SendStatus
-from txrocket.client.routes import DEFAULT_TOPIC
 from txrocket.errors import RocketError, ServiceNotAvailable
 from txrocket.message import (
     PROPERTY_DELAY,
@@ -109,19 +108,6 @@ class TransactionProducer(Producer):
         """
         super().__init__(cluster, group, **options)
         self._check = check
-
-    def startService(self) -> None:
-        """
-        Begin, and have brokers know of it before anything is sent: a producer that has
-        come back may be the only one left that can answer for its group.
-
-        @raise ConfigError: if the cluster has a producer of this group already.
-        """
-        super().startService()
-        # Java's producers ask for the route of this one; who knows a broker sends it a
-        # heartbeat.
-        self._topics[DEFAULT_TOPIC] = None
-        self._refresh(DEFAULT_TOPIC)
 
     @inlineCallbacks
     def sendInTransaction(
