@@ -181,6 +181,15 @@ async def sql(cell: Cell) -> None:
     await consumer.until(len(wanted))
     await sleep(_LONGER)
     check(wanted, consumer.got)
+    other = await cell.consumer(
+        topic, "茶 = '红茶' OR NOT (number < 47.5)", "SQL92", properties=PROPERTIES
+    )
+    tea = many(topic, 1, start=5)
+    tea[0]["properties"]["茶"] = "红茶"
+    await producer.send(tea)
+    await other.until(3)
+    await sleep(_LONGER)
+    check(sent[48:] + tea, other.got)
 
 
 @scenario("Members join and leave", "sync", "push", limit=200.0)
