@@ -182,10 +182,10 @@ async def sql(cell: Cell) -> None:
     await sleep(_LONGER)
     check(wanted, consumer.got)
     other = await cell.consumer(
-        topic, "茶 = '红茶' OR NOT (number < 47.5)", "SQL92", properties=PROPERTIES
+        topic, "leaf = '红茶' OR NOT (number < 47.5)", "SQL92", properties=PROPERTIES
     )
     tea = many(topic, 1, start=5)
-    tea[0]["properties"]["茶"] = "红茶"
+    tea[0]["properties"]["leaf"] = "红茶"
     await producer.send(tea)
     await other.until(3)
     await sleep(_LONGER)
