@@ -84,7 +84,7 @@ class Driver(ProcessProtocol):
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.ended = False
-        self._buffer = b""
+        self._pieces: list[bytes] = []
         self._id = 0
         self._waiting: dict[int, Deferred[Any]] = {}
         self._consumers: dict[str, Consumer] = {}
@@ -139,12 +139,12 @@ class Driver(ProcessProtocol):
     # --- what it says ----------------------------------------------------
 
     def outReceived(self, data: bytes) -> None:
-        # A line may have several megabytes: looked through once, not with each piece.
+        # A line may have many megabytes: not put together before it is whole.
         *lines, rest = data.split(b"\n")
         for line in lines:
-            self._line(self._buffer + line)
-            self._buffer = b""
-        self._buffer += rest
+            self._line(b"".join([*self._pieces, line]))
+            self._pieces.clear()
+        self._pieces.append(rest)
 
     def errReceived(self, data: bytes) -> None:
         self._keep(data.decode(errors="replace").splitlines())

@@ -15,11 +15,10 @@ from typing import Any
 
 from twisted.internet import reactor as theReactor
 from twisted.internet.defer import Deferred, gatherResults
-from twisted.internet.protocol import connectionDone
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.stdio import StandardIO
 from twisted.internet.threads import deferToThread
 from twisted.logger import globalLogBeginner, textFileLogObserver
-from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -381,18 +380,25 @@ class Puller:
 # --- commands ------------------------------------------------------------
 
 
-class Driver(LineOnlyReceiver):
+class Driver(Protocol):
     """
     Does what it is told.
     """
 
-    delimiter = b"\n"
-    MAX_LENGTH = 2**30
-
     def __init__(self) -> None:
         self._members: dict[str, Any] = {}
+        self._pieces: list[bytes] = []
 
-    def lineReceived(self, line: bytes) -> None:
+    def dataReceived(self, data: bytes) -> None:
+        # A line may have many megabytes, which come 64 KiB at a time: not put together
+        # before it is whole.
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._run(b"".join([*self._pieces, line]))
+            self._pieces.clear()
+        self._pieces.append(rest)
+
+    def _run(self, line: bytes) -> None:
         command: Command = json.loads(line)
 
         def done(result: Any) -> None:
@@ -406,7 +412,8 @@ class Driver(LineOnlyReceiver):
         Deferred.fromCoroutine(self._serve(command)).addCallbacks(done, failed)
 
     def _tell(self, line: Command) -> None:
-        self.sendLine(json.dumps(line).encode())
+        assert self.transport is not None
+        self.transport.write(json.dumps(line).encode() + b"\n")
 
     async def _serve(self, command: Command) -> Any:
         name, op = command.get("name", ""), command["op"]

@@ -28,10 +28,10 @@ _UNASKED = 10
 
 _LONGER = 2.0
 
-# After how many seconds offsets are surely kept; Java's broker begins with that only after
-# the first ten.
+# After how many seconds offsets are surely kept; Java's broker begins with that only ten
+# after it has started.
 _KEPT = 1.5
-_FIRST = 15.0
+_FIRST = 14.0
 
 _PAIRINGS = [Pairing("ours", "ours", "ours", "java"), Pairing("ours", "ours", "ours", "ours")]
 
@@ -100,9 +100,10 @@ class _Turns:
         for turn in range(_TURNS):
             if turn:
                 await self._receive(turn)
+            # What a broker that is killed would not have kept.
+            await sleep(max(0, self._began + _FIRST - time.time()))
             await self._leave(turn)
-            # What a broker that is killed would not have kept yet.
-            await sleep(max(_KEPT, self._began + _FIRST - time.time()))
+            await sleep(_KEPT)
             await cell.servers.stopBroker(signal)
             if turn < _TURNS - 1:
                 self._kind = _OTHER[self._kind]
