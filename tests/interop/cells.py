@@ -134,6 +134,7 @@ class Scenario:
     @ivar configuration: the servers'.
     @ivar own: whether it needs servers of its own.
     @ivar limit: after how many seconds it has failed.
+    @ivar beyond: whether RocketMQ's broker does not do it at all.
     @ivar pairings: those in which it is run; L{None} is all.
     @ivar excepted: where it cannot be done though the client offers it, and why: by
         the client and whose broker it is.
@@ -146,6 +147,7 @@ class Scenario:
     configuration: str = "plain"
     own: bool = False
     limit: float = 150.0
+    beyond: bool = False
     pairings: Sequence[Pairing] | None = None
     excepted: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
 
@@ -156,6 +158,7 @@ class Scenario:
         return (
             self.sends <= CLIENTS[pairing.producer].sends
             and self.receives <= CLIENTS[pairing.consumer].receives
+            and not (self.beyond and pairing.broker == "java")
             and (pairing.producer, pairing.broker) not in self.excepted
             and (pairing.consumer, pairing.broker) not in self.excepted
         )

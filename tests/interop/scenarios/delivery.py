@@ -5,6 +5,8 @@ Late delivery, deliveries that fail, transactions, requests and traces.
 
 from __future__ import annotations
 
+import time
+
 from tests.interop.cells import Cell, scenario, sleep
 from tests.interop.driver import Puller, Refused, Shown
 from tests.interop.messages import PROPERTIES, bodies, check, many
@@ -18,11 +20,11 @@ _LONGER = 1.0
 async def delay(cell: Cell) -> None:
     """
     Each message comes when its delay is over, and not before; a level that there is
-    not is the highest.
+    not is the highest.  What it was can be seen.
     """
     topic = await cell.topic()
     producer = await cell.producer()
-    consumer = await cell.consumer(topic, properties=PROPERTIES)
+    consumer = await cell.consumer(topic, properties=[*PROPERTIES, "DELAY"])
     # By then it surely waits for messages.
     await producer.send(many(topic, 4))
     await consumer.until(4)
@@ -37,9 +39,43 @@ async def delay(cell: Cell) -> None:
     check(sent, consumer.got[4:])
     for each, level in zip(sent, levels, strict=True):
         seconds = int(DELAYS[min(level, 18) - 1].removesuffix("s"))
-        [came] = [got["at"] for got in consumer.got if got["body"] == each["body"]]
+        [got] = [got for got in consumer.got if got["body"] == each["body"]]
+        assert got["properties"].get("DELAY") == str(min(level, 18)), got["properties"]
+        came = got["at"]
         assert came - began >= seconds - 0.01, f"level {level}: too soon, {came - began:.3f} s"
         assert came - done <= seconds + 3, f"level {level}: too late, {came - done:.3f} s"
+
+
+@scenario("Delivery at any time", "sync", "push", beyond=True)
+async def anyTime(cell: Cell) -> None:
+    """
+    The properties of 5.x clients, and that of ali-ons, with clients that know nothing of
+    them.
+    """
+    topic = await cell.topic()
+    producer = await cell.producer()
+    consumer = await cell.consumer(topic, properties=PROPERTIES)
+    await producer.send(many(topic, 4))
+    await consumer.until(4)
+    now = int(time.time() * 1000)
+    wishes = [
+        ("TIMER_DELAY_MS", 1500, 1500),
+        ("TIMER_DELAY_SEC", 3, 3000),
+        ("TIMER_DELIVER_MS", now + 2500, 2500),
+        ("__STARTDELIVERTIME", now + 4500, 4500),
+    ]
+    sent = many(topic, 4, start=4)
+    for each, (name, value, _) in zip(sent, wishes, strict=True):
+        each["properties"][name] = str(value)
+    await producer.send(sent)
+    await consumer.until(8)
+    check(sent, consumer.got[4:])
+    for each, (name, _, milliseconds) in zip(sent, wishes, strict=True):
+        [came] = [
+            got["storeTimestamp"] - now for got in consumer.got if got["body"] == each["body"]
+        ]
+        # A second at most, and what it took to send it.
+        assert milliseconds <= came <= milliseconds + 4000, f"{name}: after {came} ms"
 
 
 @scenario("Retry, then dead letters", "sync", "push pull retry", limit=200.0)
