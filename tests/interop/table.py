@@ -99,9 +99,9 @@ Written by `make interop` on {today.isoformat()}; edit nothing here. {summary}
 {named}
 
 A column names the client that sends and, if it is another, the one that receives. `{NONE}`: a
-client, or RocketMQ's broker, does not offer that. `{LACKING}`: its runtime was missing where this was written. How the
-scenarios are run, and how to add one, is in `CONTRIBUTING.rst`. Left out, though the client offers
-it:
+client, or RocketMQ's broker, does not offer that. `{LACKING}`: its runtime was missing where this
+was written. How the scenarios are run, and how to add one, is in `CONTRIBUTING.rst`. Left out,
+though the client offers it:
 
 {excepted}
 

@@ -5,8 +5,9 @@ A folder that brokers of both kinds work on, one after the other::
     RocketMQ's -> ours -> RocketMQ's -> ours -> RocketMQ's -> ours -> RocketMQ's
 
 and the same with ours first.  Each leaves something undone for the next: messages that
-the group has not come to, messages that wait for their time or to be tried again, and
-halves of transactions of which nobody knows yet.
+the group has not come to, messages that wait for their level's delay or to be tried
+again, and halves of transactions of which nobody knows yet.  What waits for a time of its
+own, which RocketMQ's broker knows nothing of, is there again when ours is.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _COUNT = 24
 
 # How many seconds a half message is not asked about: until then, the next broker is up.
 _UNASKED = 10
+
+# After how many seconds a message is due that RocketMQ's broker would not wait with.
+_TIMED = 20
 
 _LONGER = 2.0
 
@@ -85,6 +89,7 @@ class _Turns:
         self._late: list[Shown] = []
         self._again: list[Shown] = []
         self._halves: list[Shown] = []
+        self._timed: list[Shown] = []
 
     async def run(self, signal: str) -> None:
         """
@@ -93,10 +98,10 @@ class _Turns:
         @param signal: that ends each.
         """
         cell = self._cell
-        self._all, self._delayed, self._failing, self._transactions = [
-            await cell.topic() for _ in range(4)
+        self._all, self._delayed, self._failing, self._transactions, self._atTimes = [
+            await cell.topic() for _ in range(5)
         ]
-        self._groups = [cell.group() for _ in range(5)]
+        self._groups = [cell.group() for _ in range(6)]
         for turn in range(_TURNS):
             if turn:
                 await self._receive(turn)
@@ -147,7 +152,22 @@ class _Turns:
             assert each["storeTimestamp"] >= self._began * 1000, "late, but not from this broker"
         for each in consumers[2].got:
             assert each["reconsumeTimes"] == 1, each
+        if self._kind == "ours":
+            await self._inTime(turn)
         await self._read(turn)
+
+    async def _inTime(self, turn: int) -> None:
+        """
+        What our last broker kept for a time, across RocketMQ's.
+        """
+        consumer = await self._consumer(self._atTimes, 5, turn)
+        await consumer.until(len(self._timed), 60.0)
+        await sleep(_LONGER)
+        check(self._timed, consumer.got)
+        for each in consumer.got:
+            assert each["storeTimestamp"] >= self._began * 1000, "not from this broker"
+        await consumer.stop()
+        self._timed = []
 
     async def _read(self, turn: int) -> None:
         """
@@ -183,6 +203,11 @@ class _Turns:
         await self._fail(producer, turn)
         self._late = many(self._delayed, 6, start=start, delay=2)
         await producer.send(self._late)
+        if self._kind == "ours":
+            self._timed = many(self._atTimes, 4, start=start)
+            for each in self._timed:
+                each["properties"]["TIMER_DELAY_SEC"] = str(_TIMED)
+            await producer.send(self._timed)
         await self._begin(turn)
         await producer.stop()
 

@@ -57,7 +57,7 @@ async def tls(cell: Cell) -> None:
         peers = Peers(Remoting(reactor), endpoints(reactor, other))
         request = requestCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
         try:
-            await peers.request(cell.servers.broker, request, 5.0)
+            await peers.request(cell.servers.broker, request, 2.0)
         except RemotingError:
             pass
         else:
