@@ -17,6 +17,7 @@ from twisted.internet import reactor as anyReactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
+from zope.interface.verify import verifyObject
 
 from examples import (
     blocking,
@@ -36,7 +37,7 @@ from tests.client.brokers import ConsumerTests
 from tests.client.messages import HOST, pulled
 from txrocket import embedded
 from txrocket.blocking import Client
-from txrocket.client import ConsumeLater, LocalTransactionState
+from txrocket.client import ConsumeLater, Consuming, IConsumeMessageHook, LocalTransactionState
 from txrocket.client.cluster import Cluster
 from txrocket.client.litepull import LitePullConsumer
 from txrocket.client.producer import Producer
@@ -532,6 +533,22 @@ class ConsumingTests(ClientCase):
             while not path.exists() or path.read_bytes().count(b"\n") < 4:
                 await deferLater(reactor, 0.01)
         self.assertEqual(sorted(path.read_bytes().split()), [b"four", b"one", b"three", b"two"])
+
+    def test_slowest(self) -> None:
+        """
+        The hook knows the call that took longest.
+        """
+        slowest = consume.Slowest()
+        verifyObject(IConsumeMessageHook, slowest)
+        calls = []
+        for began, ended in ((1.0, 2.0), (1.0, 4.0), (2.0, 3.0)):
+            call = Consuming("greeters", [pulled(0)], began)
+            slowest.beforeConsume(call)
+            call.ended = ended
+            slowest.afterConsume(call)
+            calls.append(call)
+        self.assertIs(slowest.call, calls[1])
+        self.assertEqual(slowest.seconds, 3.0)
 
     def test_fullDisk(self) -> None:
         """

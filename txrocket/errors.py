@@ -41,6 +41,7 @@ __all__ = [
     "MalformedField",
     "MalformedHeader",
     "MalformedRecord",
+    "MalformedTrace",
     "MessageIllegal",
     "MessageTooLarge",
     "MissingField",
@@ -189,6 +190,12 @@ class MalformedBody(ProtocolError):
 class MalformedRecord(ProtocolError):
     """
     A message record breaks the format, or its body does not match its CRC.
+    """
+
+
+class MalformedTrace(ProtocolError):
+    """
+    What a client wrote about the way of a message breaks the format.
     """
 
 

@@ -14,7 +14,14 @@ from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.offsets import RemoteOffsets
 from txrocket.client.pulls import Pulls
 from txrocket.client.window import Room, Window
-from txrocket.errors import FlowControl, RemoteSystemError, SubscriptionNotExist
+from txrocket.errors import (
+    FilterDataNotExist,
+    FilterDataNotLatest,
+    FlowControl,
+    RemoteSystemError,
+    SubscriptionNotExist,
+    SubscriptionNotLatest,
+)
 from txrocket.filters.expressions import buildSubscription
 from txrocket.message import MessageExt
 from txrocket.protocol.codes import RequestCode, ResponseCode
@@ -342,7 +349,7 @@ class PullsTests(ConsumerTests):
 
     def test_unknownGroup(self) -> None:
         """
-        A broker that has not heard of the group is told of it.
+        A broker that has not heard of the group, or of its expression, is told of it.
         """
         self.cluster.addConsumer(FakeConsumer("G", "T"))
         self.network.flush()
@@ -350,6 +357,10 @@ class PullsTests(ConsumerTests):
         self.a.failing[RequestCode.PULL_MESSAGE] = SubscriptionNotExist("who?")
         self.begun(self.make())
         self.assertEqual(self.a.groups(), [(set(), {"G"})])
+        for error in (SubscriptionNotLatest, FilterDataNotExist, FilterDataNotLatest):
+            self.a.failing[RequestCode.PULL_MESSAGE] = error("what?")
+            self.network.advance(3)
+            self.assertEqual(self.a.groups(), [(set(), {"G"})], error)
 
     def test_fault(self) -> None:
         """

@@ -15,6 +15,7 @@ from twisted.internet.interfaces import IProtocolFactory
 
 from tests.remoting.doubles import (
     PEER,
+    Raise,
     RemotingTests,
     Wire,
     frame,
@@ -458,3 +459,20 @@ class RequestTests(PeersBase):
         late = self.peers.oneway(B, requestCommand(CODE), 3)
         self.clock.advance(3)
         self.failureResultOf(late, ConnectFailed)
+        # By a connection that is up it is handed over before there is a Deferred.
+        self.assertIsNone(self.successResultOf(self.peers.oneway(A, requestCommand(CODE), 0)))
+        self.patch(self.attempts[0].protocol, "oneway", Raise(ZeroDivisionError()))
+        self.failureResultOf(self.peers.oneway(A, requestCommand(CODE), 3), ZeroDivisionError)
+
+    def test_up(self) -> None:
+        """
+        Who can do without a connection asks whether there is one; none is made.
+        """
+        self.assertIsNone(self.peers.up(A))
+        self.assertEqual(self.attempts, [])
+        self.peers.connection(A)
+        self.assertIsNone(self.peers.up(A))
+        self.attempts[0].succeed()
+        self.assertIs(self.peers.up(A), self.attempts[0].protocol)
+        self.attempts[0].protocol.connected = 0
+        self.assertIsNone(self.peers.up(A))

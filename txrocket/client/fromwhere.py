@@ -15,10 +15,9 @@ from twisted.logger import Logger
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.offsets import OffsetStore
 from txrocket.model import ConsumeFromWhere, MessageQueue
+from txrocket.protocol.names import RETRY_PREFIX
 
 __all__ = ["FromWhere"]
-
-_RETRY_PREFIX = "%RETRY%"
 
 
 @attrs.frozen
@@ -63,7 +62,7 @@ class FromWhere:
     @inlineCallbacks
     def _first(self, queue: MessageQueue) -> Any:
         requests, where = self._requests, self.where
-        if queue.topic.startswith(_RETRY_PREFIX):
+        if queue.topic.startswith(RETRY_PREFIX):
             # What comes again was not dealt with by anybody, however old it is.  Java
             # skips it if it begins by time.
             return 0, "all that is to be tried again, for it has none there"

@@ -7,6 +7,7 @@ locks; the consumers' part of Java's C{MQClientAPIImpl} and C{MQAdminImpl}.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList, fail, inlineCallbacks, succeed
@@ -15,10 +16,18 @@ from twisted.python.failure import Failure
 from txrocket.client.cluster import Cluster
 from txrocket.client.pulling import unknownBroker
 from txrocket.client.routes import Route
-from txrocket.errors import ConnectFailed, QueryNotFound, ResponseError
+from txrocket.errors import (
+    ConnectFailed,
+    QueryNotFound,
+    RemoteSystemError,
+    ResponseError,
+    RocketError,
+    SubscriptionParseFailed,
+)
 from txrocket.message import MessageExt
-from txrocket.model import MASTER_ID, MessageQueue
+from txrocket.model import MASTER_ID, MessageQueue, SubscriptionData
 from txrocket.protocol.bodies import (
+    CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -163,16 +172,15 @@ class GroupRequests:
         @return: a Deferred of them, sorted.  It fails if no broker knows the group.
         """
         header = GetConsumerListByGroupRequestHeader(self._group)
-        route = yield self._routes.find(topic)
-        brokers = [each.brokerAddrs for each in route.data.brokerDatas if each.brokerAddrs]
-        if not brokers:
+        addresses = yield self._brokers(topic)
+        if not addresses:
             raise ConnectFailed("", f"topic {topic} has no broker")
         asked = [
             self._cluster.ask(
-                addresses[min(addresses)],
+                address,
                 requestCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header),
             ).addCallback(_consumerIds)
-            for addresses in brokers
+            for address in addresses
         ]
         results = yield DeferredList(asked, consumeErrors=True)
         known = [ids for answered, ids in results if answered]
@@ -183,6 +191,30 @@ class GroupRequests:
                 (each for each in failures if each.check(ResponseError)), failures[0]
             ).raiseException()
         return sorted(set().union(*known))
+
+    @inlineCallbacks
+    def check(self, subscription: SubscriptionData) -> Any:
+        """
+        Ask the brokers of a topic whether they evaluate a subscription's expression.
+        Java asks any one of them; but each has settings of its own.
+
+        Those that cannot be asked do not count: what they say is heard when they are
+        pulled from.
+
+        @return: a Deferred that fails with L{SubscriptionParseFailed} or
+            L{RemoteSystemError} if one does not.
+        """
+        body = encodeBody(CheckClientRequestBody(self._cluster.clientId, self._group, subscription))
+        asked: list[Deferred[RemotingCommand]] = []
+        with suppress(RocketError):
+            addresses = yield self._brokers(subscription.topic)
+            for address in addresses:
+                request = requestCommand(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+                asked.append(self._cluster.ask(address, request))
+        results = yield DeferredList(asked, consumeErrors=True)
+        for answered, failure in results:
+            if not answered and failure.check(SubscriptionParseFailed, RemoteSystemError):
+                failure.raiseException()
 
     def lock(
         self, brokerName: str, queues: Collection[MessageQueue]
@@ -269,6 +301,17 @@ class GroupRequests:
             return found[0]
 
         return self._routes.refresh(queue.topic).addCallback(look)
+
+    def _brokers(self, topic: str) -> Deferred[list[str]]:
+        """
+        One address of each broker of a topic: its master's, if it has one.
+        """
+
+        def read(route: Route) -> list[str]:
+            brokers = [each.brokerAddrs for each in route.data.brokerDatas]
+            return [each[min(each)] for each in brokers if each]
+
+        return self._routes.find(topic).addCallback(read)
 
     def _master(self, brokerName: str) -> Deferred[str]:
         address = self._routes.address(brokerName)

@@ -90,7 +90,8 @@ class LitePullConsumer(ActiveConsumer):
             consumeTimestamp = self._clock.seconds() - 1800
         self._autoCommit = autoCommit
         self._batch = pullBatch
-        self._reading = Reading(self._settled)
+        # When the reader has dealt with messages there may be room again.
+        self._reading = Reading(lambda ahead: self._prefetch.pull(ahead))
         self._prefetch = Prefetch(
             cluster,
             group,
@@ -344,12 +345,6 @@ class LitePullConsumer(ActiveConsumer):
         return self._offsets.persist()
 
     # --- queues ----------------------------------------------------------
-
-    def _settled(self, window: Window) -> None:
-        # There may be room again.
-        ahead = self._prefetch.get(window.queue)
-        if ahead is not None:
-            self._prefetch.pull(ahead)
 
     def _divided(self) -> Iterable[str]:
         return self._subscriptions

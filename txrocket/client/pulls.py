@@ -31,6 +31,8 @@ from txrocket.client.pulling import Puller
 from txrocket.client.results import PullResult, PullStatus
 from txrocket.client.window import Room, Window
 from txrocket.errors import (
+    FilterDataNotExist,
+    FilterDataNotLatest,
     FlowControl,
     RocketError,
     SubscriptionNotExist,
@@ -48,6 +50,14 @@ _TIMEOUT: Final = 30.0
 # When to pull again, in seconds: after a failure, and if the broker asks for a rest.
 _AFTER_FAILURE: Final = 3.0
 _AFTER_FLOW_CONTROL: Final = 0.02
+
+# The broker has not heard of the group or its expression, or not the latest.
+_UNHEARD: Final = (
+    SubscriptionNotExist,
+    SubscriptionNotLatest,
+    FilterDataNotExist,
+    FilterDataNotLatest,
+)
 
 
 class Consuming(Protocol):
@@ -291,8 +301,7 @@ class Pulls:
                 queue=window.queue,
                 error=failure.value,
             )
-        if failure.check(SubscriptionNotExist, SubscriptionNotLatest):
-            # The broker has not heard of the group, or not the latest.
+        if failure.check(*_UNHEARD):
             self._cluster.heartbeat()
         self._pullLater(window, _AFTER_FAILURE)
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.application.internet import backoffPolicy
-from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred, succeed
 from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
@@ -198,6 +198,13 @@ class Peers:
             )
         return peer.connection()
 
+    def up(self, address: str) -> RemotingProtocol | None:
+        """
+        The connection to an address, if it is up.
+        """
+        peer = self._peers.get(address)
+        return None if peer is None else peer.protocol
+
     def request(
         self, address: str, command: RemotingCommand, timeout: float
     ) -> Deferred[RemotingCommand]:
@@ -208,8 +215,7 @@ class Peers:
         @return: a Deferred of the response, whatever its code; it fails with a
             L{RemotingError} if there is none.
         """
-        peer = self._peers.get(address)
-        if peer is not None and (protocol := peer.protocol) is not None:
+        if (protocol := self.up(address)) is not None:
             return protocol.request(command, timeout)
         clock = self._remoting.clock
         deadline = clock.seconds() + timeout
@@ -226,6 +232,12 @@ class Peers:
         @return: a Deferred that fires once the request is handed to the
             transport, or fails with a L{RemotingError}.
         """
+        if (protocol := self.up(address)) is not None:
+            try:
+                protocol.oneway(command)
+            except Exception:
+                return fail()
+            return succeed(None)
         return self._connectWithin(address, timeout).addCallback(
             lambda protocol: protocol.oneway(command)
         )
