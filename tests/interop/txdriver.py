@@ -31,6 +31,7 @@ from txrocket.client import (
     Producer,
     PullConsumer,
     PushConsumer,
+    TraceReader,
     TransactionProducer,
 )
 from txrocket.client.queues import byHash
@@ -153,7 +154,7 @@ class Sender:
 
     def __init__(self, command: Command) -> None:
         self._cluster = _cluster(command)
-        options: Command = {"timeout": _TIMEOUT}
+        options: Command = {"timeout": _TIMEOUT, "trace": command.get("trace", False)}
         if "compressOver" in command:
             options["compressOver"] = command["compressOver"]
         if "maxSize" in command:
@@ -247,6 +248,7 @@ class Receiver:
             messageModel=MessageModel.BROADCASTING if broadcast else MessageModel.CLUSTERING,
             consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
             maxReconsumeTimes=command.get("maxReconsumeTimes"),
+            trace=command.get("trace", False),
         )
         for each in command["subscriptions"]:
             self._consumer.subscribe(each["topic"], each["expression"], each["type"])
@@ -375,6 +377,31 @@ class Puller:
         """
         queue = await self._queue(command)
         return await self._consumer.searchByTime(queue, command["timestamp"] / 1000)
+
+    async def trace(self, command: Command) -> list[Command]:
+        """
+        What became of a message, as Java's C{TraceView} has it.
+        """
+        trace = await TraceReader(self._cluster).byId(command["msgId"])
+        if trace is None:
+            return []
+        message = {"topic": trace.topic, "tags": trace.tags, "keys": " ".join(trace.keys)}
+        views = [
+            {
+                **message,
+                "msgType": "Pub",
+                "groupName": each.group,
+                "status": "success" if each.success else "failed",
+            }
+            for each in trace.sent
+        ]
+        for group, calls in trace.consumed.items():
+            for call in calls:
+                views.append({**message, "msgType": "SubBefore", "groupName": group})
+                if call.success is not None:
+                    status = "success" if call.success else "failed"
+                    views.append({**message, "msgType": "SubAfter", "status": status})
+        return views
 
 
 # --- commands ------------------------------------------------------------

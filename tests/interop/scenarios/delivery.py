@@ -215,6 +215,8 @@ async def trace(cell: Cell) -> None:
             assert published["tags"] == each["tags"], published
             assert published["keys"].split() == each["keys"], published
             assert published["status"] == "success", published
+            [before] = [view for view in views if view["msgType"] == "SubBefore"]
+            assert before["groupName"] == group, before
             after = [view for view in views if view["msgType"] == "SubAfter"]
             assert [view["status"] for view in after] == ["success"], views
 
