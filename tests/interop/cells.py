@@ -38,6 +38,9 @@ __all__ = ["PAIRINGS", "SCENARIOS", "Cell", "Pairing", "Scenario", "scenario", "
 _TIMEOUT = 10.0
 _ROUTE = 20.0
 
+# Of what each program said, so many lines are told of a cell that failed.
+_TOLD = 40
+
 
 def sleep(seconds: float) -> Any:
     """
@@ -309,12 +312,17 @@ class Cell:
     @property
     def output(self) -> str:
         """
-        What its clients and servers said last.
+        What its clients and servers said, of this cell and then at all.
         """
-        clients = [
-            f"--- {key}\n" + "\n".join(driver.lines[-30:]) for key, driver in self._found.items()
-        ]
-        return "\n".join([*clients, self.servers.output])
+        said = {
+            **{key: driver.lines for key, driver in self._found.items()},
+            **self.servers.lines,
+        }
+        parts = []
+        for key, lines in said.items():
+            own = [line for line in lines if f"{self.name}-" in line]
+            parts += [f"--- {key}, of this cell", *own[-_TOLD:], f"--- {key}", *lines[-_TOLD:]]
+        return "\n".join(parts)
 
     # --- topics ----------------------------------------------------------
 

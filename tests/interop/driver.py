@@ -51,7 +51,7 @@ from tests.live.servers import reactor
 __all__ = ["Consumer", "Driver", "DriverEnded", "Producer", "Puller", "Refused"]
 
 # Of what a program said beside its answers, so many lines are kept.
-_KEPT = 200
+_KEPT = 20_000
 
 # No command takes so long, in seconds, unless it hangs.
 _LIMIT = 60.0

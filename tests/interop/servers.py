@@ -155,11 +155,14 @@ class Servers:
         return [line for child in self._ours for line in child.faults]
 
     @property
-    def output(self) -> str:
+    def lines(self) -> dict[str, list[str]]:
         """
-        What both said last.
+        What both said.
         """
-        return "\n".join(f"--- {role}\n{each.output}" for role, each in self._children.items())
+        return {
+            role: [line.decode(errors="replace") for line in child.lines]
+            for role, child in self._children.items()
+        }
 
     async def _start(self, role: str, kind: str) -> None:
         command = self._command(role, kind)
