@@ -28,7 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.interop")
     parser.add_argument("--only", default="", help="scenarios that have this in their title")
     parser.add_argument("--pairing", default="", help="pairings, such as java-ours@ours-ours")
-    parser.add_argument("--jobs", type=int, default=6, help="how many cells at a time")
+    parser.add_argument("--jobs", type=int, default=8, help="how many cells at a time")
     return parser.parse_args()
 
 

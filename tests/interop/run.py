@@ -36,8 +36,10 @@ from txrocket.remoting.tls import ClientTLS
 
 __all__ = ["Run"]
 
-# How many kinds of servers are up at once, and how many that only one cell uses.
+# How many kinds of servers are up at once, and how many that only one cell uses: these
+# mostly wait.
 _UP = 2
+_UP_ALONE = 3
 
 # How many seconds a cell's clients have to stop.
 _CLOSE = 60.0
@@ -149,7 +151,7 @@ class Run:
     async def _groups(self) -> None:
         """
         Cells that share servers, one group after the other, and beside them those that
-        need servers of their own, L{_UP} at a time of both.
+        need servers of their own, some at a time of both.
         """
         groups: dict[tuple[tuple[str, str], str], list[tuple[Scenario, Pairing]]] = {}
         alone: list[tuple[Scenario, Pairing]] = []
@@ -163,7 +165,9 @@ class Run:
             else:
                 key = pairing.kinds, scenario.configuration
                 groups.setdefault(key, []).append((scenario, pairing))
-        up, upAlone = DeferredSemaphore(_UP), DeferredSemaphore(_UP)
+        # Those that take longest begin.
+        alone.sort(key=lambda cell: -cell[0].limit)
+        up, upAlone = DeferredSemaphore(_UP), DeferredSemaphore(_UP_ALONE)
         running = [up.run(_coroutine(self._group, *key, cells)) for key, cells in groups.items()]
         for cell in alone:
             key = cell[1].kinds, cell[0].configuration
