@@ -35,6 +35,7 @@ from examples import (
     request_reply,
     sending,
     trace,
+    transaction,
 )
 from tests.live.servers import LiveTestCase, twistd
 from tests.test_examples import asDeferred
@@ -221,6 +222,26 @@ class ClientExampleTests(TestCase):
         lines = await self.ran(delayed, lambda broker: delays.append(Delays(broker)))
         self.assertEqual(lines, ["the alarm is set", "wake up"])
         self.assertEqual(delays[0].levels, [delayed.ONE_SECOND])
+
+    @asDeferred
+    async def test_transaction(self) -> None:
+        """
+        The transfer that can be made is told of, and the other is not.
+        """
+        lines = await self.ran(transaction)
+        self.assertEqual(
+            lines, ["70: COMMIT_MESSAGE", "70: ROLLBACK_MESSAGE", "alice has 30, bob has 70"]
+        )
+        async with Cluster(self.address, reactor) as cluster:
+            reader = LitePullConsumer(
+                cluster, "tests", consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+            )
+            reader.subscribe("Transfers")
+            async with reader:
+                self.assertEqual((await anext(aiter(reader))).body, b"alice gave bob 70")
+                queues = await reader.queuesOf("Transfers")
+                ends = [await reader.maxOffset(queue) for queue in queues]
+        self.assertEqual(sum(ends), 1)
 
     @asDeferred
     async def test_requestReply(self) -> None:

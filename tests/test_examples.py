@@ -569,32 +569,16 @@ class ConsumingTests(ClientCase):
 
 class TransactionTests(ConsumerTests):
     """
-    The example of transactions; the broker is played by the test.
+    The check of the example of transactions; the broker is played by the test.
     """
 
     def setUp(self) -> None:
         super().setUp()
         self.ns.routes["Transfers"] = self.ns.routes["T"]
         self.addCleanup(self.cluster.stop)
-        self.ends: list[RemotingCommand] = []
         self.a.answers[RequestCode.SEND_MESSAGE_V2] = lambda request: responseCommand(
             header=SendMessageResponseHeader(encodeMessageId(HOST, 1), 0, 2)
         )
-        self.a.answers[RequestCode.END_TRANSACTION] = self.ends.append  # type: ignore[assignment]
-
-    def test_main(self) -> None:
-        """
-        The transfer that can be made is committed, the other rolled back.
-        """
-        printed = io.StringIO()
-        self.patch(sys, "stdout", printed)
-        self.patch(transaction, "Cluster", lambda nameServer, reactor: self.cluster)
-        self.got(Deferred.fromCoroutine(transaction.main(self.clock, "unused")))
-        self.assertEqual(
-            printed.getvalue().splitlines(),
-            ["70: COMMIT_MESSAGE", "70: ROLLBACK_MESSAGE", "alice has 30, bob has 70"],
-        )
-        self.assertEqual([each.extFields["commitOrRollback"] for each in self.ends], ["8", "12"])
 
     def test_check(self) -> None:
         """

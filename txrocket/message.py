@@ -181,13 +181,20 @@ class Message(_WithProperties):
         *,
         flag: int = 0,
         delayTimeLevel: int = 0,
+        delayTimeMs: int = 0,
+        deliverTimeMs: int = 0,
         waitStoreMsgOK: bool = True,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """
         @param keys: one key, or several.
+        @param delayTimeLevel: which of the broker's delays to wait.
+        @param delayTimeMs: how long to wait, in milliseconds; like the next one only
+            with txrocket's brokers and RocketMQ 5.x's, others deliver at once.
+        @param deliverTimeMs: when to be delivered, in milliseconds since 1970.
         @param properties: more properties.  Tags, keys, delay level and so on
             that are given as arguments go on top.
+        @raise InvalidMessage: if more than one of level, delay and time is given.
         """
         merged = dict(properties) if properties else {}
         if tags:
@@ -196,6 +203,18 @@ class Message(_WithProperties):
             merged[PROPERTY_KEYS] = joined
         if delayTimeLevel:
             merged[PROPERTY_DELAY] = str(delayTimeLevel)
+        if delayTimeMs or deliverTimeMs:
+            if sum(map(bool, (delayTimeLevel, delayTimeMs, deliverTimeMs))) > 1:
+                raise InvalidMessage(
+                    "only one of delayTimeLevel, delayTimeMs and deliverTimeMs can be given"
+                )
+            # In their place, so that no other one counts.
+            for name in TIMER_PROPERTIES:
+                merged.pop(name, None)
+            if delayTimeMs:
+                merged[PROPERTY_TIMER_DELAY_MS] = str(delayTimeMs)
+            else:
+                merged[PROPERTY_TIMER_DELIVER_MS] = str(deliverTimeMs)
         if not waitStoreMsgOK:
             # True goes without saying: every reader takes a missing WAIT for true.
             merged[PROPERTY_WAIT] = "false"

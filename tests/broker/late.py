@@ -121,7 +121,7 @@ class LateCase(StoreCase):
             self.successResultOf(each.save())
 
     def send(
-        self, body: bytes = b"x", topic: str = "T", queueId: int = 0, **properties: str
+        self, body: bytes = b"x", topic: str = "T", queueId: int = 0, /, **properties: str
     ) -> Appended:
         """
         Put a message to where it goes now.

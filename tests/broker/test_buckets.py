@@ -292,7 +292,7 @@ class BucketTests(SynchronousTestCase):
             elif step == "read":
                 while bucket.read() and number:
                     pass
-            elif step == "take" and bucket.ready and not flight:
+            elif step == "take" and not bucket.read() and not flight:
                 flight += bucket.take(number, 3, 1 << 40)
                 self.assertTrue(all(each.time <= number for each in flight))
                 reached = max([reached, *times(flight)])

@@ -100,7 +100,7 @@ class LevelTests(LateCase):
         """
         for level, seconds in enumerate((1, 5, 10, 30, 60), 1):
             body = b"%d" % level
-            self.send(body, queueId=level, DELAY=str(level))
+            self.send(body, "T", level, DELAY=str(level))
             self.wait(seconds - 0.001)
             self.assertEqual(self.delivered(queueId=level), [])
             self.wait(0.001)

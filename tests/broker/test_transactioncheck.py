@@ -726,6 +726,19 @@ class CheckTests(TransactionTests):
             self.crash()
             self.assertEqual(self.transactions.decisions.reached, (1 if offset > 0 else 0, 0))
 
+    def test_shorter(self) -> None:
+        """
+        Where the offsets were beyond what is there, they are not any more when new halves
+        take the place of those that are lost: none of these is taken for decided.
+        """
+        self.offsets.commit(GROUP, HALF_TOPIC, 0, 99, "a test")
+        self.successResultOf(self.offsets.save())
+        self.crash()
+        for number in range(3):
+            self.half(b"%d" % number)
+            self.crash()
+        self.assertEqual(self.pending(), [b"0", b"1", b"2"])
+
     def test_javaCopies(self) -> None:
         """
         Copies that Java made are taken for what they are: those that were asked about,

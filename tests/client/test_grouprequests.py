@@ -82,13 +82,6 @@ class OffsetTests(GroupRequestsTestsBase):
         self.a.failing[RequestCode.UPDATE_CONSUMER_OFFSET] = NoPermission("no")
         self.failed(self.requests.updateOffset(self.queue, 5), NoPermission)
 
-    def test_updateOneway(self) -> None:
-        """
-        Without an answer nothing is waited for, and it is kept all the same.
-        """
-        self.assertIsNone(self.got(self.requests.updateOffset(self.queue, 5, oneway=True)))
-        self.assertEqual(self.a.offsets, {("g", "T", 0): 5})
-
     def test_slave(self) -> None:
         """
         While there is no master, its slave keeps the group's offsets, as Java has it.
@@ -106,7 +99,6 @@ class OffsetTests(GroupRequestsTestsBase):
         for asked in (
             self.requests.offset(queue),
             self.requests.updateOffset(queue, 1),
-            self.requests.updateOffset(queue, 1, oneway=True),
             self.requests.minOffset(queue),
         ):
             self.assertEqual(
@@ -272,14 +264,13 @@ class GroupTests(GroupRequestsTestsBase):
 
     def test_unlock(self) -> None:
         """
-        Locks are given back, with or without an answer.
+        Locks are given back.
         """
         self.got(self.cluster.routes.find("T"))
         self.assertIsNone(self.got(self.requests.unlock("a", self.queues[:2])))
-        self.assertIsNone(self.got(self.requests.unlock("a", self.queues[2:], oneway=True)))
         self.assertEqual(
             [(each.consumerGroup, each.clientId, each.mqSet) for each in self.a.unlocked],
-            [("g", "me", {*self.queues[:2]}), ("g", "me", {*self.queues[2:]})],
+            [("g", "me", {*self.queues[:2]})],
         )
 
     def test_noMaster(self) -> None:
@@ -291,7 +282,6 @@ class GroupTests(GroupRequestsTestsBase):
         for asked in (
             self.requests.lock("a", self.queues),
             self.requests.unlock("a", self.queues),
-            self.requests.unlock("a", self.queues, oneway=True),
         ):
             self.failed(asked, ConnectFailed)
 

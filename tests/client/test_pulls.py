@@ -404,6 +404,70 @@ class PullsTests(ConsumerTests):
             "offsets from 0 to 3, and not 9: going on at 3", self.logged(LogLevel.warn)[0]
         )
 
+    def test_illegalAhead(self) -> None:
+        """
+        What was pulled before the broker deleted what follows it is consumed all the
+        same, and pulled on behind the gap.
+        """
+        self.a.put(*BODIES[:4])
+        window = self.begun(self.make())
+        self.since()
+        self.movedTo(20)
+        self.network.advance(20)
+        self.assertEqual(self.since(), [4, 20])
+        self.assertEqual((window.dropped, len(window), window.nextOffset), (False, 4, 20))
+
+    def test_illegalBehind(self) -> None:
+        """
+        If the broker has lost messages, those of them that were pulled are consumed
+        before any comes that has an offset of theirs; the group goes back then.
+        """
+        self.a.put(*BODIES[:4])
+        pulls = self.make()
+        window = self.begun(pulls)
+        [held] = self.consuming.given
+        self.since()
+        self.movedTo(2)
+        self.network.advance(20)
+        for count in (1, 3):
+            self.assertEqual((self.since(), window.dropped), ([4] if count == 1 else [], False))
+            done, held = held[:count], held[count:]
+            self.offsets.update(self.queue, window.done(done))
+            pulls.consumed(window)
+            self.network.flush()
+        self.assertEqual((self.since(), window.dropped), ([2, 4], True))
+        self.assertEqual(self.offsets.get(self.queue), 2)
+        self.assertEqual(self.consuming.offsets(), [[0, 1, 2, 3], [2, 3]])
+
+    def test_illegalBehindEnded(self) -> None:
+        """
+        A queue that is lost meanwhile is not begun again.
+        """
+        self.a.put(*BODIES[:4])
+        pulls = self.make()
+        window = self.begun(pulls)
+        self.movedTo(2)
+        self.network.advance(20)
+        pulls.end(self.queue)
+        self.since()
+        window.done(self.consuming.given[0])
+        pulls.consumed(window)
+        self.network.flush()
+        self.assertEqual((self.since(), pulls.windows), ([], {}))
+
+    def movedTo(self, offset: int) -> None:
+        """
+        Have the broker say, once, that a queue does not have what it is asked for.
+        """
+
+        def answer(request: RemotingCommand) -> RemotingCommand:
+            del self.a.answers[RequestCode.PULL_MESSAGE]
+            self.a.pulls.append(request.decodeHeader(PullMessageRequestHeader))
+            header = PullMessageResponseHeader(0, offset, 0, offset)
+            return responseCommand(ResponseCode.PULL_OFFSET_MOVED, None, header)
+
+        self.a.answers[RequestCode.PULL_MESSAGE] = answer
+
     def test_contradiction(self) -> None:
         """
         A broker that says so of the offset which it names itself is asked again in 3

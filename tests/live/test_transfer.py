@@ -12,18 +12,23 @@ import sys
 from pathlib import Path
 from random import Random
 
-from twisted.internet.task import deferLater
+from twisted.internet.task import Clock, deferLater
 from twisted.internet.threads import deferToThread
+from twisted.trial.unittest import SynchronousTestCase
 
-from examples.transfer import CAPITAL, Giver
+from examples.transfer import CAPITAL, Giver, Taker
+from tests.client.messages import pulled
 from tests.live.servers import Child, LiveTestCase, reactor
 from txrocket.broker.service import Broker
-from txrocket.client import Cluster
+from txrocket.client import Cluster, LocalTransactionState
 from txrocket.testing import ChildCluster
 from txrocket.testing.trial import realCluster
 
 KILLS = int(os.environ.get("TXROCKET_KILLS", "12"))
 SEED = int(os.environ.get("TXROCKET_SEED") or Random().randrange(10**6))
+
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
+ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
 
 PROGRAM = Path(__file__).parent.parent.parent / "examples" / "transfer.py"
 
@@ -37,6 +42,43 @@ SETTINGS: dict[str, str | int] = {
     "transactionCheckMax": 1000,
     "brokerIP1": "127.0.0.1",
 }
+
+
+class BankTests(SynchronousTestCase):
+    """
+    The two banks, by themselves.
+    """
+
+    def setUp(self) -> None:
+        cluster = Cluster("192.0.2.1:9876", Clock())
+        self.giver = Giver(cluster, ":memory:")
+        self.taker = Taker(cluster, ":memory:")
+
+    def test_once(self) -> None:
+        """
+        A transfer leaves the one and arrives at the other, once, however often it comes.
+        """
+        self.assertIs(self.giver.execute("a", 100), COMMIT)
+        self.assertIs(self.giver.check(pulled(0, UNIQ_KEY="a")), COMMIT)
+        for _ in range(3):
+            self.taker.take(pulled(0, b"100", UNIQ_KEY="a"))
+        self.assertEqual((self.giver.amount, self.taker.amount), (CAPITAL - 100, 100))
+
+    def test_refused(self) -> None:
+        """
+        One that was asked about before it was made cannot be made any more.
+        """
+        self.assertIs(self.giver.check(pulled(0, UNIQ_KEY="a")), ROLLBACK)
+        self.assertIs(self.giver.execute("a", 100), ROLLBACK)
+        self.assertEqual(self.giver.amount, CAPITAL)
+
+    def test_poor(self) -> None:
+        """
+        What is not there is not given.
+        """
+        self.assertIs(self.giver.execute("a", CAPITAL + 1), ROLLBACK)
+        self.assertIs(self.giver.check(pulled(0, UNIQ_KEY="a")), ROLLBACK)
+        self.assertEqual(self.giver.amount, CAPITAL)
 
 
 class TransferTests(LiveTestCase):

@@ -16,9 +16,9 @@ from tests.processors.support import (
     longHeader,
     sendHeader,
 )
-from tests.store.support import HOST, Held
+from tests.store.support import HOST, START, Held
 from txrocket.broker.decisions import HALF_TOPIC
-from txrocket.broker.settings import SendSettings
+from txrocket.broker.settings import DelaySettings, SendSettings
 from txrocket.message import Message
 from txrocket.model import PERM_READ, TopicConfig, TopicFilterType
 from txrocket.processors import sound as soundModule
@@ -408,6 +408,61 @@ class RefusedTests(BrokerTests):
             self.assertEqual(message.properties["REAL_TOPIC"], "T")
             self.assertEqual(message.properties["REAL_QID"], "0")
         self.assertEqual(self.store.maxOffset("T", 0), 0)
+
+    def test_timed(self) -> None:
+        """
+        A message that has a time waits for it, and its sender is told of the queue that
+        it is for.
+        """
+        answer = self.sent(properties="a\x01b\x02TIMER_DELAY_MS\x0190000\x02")
+        self.assertEqual((answer.code, answer.extFields["queueId"]), (0, "0"))
+        queueId = (START + 90) // 300 % 144
+        [waiting] = self.stored("rmq_sys_timer", queueId)
+        self.assertEqual(
+            waiting.properties,
+            {
+                "a": "b",
+                "CLUSTER": CLUSTER,
+                "TIMER_OUT_MS": str((START + 90) * 1000),
+                "REAL_TOPIC": "T",
+                "REAL_QID": "0",
+            },
+        )
+        self.assertEqual(self.stats.puts[-1][:2], ("rmq_sys_timer", 1))
+
+    def test_timedBatch(self) -> None:
+        """
+        A batch cannot have a time.
+        """
+        batch = encodeBatch([Message("T", b"x")])
+        request = self.client.request(
+            RequestCode.SEND_BATCH_MESSAGE, sendHeader(properties="TIMER_DELAY_MS\x011"), batch
+        )
+        self.assertRefused(self.answerTo(request), ResponseCode.MESSAGE_ILLEGAL, "as a batch")
+
+    def test_badTime(self) -> None:
+        """
+        A time that is none, or too far away, is refused and told why.
+        """
+        for text, why in (("soon", "'soon' is no number"), ("999999999", "timerMaxDelaySec")):
+            answer = self.sent(properties=f"TIMER_DELAY_SEC\x01{text}")
+            self.assertRefused(answer, ResponseCode.MESSAGE_ILLEGAL, why)
+
+    def test_timersOff(self) -> None:
+        """
+        A broker that keeps no such messages says so, by 5.x's code.
+        """
+        self.timers.settings = DelaySettings(timerWheelEnable=False)
+        answer = self.sent(properties="TIMER_DELAY_MS\x011000")
+        self.assertRefused(answer, ResponseCode.SYSTEM_ERROR, "timerWheelEnable is false")
+
+    def test_timerTopic(self) -> None:
+        """
+        Nobody sends to the topic in which they wait, and nobody reads it.
+        """
+        answer = self.sent(topic="rmq_sys_timer")
+        self.assertRefused(answer, ResponseCode.NO_PERMISSION, "rmq_sys_timer")
+        self.assertEqual(self.pulled(topic="rmq_sys_timer").code, ResponseCode.NO_PERMISSION)
 
     def test_badDelay(self) -> None:
         """

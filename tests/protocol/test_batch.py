@@ -218,6 +218,8 @@ class ClientFormTests(SynchronousTestCase):
             [],
             [plain, Message("U", b"")],
             [plain, Message("T", b"", delayTimeLevel=1)],
+            [plain, Message("T", b"", delayTimeMs=1)],
+            [plain, Message("T", b"", deliverTimeMs=1)],
             [plain, Message("T", b"", waitStoreMsgOK=False)],
             [Message("%RETRY%group", b"")],
             [Message("T", b"", flag=2**31)],

@@ -120,14 +120,15 @@ class PeersTests(PeersBase):
 
     def test_failed(self) -> None:
         """
-        A failed attempt fails all who wait, and the error names the address and
-        the reason.
+        A failed attempt fails all who wait, and the error names the address, the time
+        spent and the reason.
         """
         waiting = [self.peers.connection(A) for _ in range(3)]
+        self.clock.advance(1.5)
         self.attempts[0].refuse()
         for each in waiting:
             error = self.failureResultOf(each, ConnectFailed).value
-            self.assertTrue(str(error).startswith(f"connecting to {A} failed: "), str(error))
+            self.assertIn(f"connecting to {A} failed after 1.500 s: ", str(error))
             self.assertIn("refused", str(error))
             self.assertEqual(error.address, A)
 
@@ -279,7 +280,7 @@ class PeersTests(PeersBase):
         self.peers.forget(A)
         self.assertTrue(self.attempts[0].cancelled)
         error = self.failureResultOf(waiting, ConnectFailed).value
-        self.assertEqual(str(error), f"connecting to {A} failed: it was given up")
+        self.assertEqual(str(error), f"connecting to {A} failed because it was given up")
 
     def test_forgetPausing(self) -> None:
         """

@@ -110,14 +110,16 @@ class RequestTests(RemotingTests):
     def test_lost(self) -> None:
         """
         A lost connection fails what is under way at once; the error names
-        phase, request, peer and reason.  What is sent afterwards fails too.
+        phase, request, peer, time spent and reason.  What is sent afterwards fails too.
         """
         pending = self.protocol.request(requestCommand(CODE), 3)
+        self.clock.advance(0.25)
         lost = self.protocol.whenLost()
         lose(self.protocol, TransportLost("reset"))
         error = self.failureResultOf(pending, ConnectionLost).value
         self.assertIn(
-            f"waiting for the answer to HEART_BEAT (34): the connection to {ADDRESS} was lost: ",
+            f"waiting for the answer to HEART_BEAT (34): the connection to {ADDRESS} was lost"
+            " after 0.250 s: ",
             str(error),
         )
         self.assertIn("reset", str(error))

@@ -192,16 +192,17 @@ class ResponseTableTests(SynchronousTestCase):
     def test_lost(self) -> None:
         """
         A lost connection fails all requests at once, naming phase, request,
-        peer and reason, and leaves no timer.
+        peer, time spent and reason, and leaves no timer.
         """
         first, second = self.expect(1), self.expect(2)
+        self.clock.advance(1.5)
         self.table.failAll("Connection was closed cleanly.")
         for each in (first, second):
             error = self.failureResultOf(each, ConnectionLost).value
             self.assertEqual(
                 str(error),
                 "waiting for the answer to HEART_BEAT (34): the connection to "
-                "192.0.2.7:10911 was lost: Connection was closed cleanly.",
+                "192.0.2.7:10911 was lost after 1.500 s: Connection was closed cleanly.",
             )
         self.assertEqual((len(self.table), self.clock.getDelayedCalls()), (0, []))
 

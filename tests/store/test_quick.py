@@ -25,7 +25,7 @@ from txrocket.message import MessageExt, splitProperties
 from txrocket.protocol.javahash import tagsCode
 from txrocket.store import index as indexModule
 from txrocket.store.files import Handles
-from txrocket.store.follow import SCHEDULE_TOPIC, filed
+from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC, filed
 from txrocket.store.index import Index, idHash, keyHash
 from txrocket.store.messages import MessageStore
 from txrocket.store.segments import SyncJob
@@ -108,7 +108,7 @@ def leastKey(topic: str) -> bytes:
 
 MESSAGES = st.lists(
     st.tuples(
-        st.sampled_from(["T", "U", SCHEDULE_TOPIC]),
+        st.sampled_from(["T", "U", SCHEDULE_TOPIC, TIMER_TOPIC]),
         st.integers(0, 2),
         st.sampled_from([b"", b"body", b"b" * 1000]),
         PROPERTIES.filter(lambda each: len(each) < 2000),

@@ -33,7 +33,13 @@ from txrocket.client.pulled import pullHeader, pullResult, readable, readAll, wa
 from txrocket.client.queues import Selector
 from txrocket.client.results import PullResult, SendResult
 from txrocket.client.topicroute import DEFAULT_TOPIC
-from txrocket.errors import ConnectFailed, InvalidMessage, QueryNotFound, responseError
+from txrocket.errors import (
+    ConnectFailed,
+    InvalidMessage,
+    QueryNotFound,
+    SendFailed,
+    responseError,
+)
 from txrocket.filters.tags import EVERYTHING, TAG
 from txrocket.message import PROPERTY_UNIQ_KEY, Message, MessageExt
 from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE, MessageQueue, TopicRouteData
@@ -221,7 +227,8 @@ class Client:
         @param timeout: of each request.
         @return: a result for each request.
         @raise InvalidMessage: if a message cannot be sent; then none was.
-        @raise SendFailed: if a request failed; those before it did not.
+        @raise SendFailed: if a request failed; those before it did not, and their results
+            are in the error's C{sent}.
         """
         most = self.settings.maxMessageSize
         batches = []
@@ -233,7 +240,14 @@ class Client:
             raise InvalidMessage("a batch has at least one message")
         if len({each.topic for each in batches}) > 1:
             raise InvalidMessage("the messages of a batch have one topic")
-        return [self._sender.send(each, None, self._deadline(timeout)) for each in batches]
+        results: list[SendResult] = []
+        for batch in batches:
+            try:
+                results.append(self._sender.send(batch, None, self._deadline(timeout)))
+            except SendFailed as error:
+                error.sent = tuple(results)
+                raise
+        return results
 
     # --- pulling ---------------------------------------------------------
 

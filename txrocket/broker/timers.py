@@ -199,15 +199,22 @@ class Timers:
         if not self._used:
             return succeed(None)
         current = self._current
-        return self._reached.save(
-            TimerProgress(current.number, current.state, dict(self._wheel.offsets))
-        )
+        return self._reached.save(TimerProgress(current.number, current.state, self._offsets()))
 
     def runtime(self) -> dict[str, object]:
         """
-        How many messages wait, by the name that 5.x has for it.
+        How many messages wait, by the name that 5.x has for it; those of a bucket that
+        is being delivered count until there are none left in it.
         """
-        return {"timerCongestNum": self._wheel.pending}
+        wheel, offsets = self._wheel, self._offsets()
+        ends = {each: wheel.end(each) for each in range(wheel.queues)}
+        return {"timerCongestNum": sum(end - offsets.get(each, 0) for each, end in ends.items())}
+
+    def _offsets(self) -> dict[int, int]:
+        return {
+            **self._wheel.offsets,
+            self._current.number % self._wheel.queues: self._current.base,
+        }
 
     # --- one turn after the other ------------------------------------------
 
@@ -215,8 +222,9 @@ class Timers:
         return int(self._clock.seconds() * 1000)
 
     def _at(self, when: int) -> None:
-        # A little later: a time in seconds is not exact.
-        self._after(max(0.0, when / 1000 - self._clock.seconds() + 1e-6))
+        # Seconds are not exact, so that it may be just before its time: it must not be
+        # asked again without any time passing.
+        self._after(max(1e-6, when / 1000 - self._clock.seconds()))
 
     def _after(self, seconds: float) -> None:
         """

@@ -30,7 +30,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.broker.clients import Producers
-from txrocket.broker.decisions import GROUP, HALF_TOPIC, OP_TOPIC
+from txrocket.broker.decisions import GROUP, HALF_TOPIC, OP_TOPIC, Reached
 from txrocket.broker.detours import realPlace
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.settings import TransactionSettings
@@ -123,7 +123,13 @@ class TransactionChecks:
         """
         self._running = True
         self._decisions.start(self._offsets)
-        self._safe = self._decisions.reached
+        reached = self._decisions.reached
+        self._safe = Reached(
+            self._offsets.query(GROUP, HALF_TOPIC, 0), self._offsets.query(GROUP, OP_TOPIC, 0)
+        )
+        if self._safe.half > reached.half or self._safe.op > reached.op:
+            # The log is shorter than it was, and what comes now is not decided.
+            self._write(reached)
         self._soon()
 
     def stop(self) -> None:
@@ -160,13 +166,14 @@ class TransactionChecks:
         if reached == self._safe:
             return succeed(None)
 
-        def flushed(none: None) -> Deferred[None]:
-            self._safe = reached
-            for topic, offset in zip((HALF_TOPIC, OP_TOPIC), reached, strict=True):
-                self._offsets.commit(GROUP, topic, 0, offset, "this broker")
-            return self._offsets.save()
+        flushed = maybeDeferred(self._store.flushed)
+        return flushed.addCallback(lambda none: self._write(reached)).addErrback(self._unsaved)
 
-        return maybeDeferred(self._store.flushed).addCallback(flushed).addErrback(self._unsaved)
+    def _write(self, reached: Reached) -> Deferred[None]:
+        self._safe = reached
+        for topic, offset in zip((HALF_TOPIC, OP_TOPIC), reached, strict=True):
+            self._offsets.commit(GROUP, topic, 0, offset, "this broker")
+        return self._offsets.save()
 
     def _unsaved(self, failure: Failure) -> None:
         failure.trap(StoreError)

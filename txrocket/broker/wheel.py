@@ -80,13 +80,6 @@ class Wheel:
         self.since = 0
 
     @property
-    def pending(self) -> int:
-        """
-        How many messages wait; those of the current bucket count until it is done.
-        """
-        return sum(self.end(each) - self._offset(each) for each in range(self.queues))
-
-    @property
     def used(self) -> bool:
         """
         Whether there has been a message, ever.

@@ -6,10 +6,11 @@ there, where the consumer is told to; C{computePullFromWhere} of Java's rebalanc
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import attrs
-from twisted.internet.defer import inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from txrocket.client.grouprequests import GroupRequests
@@ -38,16 +39,19 @@ class FromWhere:
     timestamp: float
 
     @inlineCallbacks
-    def find(self, queue: MessageQueue) -> Any:
+    def find(self, queue: MessageQueue) -> Generator[Deferred[Any], Any, int]:
         """
         Where to begin in a queue.
 
         @return: a Deferred of the offset; it fails with a L{RocketError} if the
             broker does not say.
         """
-        offset, why = (yield self._offsets.fetch(queue)), "the group's offset"
-        if offset is None:
+        offset: int
+        kept: int | None = yield self._offsets.fetch(queue)
+        if kept is None:
             offset, why = yield self._first(queue)
+        else:
+            offset, why = kept, "the group's offset"
         self._log.info(
             "Group {group} begins at {offset} in queue {queueId} of {topic} at {broker}: {why}",
             group=self._group,
@@ -60,7 +64,7 @@ class FromWhere:
         return offset
 
     @inlineCallbacks
-    def _first(self, queue: MessageQueue) -> Any:
+    def _first(self, queue: MessageQueue) -> Generator[Deferred[Any], Any, tuple[int, str]]:
         requests, where = self._requests, self.where
         if queue.topic.startswith(RETRY_PREFIX):
             # What comes again was not dealt with by anybody, however old it is.  Java

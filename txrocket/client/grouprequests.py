@@ -6,7 +6,7 @@ locks; the consumers' part of Java's C{MQClientAPIImpl} and C{MQAdminImpl}.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -92,21 +92,14 @@ class GroupRequests:
         asked = self._ask(queue, request, _OFFSET_TIMEOUT, slave=True)
         return asked.addCallbacks(read, none)
 
-    def updateOffset(
-        self, queue: MessageQueue, offset: int, *, oneway: bool = False
-    ) -> Deferred[None]:
+    def updateOffset(self, queue: MessageQueue, offset: int) -> Deferred[None]:
         """
         Have the group's offset in a queue kept.
-
-        @param oneway: whether to do without an answer.
         """
         header = UpdateConsumerOffsetRequestHeader(
             self._group, queue.topic, queue.queueId, offset, queue.brokerName
         )
-        request = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=oneway)
-        if oneway:
-            address = self._address(queue, slave=True)
-            return address.addCallback(self._cluster.peers.oneway, request, _OFFSET_TIMEOUT)
+        request = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header)
         return self._ask(queue, request, _OFFSET_TIMEOUT, slave=True).addCallback(_nothing)
 
     # --- a queue ---------------------------------------------------------
@@ -162,7 +155,7 @@ class GroupRequests:
     # --- the group -------------------------------------------------------
 
     @inlineCallbacks
-    def consumerIds(self, topic: str) -> Any:
+    def consumerIds(self, topic: str) -> Generator[Deferred[Any], Any, list[str]]:
         """
         The ids of the group's members, as the brokers of a topic know them.
 
@@ -232,19 +225,13 @@ class GroupRequests:
             lambda answer: decodeBody(LockBatchResponseBody, answer.body).lockOKMQSet
         )
 
-    def unlock(
-        self, brokerName: str, queues: Collection[MessageQueue], *, oneway: bool = False
-    ) -> Deferred[None]:
+    def unlock(self, brokerName: str, queues: Collection[MessageQueue]) -> Deferred[None]:
         """
         Give locks back.
-
-        @param oneway: whether to do without an answer.
         """
         body = UnlockBatchRequestBody(self._group, self._cluster.clientId, frozenset(queues))
-        request = requestCommand(RequestCode.UNLOCK_BATCH_MQ, None, encodeBody(body), oneway=oneway)
+        request = requestCommand(RequestCode.UNLOCK_BATCH_MQ, None, encodeBody(body))
         master = self._master(brokerName)
-        if oneway:
-            return master.addCallback(self._cluster.peers.oneway, request, _LOCK_TIMEOUT)
         return master.addCallback(self._cluster.ask, request, _LOCK_TIMEOUT).addCallback(_nothing)
 
     def sendBack(

@@ -20,7 +20,7 @@ offset moved: a reader that dies with a message gets it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -229,7 +229,7 @@ class LitePullConsumer(ActiveConsumer):
     # --- where to read ---------------------------------------------------
 
     @inlineCallbacks
-    def seek(self, queue: MessageQueue, offset: int) -> Any:
+    def seek(self, queue: MessageQueue, offset: int) -> Generator[Deferred[Any], Any, None]:
         """
         Go on at an offset of a queue.
 
@@ -268,7 +268,9 @@ class LitePullConsumer(ActiveConsumer):
         return self._seekTo(queue, lambda queue: self._requests.searchByTime(queue, when))
 
     @inlineCallbacks
-    def _seekTo(self, queue: MessageQueue, find: Callable[[MessageQueue], Deferred[int]]) -> Any:
+    def _seekTo(
+        self, queue: MessageQueue, find: Callable[[MessageQueue], Deferred[int]]
+    ) -> Generator[Deferred[Any], Any, None]:
         self._ahead(queue)
         offset = yield find(queue)
         # It may have been lost meanwhile.

@@ -27,7 +27,7 @@ from txrocket.client.queues import FaultTable, Selector, byHash
 from txrocket.client.quicksend import QuickSends
 from txrocket.client.results import SendResult
 from txrocket.client.sending import ISendMessageHook, Sending
-from txrocket.errors import InvalidMessage, RocketError, ServiceNotAvailable
+from txrocket.errors import InvalidMessage, RocketError, SendFailed, ServiceNotAvailable
 from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
 from txrocket.protocol.batch import splitBatch
@@ -138,7 +138,7 @@ class Producer(Service):
         return succeed(None)
 
     @inlineCallbacks
-    def stop(self, within: float = 5.0) -> Any:
+    def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
         """
         Take no more messages, wait for those that are under way, and leave.
 
@@ -156,7 +156,7 @@ class Producer(Service):
             yield self._trace.traces.stop(max(0.0, end - clock.seconds()))
         yield leaving
 
-    def stopService(self) -> Any:
+    def stopService(self) -> Deferred[None]:
         """
         The same, for who stops services.
         """
@@ -248,7 +248,8 @@ class Producer(Service):
 
         @param timeout: in seconds, of each request.
         @return: a Deferred of a result for each request.  It fails as L{send}'s does
-            with the first that fails; those before it were sent, those after it not.
+            with the first that fails; those before it were sent, and their results are
+            in the error's C{sent}, those after it not.
         """
         return self._sendBatches(messages, queue, timeout)
 
@@ -264,12 +265,15 @@ class Producer(Service):
             raise InvalidMessage("a batch has at least one message")
         if len({each.topic for each in batches}) > 1:
             raise InvalidMessage("the messages of a batch have one topic")
-        results = []
+        results: list[SendResult] = []
         # Between two requests none is under way, but the whole is.
         self._underWay.count += 1
         try:
             for sending in batches:
                 results.append((yield self._attempts.send(_aimed(sending, queue))))
+        except SendFailed as error:
+            error.sent = tuple(results)
+            raise
         finally:
             self._underWay.over()
         return results

@@ -41,6 +41,7 @@ from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
 from txrocket.client.rebalance import Rebalance
 from txrocket.client.returning import Returning, originTopic
+from txrocket.client.running import runningInfo
 from txrocket.client.tracing import ConsumeTrace, consumeTrace
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, RocketError
@@ -449,26 +450,12 @@ class PushConsumer(Service):
         """
         All that it tells of itself.
         """
-        return ConsumerRunningInfo(
-            properties={
-                "PROP_NAMESERVER_ADDR": ";".join(self.cluster.nameServers.addresses),
-                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
-                "PROP_CONSUME_ORDERLY": "true" if self._orderly else "false",
-                "PROP_CONSUMER_START_TIMESTAMP": str(self._startedAt),
-                "PROP_CLIENT_VERSION": "V4_9_7",
-                "consumerGroup": self.group,
-                "messageModel": self._model.value,
-                "consumeFromWhere": self._where.value,
-            },
-            subscriptionSet=tuple(
-                sorted(
-                    self._subscriptions.values(), key=lambda each: f"{each.topic}@{each.subString}"
-                )
-            ),
-            mqTable={
-                window.queue: window.info(self._committed(window))
-                for window in sorted(self._pulls.each(), key=lambda each: each.queue)
-            },
+        return runningInfo(
+            self.consumerData(),
+            self.cluster.nameServers.addresses,
+            self._startedAt,
+            {each.queue: each.info(self._committed(each)) for each in self._pulls.each()},
+            PROP_CONSUME_ORDERLY="true" if self._orderly else "false",
         )
 
     def consumeDirectly(

@@ -25,7 +25,7 @@ from zlib import crc32
 
 from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage, MalformedRecord, MessageTooLarge
-from txrocket.message import PROPERTY_UNIQ_KEY, Message, splitProperties
+from txrocket.message import PROPERTY_UNIQ_KEY, TIMER_PROPERTIES, Message, splitProperties
 from txrocket.protocol.names import RETRY_PREFIX
 from txrocket.protocol.parts import (
     PROPERTIES_LIMIT,
@@ -45,6 +45,7 @@ __all__ = ["batchRecords", "decodeBatch", "encodeBatch", "splitBatch"]
 
 _ITEM: Final = struct.Struct(">5i")
 _SEPARATOR: Final = 0x02
+_TIMERS: Final = frozenset(TIMER_PROPERTIES)
 
 # A unique id as a property; one with an IPv6 address has 56 digits.
 _UNIQUE_SIZE: Final = len(PROPERTY_UNIQ_KEY) + 1 + 56
@@ -72,7 +73,7 @@ def encodeBatch(messages: Sequence[Message]) -> bytes:
         raise InvalidMessage("messages of a retry topic cannot be sent as a batch")
     parts: list[bytes] = []
     for message in messages:
-        if message.delayTimeLevel > 0:
+        if message.delayTimeLevel > 0 or not _TIMERS.isdisjoint(message.properties):
             raise InvalidMessage("delayed messages cannot be sent as a batch")
         if message.topic != first.topic:
             raise InvalidMessage("the messages of a batch have one topic")

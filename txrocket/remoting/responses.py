@@ -146,13 +146,15 @@ class ResponseTable:
             self._sweeper.cancel()
             self._sweeper = None
         pending, self.pending = self.pending, {}
+        now = self._clock.seconds()
         for request in pending.values():
+            spent = now - request.deadline + request.timeout
             _fail(
                 request,
                 ConnectionLost(
                     self._address,
                     f"waiting for the answer to {requestName(request.code)}: "
-                    f"the connection to {self._address} was lost: {reason}",
+                    f"the connection to {self._address} was lost after {spent:.3f} s: {reason}",
                 ),
             )
 
