@@ -8,7 +8,7 @@ shared, so what counts are the ratios within one run.
 
 from __future__ import annotations
 
-from benchmarks import broker, client, remoting, store
+from benchmarks import broker, client, remoting, store, timers
 
 if __name__ == "__main__":
     remoting.main()
@@ -16,5 +16,7 @@ if __name__ == "__main__":
     store.main()
     print()
     broker.main()
+    print()
+    timers.main()
     print()
     client.main()

@@ -12,7 +12,7 @@ import re
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from benchmarks import broker
+from benchmarks import broker, timers
 
 
 class BrokerTests(SynchronousTestCase):
@@ -36,5 +36,26 @@ class BrokerTests(SynchronousTestCase):
         heading, *lines = printed.getvalue().splitlines()
         self.assertIn("CPU us per request", heading)
         self.assertEqual(15, len(lines))
+        for line in lines:
+            self.assertRegex(line, re.compile(r"\S {2,}\d+\.\d+"))
+
+
+class TimerTests(SynchronousTestCase):
+    """
+    L{benchmarks.timers}.
+    """
+
+    skip = getattr(BrokerTests, "skip", None)
+
+    def test_tiny(self) -> None:
+        """
+        All of it runs, and the messages that are due come.
+        """
+        size = timers.Size(pending=200, soon=20, spread=0.1, burst=20, ahead=0.5)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            timers.main(size)
+        lines = printed.getvalue().splitlines()
+        self.assertEqual(10, len(lines))
         for line in lines:
             self.assertRegex(line, re.compile(r"\S {2,}\d+\.\d+"))
