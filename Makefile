@@ -23,8 +23,9 @@ test-long: $(VENV)/installed-test
 	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel \
 		tests.broker.test_delaymodel tests.broker.test_timermodel
 
-# With RocketMQ's own store; a JDK and Maven are needed, and it says so without them.
-interop: $(VENV)/installed-test
+# With RocketMQ's own clients, servers and tools, from their registries. A JDK with Maven, Go
+# and a wheel of the C++ client are needed; it says which of them it does without.
+interop: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests.interop
 
 lint: $(VENV)/installed-lint
