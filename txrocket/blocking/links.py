@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from txrocket.acl import Credentials
 from txrocket.blocking.deadline import Deadline
 from txrocket.blocking.link import Link
 from txrocket.blocking.tls import TLS
@@ -28,11 +29,13 @@ class Links:
     Connections by address.
     """
 
-    def __init__(self, tls: TLS | None, limit: int) -> None:
+    def __init__(self, tls: TLS | None, limit: int, credentials: Credentials | None = None) -> None:
         """
         @param limit: the longest frame in bytes, in and out.
+        @param credentials: whom requests are signed for.
         """
         self._tls = tls
+        self._credentials = credentials
         self._limit = limit
         self._context: ssl.SSLContext | None = None
         self._links: dict[str, Link] = {}
@@ -55,6 +58,8 @@ class Links:
         @raise InvalidMessage: if the request cannot be written.
         """
         with self._alone():
+            if self._credentials is not None:
+                self._credentials.sign(request)
             link = self._links.pop(address, None)
             if link is not None and not link.isAlive():
                 link.close()

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
-from txrocket.client.results import PullResult, PullStatus
+from txrocket.client.results import PullData, PullResult, PullStatus
 from txrocket.errors import MalformedRecord, RocketError, UnsupportedCompression, responseError
 from txrocket.filters.tags import TAG, tagSubscription
 from txrocket.message import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET, MessageExt
@@ -26,7 +26,15 @@ from txrocket.protocol.compression import COMPRESSED_FLAG, inflated
 from txrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from txrocket.protocol.record import decodeRecords
 
-__all__ = ["COMMIT_FLAG", "pullHeader", "pullResult", "readAll", "readable", "wantedTags"]
+__all__ = [
+    "COMMIT_FLAG",
+    "pullData",
+    "pullHeader",
+    "pullResult",
+    "readAll",
+    "readable",
+    "wantedTags",
+]
 
 # Bits of a pull's sysFlag.
 COMMIT_FLAG: Final = 0x1
@@ -98,6 +106,24 @@ def pullHeader(
     )
 
 
+def pullData(answer: RemotingCommand, address: str) -> tuple[PullData, int]:
+    """
+    What the answer to a pull tells, its messages unread.
+
+    @param address: who answered.
+    @return: that, and the id of the broker to pull from next.
+    @raise ResponseError: if the broker refuses.
+    @raise ProtocolError: if the answer cannot be understood.
+    """
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise responseError(answer.code, answer.remark, address)
+    header = answer.decodeHeader(PullMessageResponseHeader)
+    data = answer.body if status is PullStatus.FOUND else b""
+    pulled = PullData(status, header.nextBeginOffset, header.minOffset, header.maxOffset, data)
+    return pulled, header.suggestWhichBrokerId
+
+
 def pullResult(
     answer: RemotingCommand, queue: MessageQueue, tags: frozenset[str], address: str
 ) -> tuple[PullResult, int]:
@@ -110,14 +136,10 @@ def pullResult(
     @raise ResponseError: if the broker refuses.
     @raise ProtocolError: if the answer cannot be understood.
     """
-    status = _STATUS.get(answer.code)
-    if status is None:
-        raise responseError(answer.code, answer.remark, address)
-    header = answer.decodeHeader(PullMessageResponseHeader)
-    low, high = header.minOffset, header.maxOffset
+    (status, nextOffset, low, high, data), suggested = pullData(answer, address)
     messages: list[MessageExt] = []
-    if status is PullStatus.FOUND:
-        messages = decodeRecords(answer.body, inflate=False, brokerName=queue.brokerName)
+    if data:
+        messages = decodeRecords(data, inflate=False, brokerName=queue.brokerName)
         known = f"\x02{PROPERTY_MIN_OFFSET}\x01{low}\x02{PROPERTY_MAX_OFFSET}\x01{high}".encode()
         for message in messages:
             # Nobody else has the message yet, and a copy of each would cost more
@@ -125,8 +147,7 @@ def pullResult(
             force_setattr(message, "propertiesData", message.propertiesData + known)
         if tags:
             messages = [each for each in messages if each.tags in tags]
-    result = PullResult(status, header.nextBeginOffset, low, high, tuple(messages))
-    return result, header.suggestWhichBrokerId
+    return PullResult(status, nextOffset, low, high, tuple(messages)), suggested
 
 
 def readable(message: MessageExt) -> MessageExt:
