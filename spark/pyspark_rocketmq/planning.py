@@ -179,7 +179,7 @@ def _cut(pieces: list[Range], least: int) -> list[Range]:
         size, index, parts = heap[0]
         if size >= -1:
             break
-        heapq.heapreplace(heap, (-(len(pieces[index]) // (parts + 1)), index, parts + 1))
+        heapq.heapreplace(heap, (-len(pieces[index]) // (parts + 1), index, parts + 1))
     cut = []
     for _, index, parts in sorted(heap, key=lambda each: each[1]):
         whole = pieces[index]
