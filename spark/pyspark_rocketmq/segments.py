@@ -40,6 +40,7 @@ __all__ = ["Damaged", "LogFile", "Segment", "Split", "firstTime", "segmentsIn", 
 
 _NAME: Final = re.compile(r"\d{20}")
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC_CODE)
+_BLANK: Final = struct.pack(">i", BLANK_MAGIC_CODE)
 _SIZE_AND_MAGIC: Final = struct.Struct(">2i")
 _LONG: Final = struct.Struct(">q")
 
@@ -57,7 +58,7 @@ class Segment:
 
     @ivar base: the offset of its first byte.
     @ivar size: of the file.
-    @ivar last: whether it is the last one, which need not be full.
+    @ivar last: whether nothing was written behind it, so that it need not be full.
     """
 
     path: str
@@ -92,10 +93,19 @@ def segmentsIn(folder: str) -> list[Segment]:
         raise ConfigError(f"option path: {folder} cannot be read: {error}") from None
     if not names and where == folder:
         raise ConfigError(f"option path: {folder} is no store, nor the folder of a log")
-    found = [(name, os.path.join(where, name)) for name in names]
-    return [
-        Segment(path, int(name), os.path.getsize(path), name == names[-1]) for name, path in found
-    ]
+    segments: list[Segment] = []
+    last = True
+    for name in reversed(names):
+        path = os.path.join(where, name)
+        segments.insert(0, Segment(path, int(name), os.path.getsize(path), last))
+        # Brokers make the next file, or two, before they need them.
+        last = last and not _isBegun(path)
+    return segments
+
+
+def _isBegun(path: str) -> bool:
+    with open(path, "rb") as file:
+        return any(file.read(_SIZE_AND_MAGIC.size))
 
 
 def firstTime(segment: Segment) -> int | None:
@@ -131,6 +141,9 @@ def splits(
     times = [firstTime(each) if starting or ending else None for each in listed]
     found = []
     for index, each in enumerate(listed):
+        if not each.size:
+            # A broker died when it had just made it.
+            continue
         following = times[index + 1] if index + 1 < len(listed) else None
         # Those that follow begin with a time that is not earlier.
         if starting is not None and following is not None and following < starting:
@@ -180,19 +193,31 @@ class LogFile:
         at = start if start == 0 else self.find(start, stop)
         while at is not None and at < stop:
             positions, at = positionsIn(self.data, at, stop)
+            if self._segment.last and positions and not self.isRecord(positions[-1]):
+                # Its size was written, and the rest of it was not.
+                at = positions.pop()
             if positions:
                 yield positions, at
-            if at >= stop or self._isEnd(at):
-                return
-            following = self.find(at + 1, self._segment.size)
-            if following is None and self._segment.last:
-                # It was being written, or the broker died while it was.
-                return
-            lost(
-                f"{self._segment.path} has no record at {at}, which is"
-                f" {self._segment.base + at} in the log"
-            )
-            at = following
+            at = self._following(at, lost)
+
+    def _following(self, at: int, lost: Callable[[str], None]) -> int | None:
+        """
+        Where records go on; L{None} if they do not.  Each part looks behind its own end:
+        the one behind it would not know that its first record is missing.
+        """
+        size = self._segment.size
+        if at >= size or self.isRecord(at):
+            return at
+        if self.data[at + 4 : at + 8] == _BLANK:
+            return None
+        following = self.find(at + 1, size)
+        # In the last file these are zeros, or what was being written, perhaps when the
+        # broker died.
+        if following is None and self._segment.last:
+            return None
+        where = f"{self._segment.path} has no record at {at}"
+        lost(f"{where}, which is {self._segment.base + at} in the log")
+        return following
 
     def find(self, start: int, stop: int) -> int | None:
         """
@@ -203,12 +228,15 @@ class LogFile:
             # A magic code is at 4 in its record.
             while (found := self.data.find(_MAGIC, at + 4, high + 8)) >= 0:
                 at = found - 4
-                if self._isRecord(at):
+                if self.isRecord(at):
                     return at
                 at += 1
         return None
 
-    def _isRecord(self, at: int) -> bool:
+    def isRecord(self, at: int) -> bool:
+        """
+        Whether a record begins at a position.
+        """
         place = at + PHYSICAL_OFFSET_POSITION
         if (
             place + 8 > self._segment.size
@@ -220,16 +248,6 @@ class LogFile:
         except MalformedRecord:
             return False
         return True
-
-    def _isEnd(self, at: int) -> bool:
-        """
-        Whether there are no more records, by what is behind the last one.
-        """
-        head = self.data[at : at + _SIZE_AND_MAGIC.size]
-        if len(head) == _SIZE_AND_MAGIC.size and any(head):
-            return bool(_SIZE_AND_MAGIC.unpack(head)[1] == BLANK_MAGIC_CODE)
-        # Zeros are an end if nothing comes behind them.
-        return self.find(at + 1, self._segment.size) is None
 
     def _written(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """

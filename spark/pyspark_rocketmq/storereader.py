@@ -20,6 +20,7 @@ from pyspark_rocketmq.options import StoreOptions
 from pyspark_rocketmq.records import Records
 from pyspark_rocketmq.schema import projection
 from pyspark_rocketmq.segments import Damaged, LogFile, Split, segmentsIn, splits
+from txrocket.errors import MalformedRecord
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -95,8 +96,28 @@ class StoreReader(DataSourceReader):
                     full = int(np.searchsorted(at, at[low] + _BYTES))
                     high = min(low + _ROWS, max(full, low + 1))
                     stop = int(at[high]) if high < len(at) else end
-                    yield Records(file.data[int(at[low]) : stop], at[low:high] - at[low])
+                    yield self._sound(file, split, at[low:high], stop)
                     low = high
+
+    def _sound(self, file: LogFile, split: Split, at: np.ndarray, stop: int) -> Records:
+        """
+        The records that begin at some positions.
+        """
+        first = int(at[0])
+        data = file.data[first:stop]
+        try:
+            records = Records(data, at - first)
+            if (records.commitLogOffset == split.segment.base + at).all():
+                return records
+        except MalformedRecord:
+            pass
+        sound = np.array([file.isRecord(int(each)) for each in at])
+        for each in at[~sound]:
+            self._lost(
+                f"{split.segment.path} has a damaged record at {each}, which is"
+                f" {split.segment.base + each} in the log"
+            )
+        return Records(data, (at - first)[sound])
 
     def _chosen(self, records: Records) -> Records:
         """

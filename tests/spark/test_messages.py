@@ -152,13 +152,13 @@ class OutgoingTests(SynchronousTestCase):
         """
         A row that cannot be sent is named.
         """
-        columns: dict[str, list[Any]]
-        for columns, says in (
+        cases: list[tuple[dict[str, list[Any]], str]] = [
             ({"body": [b"x", None]}, "row 1 of the partition cannot be sent: the body is null"),
             ({"body": [b"x", b""]}, "the body is null or empty"),
             ({"body": [b"x", b"x"], "tags": ["t", "\x01"]}, "row 1 of the partition"),
             ({"body": [b"x"], "properties": [[("a", "b" * 40_000)]]}, "properties of 40"),
-        ):
+        ]
+        for columns, says in cases:
             error = self.assertRaises(InvalidMessage, self.rows, columns)
             self.assertIn(says, str(error))
         for topic in (None, "", "a b", "SCHEDULE_TOPIC_XXXX"):
