@@ -16,10 +16,12 @@ from pyspark_rocketmq.records import Records
 __all__ = ["recordBatch"]
 
 _TIME: Final = pa.timestamp("us", "UTC")
+# Anything may be in a record.  What is beyond all times is at their end.
+_FURTHEST: Final = (2**63 - 1) // 1000
 
 
 def _instants(milliseconds: np.ndarray) -> pa.Array:
-    return pa.array(milliseconds * 1000).view(_TIME)
+    return pa.array(np.clip(milliseconds, -_FURTHEST, _FURTHEST) * 1000).view(_TIME)
 
 
 # By column, unless the attribute of that name is the column already.

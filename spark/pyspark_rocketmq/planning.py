@@ -64,8 +64,8 @@ def ranges(
         if first > last and strict:
             raise DataLost(
                 f"queue {queue.queueId} of {queue.topic} at {queue.brokerName} is to be read from"
-                f" {first} to {last}: it was made anew, or has lost messages"
-                " (failOnDataLoss=false goes on)"
+                f" {first} to {last}, backwards: it was made anew, or has lost messages, or was"
+                " given so (failOnDataLoss=false reads nothing of it)"
             )
         if first < last:
             found.append(Range(queue, first, last))

@@ -35,7 +35,7 @@ class Properties:
         """
         self._count = len(rows)
         try:
-            self._split(rows)
+            (self._split if self._count else self._splitPlainly)(rows)
         except pa.ArrowInvalid:
             self._splitPlainly(rows)
 
@@ -77,7 +77,7 @@ class Properties:
         split = [splitProperties(str(each, "utf-8", "replace")) for each in rows.to_pylist()]
         self._name(pa.array([name for each in split for name in each], pa.string()))
         self._values = pa.array([value for each in split for value in each.values()], pa.string())
-        self._rows = np.repeat(np.arange(self._count), [len(each) for each in split])
+        self._rows = np.repeat(np.arange(self._count), np.array([*map(len, split)], np.int64))
 
     def _name(self, names: pa.Array) -> None:
         # There are few, and numbers are quick to compare.

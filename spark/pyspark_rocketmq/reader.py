@@ -86,7 +86,9 @@ class TableReader(TaskReader, DataSourceReader):
         bounds = cluster.bounds(queues)
         start = cluster.resolve(options.starting, bounds, strict=strict)
         end = cluster.resolve(options.ending, bounds, strict=strict)
-        found = ranges(start, end, strict=strict)
+        # Between two times there may be no message, and the later one be the earlier's.
+        byTime = options.starting.byTime or options.ending.byTime
+        found = ranges(start, end, strict=strict and not byTime)
         return narrowing.narrowed(found, cluster.firstAt)
 
 

@@ -14,7 +14,7 @@ from pyspark_rocketmq.java import findJava
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "sparkSession"]
+__all__ = ["prepare", "register", "sparkSession"]
 
 
 def register(spark: SparkSession) -> None:
@@ -26,6 +26,20 @@ def register(spark: SparkSession) -> None:
 
     for each in (RocketSource, StoreSource):
         spark.dataSource.register(each)
+
+
+def prepare() -> None:
+    """
+    Have Spark find its Java, and Python.  It does nothing in a program that
+    C{spark-submit} has started, which has found them.
+
+    @raise NoJava: if there is none.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        os.environ["JAVA_HOME"] = findJava()
+        # Spark would take the python3 of PATH, which need not have this package.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 def sparkSession(
@@ -43,12 +57,7 @@ def sparkSession(
     """
     from pyspark.sql import SparkSession
 
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted:
-        os.environ["JAVA_HOME"] = findJava()
-        # Spark would take the python3 of PATH, which need not have this package.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    prepare()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

@@ -69,6 +69,8 @@ class Outbox:
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self._client = client
         self._most = options.sendBatchSize
+        self._limit = client.settings.maxMessageSize
+        self._room = min(self._limit, _BATCH_BYTES)
         self._waiting: dict[tuple[str, MessageQueue | None], list[bytes]] = {}
         self._sizes: dict[tuple[str, MessageQueue | None], int] = {}
         self._known: dict[tuple[str, str | None, int], MessageQueue] = {}
@@ -78,14 +80,19 @@ class Outbox:
         Take a message, and send what is worth a request.
         """
         queue = self._queue(each)
-        if each.delayLevel > 0 or each.topic.startswith(_RETRY_PREFIX):
+        item = encodeItem(each.body, each.properties, each.flag)
+        if (
+            each.delayLevel > 0
+            or each.topic.startswith(_RETRY_PREFIX)
+            # Of a batch, what is around a body counts as well.
+            or len(item) > self._limit
+        ):
             self._single(each, queue)
             return
-        item = encodeItem(each.body, each.properties, each.flag)
         key = each.topic, queue
         waiting = self._waiting.setdefault(key, [])
         size = self._sizes.get(key, 0) + len(item)
-        if waiting and (size > _BATCH_BYTES or len(waiting) >= self._most):
+        if waiting and (size > self._room or len(waiting) >= self._most):
             self._send(key)
             waiting, size = self._waiting.setdefault(key, []), len(item)
         waiting.append(item)

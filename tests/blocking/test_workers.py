@@ -16,6 +16,7 @@ from txrocket.client.results import PullStatus
 from txrocket.errors import (
     InvalidMessage,
     MalformedRecord,
+    MessageTooLarge,
     NoPermission,
     SubscriptionParseFailed,
     TopicNotExist,
@@ -23,6 +24,7 @@ from txrocket.errors import (
 from txrocket.filters.tags import tagSubscription
 from txrocket.message import Message
 from txrocket.model import ConsumeType, MessageModel, MessageQueue
+from txrocket.protocol.batch import encodeItem
 from txrocket.protocol.bodies import HeartbeatData, TopicList
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
@@ -181,3 +183,32 @@ class SignedTests(ClientCase):
         self.assertTrue(all(map(signed, self.a.requests + self.names.requests)))
         self.client().pull(QUEUE, 0)
         self.assertNotIn("Signature", self.a.requests[-1].extFields)
+
+
+class BatchTests(ClientCase):
+    """
+    Batches that are encoded already.
+    """
+
+    def test_sent(self) -> None:
+        """
+        The bytes are sent as they are, to a queue or to each in turn.
+        """
+        client = self.client()
+        data = encodeItem(b"x", b"UNIQ_KEY\x011") + encodeItem(b"y", b"UNIQ_KEY\x012")
+        result = client.sendData("T", data, QUEUE)
+        self.assertEqual((result.messageQueue, result.queueOffset), (QUEUE, 7))
+        (request,) = self.a.requests
+        self.assertEqual((request.code, request.body), (RequestCode.SEND_BATCH_MESSAGE, data))
+        self.assertEqual(request.extFields["m"], "true")
+        queues = {client.sendData("T", data).messageQueue for _ in range(4)}
+        self.assertEqual(len(queues), 4)
+
+    def test_refused(self) -> None:
+        """
+        What is too large, or for a topic of brokers, is not sent.
+        """
+        client = self.client(maxMessageSize=10)
+        self.assertRaises(MessageTooLarge, client.sendData, "T", bytes(11))
+        self.assertRaises(InvalidMessage, client.sendData, "SCHEDULE_TOPIC_XXXX", b"x")
+        self.assertEqual(self.a.requests + self.b.requests, [])
