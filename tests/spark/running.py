@@ -64,7 +64,8 @@ def settings() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        "spark.log.level": "ERROR",
+        # What goes wrong is told by exceptions, and much of it is meant to.
+        "spark.log.level": "OFF",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
 
