@@ -9,7 +9,7 @@ EDITABLE := --config-settings editable_mode=compat --editable
 SEE_SPARK = $(BIN)/python -c 'import sysconfig as s, pathlib as p; \
 	p.Path(s.get_path("purelib"), "txrocket-spark.pth").write_text("$(CURDIR)/spark\n")'
 
-.PHONY: run test test-long interop lint docs news bench clean
+.PHONY: run test test-long test-spark interop lint docs news bench clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket --data data
@@ -21,6 +21,10 @@ test: $(VENV)/installed-test $(VENV)/tried-cpp
 test-long: $(VENV)/installed-test
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
 	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill
+
+# Source, sink and store reader in Spark itself, which takes minutes.
+test-spark: $(VENV)/installed-test $(VENV)/installed-java
+	$(BIN)/python -m tests.spark
 
 # With RocketMQ's own store; a JDK and Maven are needed, and it says so without them.
 interop: $(VENV)/installed-test

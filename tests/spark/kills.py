@@ -16,7 +16,6 @@ from collections import Counter
 
 from tests.spark.running import SessionCase
 from tests.spark.sessions import messagesOf, numbersOf
-from txrocket.message import Message
 
 # TXROCKET_SEED=... makes the same moments again, as far as a machine does.
 SEED = int(os.environ.get("TXROCKET_SEED", random.randrange(2**32)))
@@ -28,9 +27,11 @@ class KillTests(SessionCase):
     The whole program is killed, Spark's machine and all.
     """
 
-    def start(self, *, once: bool) -> subprocess.Popen[bytes]:
+    def start(self, until: str, *, once: bool) -> subprocess.Popen[bytes]:
         """
-        Start the program, and wait until its streams are.
+        Start the program.
+
+        @param until: what it says first.
         """
         told = {**self.told, "once": "yes" if once else ""}
         program = subprocess.Popen(
@@ -42,7 +43,7 @@ class KillTests(SessionCase):
         )
         self.addCleanup(self.kill, program)
         assert program.stdout is not None
-        while (line := program.stdout.readline()) and b"started" not in line:
+        while (line := program.stdout.readline()) and until.encode() not in line:
             pass
         self.assertTrue(line, f"it did not start; see {self.log.name}")
         return program
@@ -54,6 +55,22 @@ class KillTests(SessionCase):
         if program.returncode is None:
             os.killpg(program.pid, signal.SIGKILL)
             program.communicate()
+
+    def untilSent(self, source: str, sink: str) -> None:
+        """
+        Wait until the next batch is being sent.
+        """
+
+        def there() -> int:
+            return sum(self.client.maxOffset(each) for each in queues)
+
+        queues = self.client.queues(sink)
+        before = there()
+        self.send(source, range(self.count, self.count + 200))
+        self.count += 200
+        deadline = time.monotonic() + 60
+        while there() == before:
+            self.assertLess(time.monotonic(), deadline)
 
     def test_killed(self) -> None:
         """
@@ -73,20 +90,19 @@ class KillTests(SessionCase):
             "checkpoints": f"{folder}/checkpoints",
         }
         chance = random.Random(SEED)
-        count = 0
-        for _ in range(KILLS):
-            program = self.start(once=False)
-            # A micro-batch of each takes a second or two.
-            end = time.monotonic() + chance.uniform(0.0, 6.0)
-            while time.monotonic() < end:
-                numbers = range(count, count + 10)
-                self.client.sendBatch([Message(source, b"%d" % each) for each in numbers])
-                count += 10
-                time.sleep(0.1)
+        self.count = 0
+        for number in range(KILLS):
+            self.send(source, range(self.count, self.count + 200))
+            self.count += 200
+            # While it starts, while it works, and in the middle of a batch.
+            program = self.start("started" if number % 3 == 0 else "working", once=False)
+            if number % 3 == 2:
+                self.untilSent(source, sink)
+            else:
+                time.sleep(chance.uniform(0.0, 6.0))
             self.kill(program)
-        self.assertEqual(self.start(once=True).wait(300), 0, f"TXROCKET_SEED={SEED}")
-        expected = list(range(count))
-        self.assertGreater(count, 100)
+        self.assertEqual(self.start("started", once=True).wait(300), 0, f"TXROCKET_SEED={SEED}")
+        expected = list(range(self.count))
         table = numbersOf(self.spark.read.parquet(self.told["table"]))
         self.assertEqual(table, expected, f"TXROCKET_SEED={SEED}")
         found = messagesOf(self.client, sink)

@@ -4,7 +4,7 @@ C{python -m tests.spark.relay}: a program with two streams, from a topic to a ta
 the topic to another one, for tests that kill it.
 
 It is told on its command line, in JSON, where things are, and says C{started} when both
-streams are.
+streams are, and C{working} when each has done something.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 
 from pyspark_rocketmq import sparkSession
 
@@ -50,6 +51,9 @@ def main(told: dict[str, str]) -> None:
             writer = writer.trigger(availableNow=True)
         queries.append(writer.start())
     print("started", flush=True)
+    while not told["once"] and not all(each.recentProgress for each in queries):
+        time.sleep(0.05)
+    print("working", flush=True)
     for query in queries:
         query.awaitTermination()
     spark.stop()
