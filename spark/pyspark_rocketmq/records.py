@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from mmap import mmap
 from typing import Any, Final
 
 import numpy as np
@@ -59,11 +60,11 @@ class Records:
     """
     Records within some bytes.
 
-    @ivar data: what holds them.
+    @ivar data: what holds them, less than 2 GiB.
     @ivar positions: where each begins, ascending.
     """
 
-    def __init__(self, data: bytes, positions: Sequence[int] | np.ndarray) -> None:
+    def __init__(self, data: bytes | mmap, positions: Sequence[int] | np.ndarray) -> None:
         """
         @param positions: as L{positionsIn<pyspark_rocketmq.hopping.positionsIn>} gives
             them: a record that begins there is within the data by its own size.

@@ -21,6 +21,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
@@ -177,15 +178,14 @@ class LogFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.data.close()
         os.close(self._handle)
+        # Arrow may still look at it, and will let it go.
+        with suppress(BufferError):
+            self.data.close()
 
-    def records(
-        self, start: int, stop: int, lost: Callable[[str], None]
-    ) -> Iterator[tuple[list[int], int]]:
+    def records(self, start: int, stop: int, lost: Callable[[str], None]) -> Iterator[list[int]]:
         """
-        Where records begin, between two positions, in runs, and where the last of each
-        run ends.
+        Where records begin, between two positions, in runs.
 
         @param lost: called with what is wrong where a record should be and none is; if it
             returns, the next one is looked for.
@@ -197,7 +197,7 @@ class LogFile:
                 # Its size was written, and the rest of it was not.
                 at = positions.pop()
             if positions:
-                yield positions, at
+                yield positions
             at = self._following(at, lost)
 
     def _following(self, at: int, lost: Callable[[str], None]) -> int | None:

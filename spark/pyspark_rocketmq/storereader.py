@@ -89,24 +89,21 @@ class StoreReader(DataSourceReader):
 
     def _records(self, split: Split) -> Iterator[Records]:
         with LogFile(split.segment) as file:
-            for positions, end in file.records(split.start, split.stop, self._lost):
+            for positions in file.records(split.start, split.stop, self._lost):
                 at = np.asarray(positions, np.int64)
                 low = 0
                 while low < len(at):
                     full = int(np.searchsorted(at, at[low] + _BYTES))
                     high = min(low + _ROWS, max(full, low + 1))
-                    stop = int(at[high]) if high < len(at) else end
-                    yield self._sound(file, split, at[low:high], stop)
+                    yield self._sound(file, split, at[low:high])
                     low = high
 
-    def _sound(self, file: LogFile, split: Split, at: np.ndarray, stop: int) -> Records:
+    def _sound(self, file: LogFile, split: Split, at: np.ndarray) -> Records:
         """
         The records that begin at some positions.
         """
-        first = int(at[0])
-        data = file.data[first:stop]
         try:
-            records = Records(data, at - first)
+            records = Records(file.data, at)
             if (records.commitLogOffset == split.segment.base + at).all():
                 return records
         except MalformedRecord:
@@ -117,7 +114,7 @@ class StoreReader(DataSourceReader):
                 f"{split.segment.path} has a damaged record at {each}, which is"
                 f" {split.segment.base + each} in the log"
             )
-        return Records(data, (at - first)[sound])
+        return Records(file.data, at[sound])
 
     def _chosen(self, records: Records) -> Records:
         """

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import zlib
 
-from tests.blocking.server import refuse
+from tests.blocking.server import cut, inTurn, refuse
 from tests.blocking.test_client import QUEUE, ClientCase, found, record
 from tests.captures import captures
 from txrocket.acl import Credentials, signature
 from txrocket.client.results import PullStatus
 from txrocket.errors import (
+    ConnectFailed,
+    ConnectionLost,
     InvalidMessage,
     MalformedRecord,
     MessageTooLarge,
     NoPermission,
     SubscriptionParseFailed,
+    SystemBusy,
     TopicNotExist,
 )
 from txrocket.filters.tags import tagSubscription
@@ -29,6 +32,7 @@ from txrocket.protocol.bodies import HeartbeatData, TopicList
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.headers import PullMessageResponseHeader
 
 
 class DataTests(ClientCase):
@@ -77,6 +81,74 @@ class DataTests(ClientCase):
         for master in (False, False, True, False):
             client.pullData(QUEUE, 7, master=master)
         self.assertEqual((len(self.a.requests), len(self.b.requests)), (2, 2))
+
+
+class AheadTests(ClientCase):
+    """
+    Several pulls at once.
+    """
+
+    def offset(self, request: RemotingCommand) -> int:
+        """
+        Where a pull begins.
+        """
+        return int(request.extFields["queueOffset"])
+
+    def test_order(self) -> None:
+        """
+        All are asked before the first is answered, and the results are in their order,
+        whatever order the answers have.
+        """
+        held: list[RemotingCommand] = []
+
+        def serve(request: RemotingCommand) -> bytes | None:
+            held.append(request)
+            if len(held) < 3:
+                return None
+            answers = []
+            for each in (held[1], held[2], held[0]):
+                header = PullMessageResponseHeader(0, self.offset(each) + 1, 0, 9)
+                answer = responseCommand(0, None, header, record(self.offset(each)))
+                answer.opaque = each.opaque
+                answers.append(answer.encode())
+            return b"".join(answers)
+
+        self.a.serve[RequestCode.PULL_MESSAGE] = serve
+        pulled = self.client().pullAhead(QUEUE, [5, 7, 9], 2, group="g")
+        self.assertEqual([each.nextBeginOffset for each in pulled], [6, 8, 10])
+        self.assertEqual([each.data for each in pulled], [record(each) for each in (5, 7, 9)])
+        self.assertEqual({each.extFields["maxMsgNums"] for each in held}, {"2"})
+        self.assertEqual({each.extFields["consumerGroup"] for each in held}, {"g"})
+
+    def test_failing(self) -> None:
+        """
+        Nothing is tried again: no answer is an error, and so is a refusal, and a broker
+        that nobody knows.
+        """
+        self.a.serve[RequestCode.PULL_MESSAGE] = cut
+        self.assertRaises(ConnectionLost, self.client().pullAhead, QUEUE, [1, 2])
+        self.a.serve[RequestCode.PULL_MESSAGE] = inTurn(found(), refuse(ResponseCode.SYSTEM_BUSY))
+        self.assertRaises(SystemBusy, self.client().pullAhead, QUEUE, [1, 2])
+        self.assertEqual(self.pauses, [])
+        unknown = MessageQueue("T", "c", 0)
+        self.assertRaises(ConnectFailed, self.client().pullAhead, unknown, [1])
+
+    def test_suggested(self) -> None:
+        """
+        They are asked of whom the broker has suggested, and of the master if that one is
+        not there.
+        """
+        self.addSlave()
+        for each in (self.a, self.b):
+            each.serve[RequestCode.PULL_MESSAGE] = found(suggested=1)
+        client = self.client()
+        client.pullData(QUEUE, 0)
+        client.pullAhead(QUEUE, [1, 2])
+        self.assertEqual((len(self.a.requests), len(self.b.requests)), (1, 2))
+        self.b.serve[RequestCode.PULL_MESSAGE] = found(suggested=9)
+        client.pullAhead(QUEUE, [1])
+        client.pullAhead(QUEUE, [1])
+        self.assertEqual((len(self.a.requests), len(self.b.requests)), (2, 3))
 
 
 class TopicsTests(ClientCase):

@@ -59,7 +59,7 @@ def writeLog(
     """
     where = os.path.join(folder, "commitlog")
     os.makedirs(where, exist_ok=True)
-    files = [b""]
+    files = [bytearray()]
     offsets = []
     for number, message in enumerate(messages):
         at = base + (len(files) - 1) * size + len(files[-1])
@@ -69,11 +69,11 @@ def writeLog(
             files[-1] += encodeBlank(size - len(files[-1]))
             at = base + len(files) * size
             data = record(at, **{"number": number, **message})
-            files.append(b"")
+            files.append(bytearray())
         files[-1] += data
         offsets.append(at)
-    for number, data in enumerate(files):
+    for number, written in enumerate(files):
         with open(os.path.join(where, f"{base + number * size:020d}"), "wb") as file:
-            file.write(data)
+            file.write(written)
             file.truncate(size)
     return offsets

@@ -19,10 +19,11 @@ from pyspark_rocketmq.reading import RangeReader
 from pyspark_rocketmq.segments import Damaged
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.blocking.server import BlockingCase, Serve
+from tests.blocking.server import BlockingCase, Serve, cut, refuse
 from tests.spark.logs import record, writeLog
 from tests.spark.running import schemaOf
-from txrocket.errors import ConfigError, MalformedRecord
+from txrocket.blocking.deadline import Deadline
+from txrocket.errors import ConfigError, MalformedRecord, ProtocolError
 from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
@@ -100,6 +101,40 @@ class LossTests(BlockingCase):
         """
         self.serve(range(20), 0, 20)
         self.assertEqual(self.read(3, 17), list(range(3, 17)))
+
+    def test_ahead(self) -> None:
+        """
+        Where it is known how many messages a pull gives, several are under way at a time;
+        if one gives fewer, or is lost, it goes on from there.
+        """
+        self.serve(range(300), 0, 300)
+        good = self.a.serve[RequestCode.PULL_MESSAGE]
+        self.assertEqual(self.read(0, 300), list(range(300)))
+        asked = [int(each.extFields["queueOffset"]) for each in self.a.requests]
+        self.assertEqual(asked, list(range(0, 300, 4)))
+        there = {each: record(each, number=each) for each in range(300)}
+        few = queueOf(there, 0, 300, 3)
+        moved = refuse(ResponseCode.PULL_OFFSET_MOVED)
+        self.assertRaises(ProtocolError, self.patched, moved, good, range(300))
+        for other in (few, cut, refuse(ResponseCode.SYSTEM_BUSY)):
+            for odd in (range(100, 140), range(96, 97), range(4, 300)):
+                self.patched(other, good, odd)
+
+    def patched(self, other: Serve, good: Serve, odd: range) -> None:
+        """
+        Read from a broker that does something else at some offsets, the first time.
+        """
+        seen: set[int] = set()
+
+        def pull(request: RemotingCommand) -> Any:
+            offset = int(request.extFields["queueOffset"])
+            first = offset in odd and offset not in seen
+            seen.add(offset)
+            return (other if first else good)(request)
+
+        self.a.serve[RequestCode.PULL_MESSAGE] = pull
+        self.patch(Deadline, "pause", lambda deadline, attempts: True)
+        self.assertEqual(self.read(0, 300), list(range(300)))
 
     def test_beginning(self) -> None:
         """

@@ -341,6 +341,26 @@ class Client:
         header = asking(group, queue, offset, most, expression, expressionType)
         return self._puller.pullData(queue, header, self._deadline(timeout), master=master)
 
+    def pullAhead(
+        self,
+        queue: MessageQueue,
+        offsets: Iterable[int],
+        most: int = _MOST,
+        *,
+        group: str | None = None,
+        timeout: float | None = None,
+    ) -> list[PullData]:
+        """
+        Pull messages from several offsets at once, for who knows where the next pulls
+        will begin: it costs the broker, and this client, half of one pull after the
+        other.  Nothing is tried again.
+
+        @param offsets: where to begin, each.
+        """
+        group = self.settings.consumerGroup if group is None else group
+        headers = [asking(group, queue, each, most, EVERYTHING, TAG) for each in offsets]
+        return self._puller.pullAhead(queue, headers, self._deadline(timeout))
+
     # --- offsets ---------------------------------------------------------
 
     def offset(self, group: str, queue: MessageQueue, timeout: float | None = None) -> int | None:

@@ -6,6 +6,7 @@ Pulling, from the broker of a queue that is said to be the best for it.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TypeVar
 
 from txrocket.blocking.brokers import Brokers, Read
@@ -98,6 +99,30 @@ class Puller:
             return result
 
         return self._ask(queue, header, read, deadline)
+
+    def pullAhead(
+        self,
+        queue: MessageQueue,
+        headers: Sequence[PullMessageRequestHeader],
+        deadline: Deadline,
+    ) -> list[PullData]:
+        """
+        Several pulls at once, and only once: an answer may well not be what is behind the
+        one before.
+        """
+
+        def read(answer: RemotingCommand, address: str) -> PullData:
+            result, self._suggested[queue] = pullData(answer, address)
+            return result
+
+        return self._brokers.askAll(
+            queue.topic,
+            queue.brokerName,
+            [requestCommand(RequestCode.PULL_MESSAGE, each) for each in headers],
+            read,
+            deadline,
+            brokerId=self._suggested.get(queue, MASTER_ID),
+        )
 
     def _ask(
         self,
