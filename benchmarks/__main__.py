@@ -8,7 +8,7 @@ shared, so what counts are the ratios within one run.
 
 from __future__ import annotations
 
-from benchmarks import broker, client, remoting, store
+from benchmarks import broker, client, remoting, spark, store
 
 if __name__ == "__main__":
     remoting.main()
@@ -18,3 +18,5 @@ if __name__ == "__main__":
     broker.main()
     print()
     client.main()
+    print()
+    spark.main()

@@ -36,8 +36,8 @@ __all__ = ["RangeReader"]
 _log = logging.getLogger(__name__)
 
 # A batch of columns is made of so many bytes of records, however few they are: larger
-# ones are no quicker, and fill the memory of Spark's workers.
-_GATHERED = 8 << 20
+# ones are no cheaper for each row, and leave the caches.
+_GATHERED = 2 << 20
 
 # So many pulls are under way at a time where the next ones are known: brokers give 32
 # messages for each, and one after the other they cost twice as much.

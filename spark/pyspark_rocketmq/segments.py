@@ -142,9 +142,6 @@ def splits(
     times = [firstTime(each) if starting or ending else None for each in listed]
     found = []
     for index, each in enumerate(listed):
-        if not each.size:
-            # A broker died when it had just made it.
-            continue
         following = times[index + 1] if index + 1 < len(listed) else None
         # Those that follow begin with a time that is not earlier.
         if starting is not None and following is not None and following < starting:
@@ -152,10 +149,42 @@ def splits(
         begins = times[index]
         if ending is not None and begins is not None and begins >= ending:
             continue
-        count = max(1, -(-each.size // most))
-        bounds = [each.size * part // count for part in range(count + 1)]
+        written = _writtenEnd(each)
+        count = -(-written // most)
+        bounds = [written * part // count for part in range(count + 1)] if count else []
         found += [Split(each, low, high) for low, high in pairwise(bounds)]
     return found
+
+
+def _written(handle: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """
+    The parts of a file in which there is anything.  A file is allocated as a whole, a
+    gigabyte, and most of the last one is yet to be written.
+    """
+    while start < stop:
+        try:
+            low = os.lseek(handle, start, os.SEEK_DATA)
+            high = os.lseek(handle, low, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                # A file system that does not know of holes.
+                yield start, stop
+            return
+        if low >= stop:
+            return
+        yield low, min(high, stop)
+        start = high
+
+
+def _writtenEnd(segment: Segment) -> int:
+    """
+    Behind what nothing was written.
+    """
+    handle = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return max((high for _, high in _written(handle, 0, segment.size)), default=0)
+    finally:
+        os.close(handle)
 
 
 class LogFile:
@@ -223,7 +252,7 @@ class LogFile:
         """
         Where the first record begins, between two positions; L{None} if none does.
         """
-        for low, high in self._written(start, stop):
+        for low, high in _written(self._handle, start, stop):
             at = low
             # A magic code is at 4 in its record.
             while (found := self.data.find(_MAGIC, at + 4, high + 8)) >= 0:
@@ -248,22 +277,3 @@ class LogFile:
         except MalformedRecord:
             return False
         return True
-
-    def _written(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """
-        The parts of the file in which there is anything.  A file is allocated as a
-        whole, a gigabyte, and most of the last one is yet to be written.
-        """
-        while start < stop:
-            try:
-                low = os.lseek(self._handle, start, os.SEEK_DATA)
-                high = os.lseek(self._handle, low, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno != errno.ENXIO:
-                    # A file system that does not know of holes.
-                    yield start, stop
-                return
-            if low >= stop:
-                return
-            yield max(low, start), min(high, stop)
-            start = high

@@ -30,8 +30,9 @@ __all__ = ["FilePart", "StoreReader"]
 _log = logging.getLogger(__name__)
 
 # What is made into one batch of columns: at most so many rows, or about so many bytes.
+# Smaller ones cost more for each row, larger ones are no cheaper, and leave the caches.
 _ROWS: Final = 8192
-_BYTES: Final = 8 << 20
+_BYTES: Final = 2 << 20
 
 
 class FilePart(InputPartition):

@@ -334,7 +334,7 @@ class StoreTests(SynchronousTestCase):
         (part,) = reader.partitions()
         self.assertEqual([each.num_rows for each in reader.read(part)], [8192, 10_000 - 8192])
         folder = self.mktemp()
-        writeLog(folder, [{"body": bytes(3 << 20)}] * 7, 32 << 20)
+        writeLog(folder, [{"body": bytes(700_000)}] * 7, 32 << 20)
         reader = StoreSource({"path": folder}).reader(schemaOf("queueOffset"))
         (part,) = reader.partitions()
         self.assertEqual([each.num_rows for each in reader.read(part)], [3, 3, 1])

@@ -5,6 +5,8 @@ Source, sink and store reader in a Spark session, with our servers.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.streaming import StreamingQuery
 from pyspark_rocketmq import register
 
+from benchmarks import spark as benchmark
 from tests.spark.running import SessionCase, cluster
 from txrocket.blocking import Client, Settings
 from txrocket.message import Message, MessageExt
@@ -348,3 +351,23 @@ class StreamTests(SessionCase):
         error = self.assertRaises(PySparkException, query.awaitTermination, 60)
         self.assertIn("127.0.0.1:9", str(error))
         self.assertLess(time.monotonic() - began, 30)
+
+
+class BenchmarkTests(SessionCase):
+    """
+    L{benchmarks.spark}.
+    """
+
+    def test_tiny(self) -> None:
+        """
+        All of it runs, with next to nothing to do, and prints a rate and a ratio for each.
+        """
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            benchmark.main(benchmark.Size(rows=400, rounds=1, warming=0), self.spark)
+        _, *lines = printed.getvalue().splitlines()
+        self.assertEqual(
+            [line[:2] for line in lines], ["a ", "b ", "c ", "a'", "b'", "c'", "a ", "d "]
+        )
+        for line in lines:
+            self.assertRegex(line, r"  +[\d,]+ +\d+\.\d\d")

@@ -244,6 +244,16 @@ class TimeTests(LogCase):
         self.assertIsNone(firstTime(file))
         self.assertEqual(len(splits([file], SIZE, 10, 20)), 1)
 
+    def test_written(self) -> None:
+        """
+        What was never written is nobody's task, where the file system tells.
+        """
+        writeLog(self.folder, [{}], 8 << 20)
+        found = splits(segmentsIn(self.folder), 1 << 20)
+        self.assertIn(len(found), (1, 8))
+        with mock.patch("os.lseek", side_effect=OSError(22, "no such thing")):
+            self.assertEqual(len(splits(segmentsIn(self.folder), 1 << 20)), 8)
+
 
 class HoppingTests(SynchronousTestCase):
     """
