@@ -29,7 +29,13 @@ from pyspark_rocketmq.planning import WORTHWHILE
 from pyspark_rocketmq.stream import StreamReader
 
 from tests.spark.running import ClusterCase, schemaOf
-from txrocket.errors import ConfigError, InvalidMessage, RemoteSystemError, TopicNotExist
+from txrocket.errors import (
+    ConfigError,
+    ConnectFailed,
+    InvalidMessage,
+    RemoteSystemError,
+    TopicNotExist,
+)
 from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
 from txrocket.protocol.bodies import ConsumeStats
@@ -258,6 +264,18 @@ class TableTests(ReadingCase):
         for partition in reader.partitions():
             sizes = [each.num_rows for each in reader.read(partition)]
             self.assertEqual(sizes, [60, 60, 60, 60, 10])
+
+    def test_secured(self) -> None:
+        """
+        Over TLS it is the same, and an account signs what is asked.
+        """
+        topic = self.topic()
+        self.send(topic, range(10))
+        options = self.options(topic, useTLS="true", accessKey="account", secretKey="secret")
+        self.assertEqual(self.numbers(options), list(range(10)))
+        wrong = self.options(topic, useTLS="true", tlsAuthServer="true", timeoutMs="500")
+        error = self.assertRaises(ConnectFailed, self.reader(wrong).partitions)
+        self.assertIn("certificate", str(error))
 
     def test_choice(self) -> None:
         """

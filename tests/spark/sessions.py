@@ -6,10 +6,12 @@ Source, sink and store reader in a Spark session, with our servers.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -23,6 +25,8 @@ from tests.spark.running import SessionCase, cluster
 from txrocket.blocking import Client, Settings
 from txrocket.message import Message, MessageExt
 from txrocket.testing import ChildCluster
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "spark_topics.py"
 
 
 def numbersOf(frame: DataFrame) -> list[int]:
@@ -351,6 +355,33 @@ class StreamTests(SessionCase):
         error = self.assertRaises(PySparkException, query.awaitTermination, 60)
         self.assertIn("127.0.0.1:9", str(error))
         self.assertLess(time.monotonic() - began, 30)
+
+
+class ExampleTests(SessionCase):
+    """
+    C{examples/spark_topics.py}.
+    """
+
+    def test_topics(self) -> None:
+        """
+        It does what it says.
+        """
+        spec = importlib.util.spec_from_file_location("spark_topics", EXAMPLE)
+        assert spec is not None and spec.loader is not None
+        example = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(example)
+        self.client.createTopic("Orders", 2)
+        self.send("Orders", range(30))
+        self.patch(example, "sparkSession", lambda *arguments: self.spark)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            example.main(self.nameServers)
+        self.assertIn("30 orders", printed.getvalue())
+        self.assertIn("30 archived", printed.getvalue())
+        self.assertRegex(printed.getvalue(), r"t0\| +10\|")
+        copies = messagesOf(self.client, "Copies")
+        self.assertEqual({each.tags for each in copies}, {"copied"})
+        self.assertEqual(len(copies), 30)
 
 
 class BenchmarkTests(SessionCase):
