@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 C{make test-spark}: what needs Spark.  C{python -m tests.spark [modules...]} runs some of it.
+
+Nothing of the package may be imported here before the measuring starts.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from coverage import Coverage
-from pyspark_rocketmq.java import NoJava, findJava
 from twisted.trial.reporter import VerboseTextReporter
 from twisted.trial.runner import TestLoader, TrialRunner
 
@@ -32,13 +33,15 @@ def main(names: Sequence[str]) -> int:
     @param names: of modules; all if there are none.
     @return: the exit code: 0 if all is well.
     """
+    coverage = Coverage(data_file=None, config_file=False, source=[str(_PACKAGE)])
+    coverage.start()
+    from pyspark_rocketmq.java import NoJava, findJava
+
     try:
         print(f"Java: {findJava()}")
     except NoJava as error:
         print(error)
         return 1
-    coverage = Coverage(data_file=None, config_file=False, source=[str(_PACKAGE)])
-    coverage.start()
     modules = [f"tests.spark.{each}" for each in names or _MODULES]
     loader = TestLoader()
     suite = loader.loadByNames([*modules, *([] if names else _light())])

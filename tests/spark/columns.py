@@ -48,7 +48,10 @@ times = st.integers(-(2**63), 2**63 - 1)
 pieces = st.sampled_from(
     [b"TAGS", b"KEYS", b"UNIQ_KEY", b"a", b"\x01", b"\x02", b"x y", "é世".encode(), b"\xff", b"1"]
 )
-properties = st.lists(pieces, max_size=9).map(b"".join)
+entries = st.tuples(st.sampled_from([b"TAGS", b"a", b"b"]), st.sampled_from([b"1", b"2", b""]))
+properties = st.lists(pieces, max_size=9).map(b"".join) | st.lists(entries, max_size=6).map(
+    lambda given: b"\x02".join(b"%b\x01%b" % each for each in given)
+)
 
 
 @st.composite
@@ -274,6 +277,17 @@ class PropertiesTests(SynchronousTestCase):
         self.assertEqual(maps, expected)
         for name in ("TAGS", "a"):
             self.assertEqual(found.named(name).to_pylist(), [each.get(name) for each in expected])
+
+    def test_repeated(self) -> None:
+        """
+        Of two entries with one name the last counts, however many names there are.
+        """
+        for count in (5, 100):
+            many = [b"n%d\x01%d" % (number, number) for number in range(count)]
+            rows = [b"\x02".join(many), b"n3\x01x\x02n4\x01y\x02n3\x01z", b"", many[0]]
+            found = Properties(pa.array(rows, pa.binary())).maps.to_pylist()
+            self.assertEqual([len(each) for each in found], [count, 2, 0, 1])
+            self.assertEqual(dict(found[1]), {"n3": "z", "n4": "y"})
 
     def test_slice(self) -> None:
         """
