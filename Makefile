@@ -17,10 +17,12 @@ run: $(VENV)/installed
 test: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests
 
-# What takes minutes: the store after 12,000 power losses, a broker killed 200 times.
+# What takes minutes: the store after 12,000 power losses, a broker killed 200 times, and
+# the programs of a transfer.
 test-long: $(VENV)/installed-test
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
-	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill
+	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill tests.live.test_transfer
+	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel
 
 # Source, sink and store reader in Spark itself, which takes minutes.
 test-spark: $(VENV)/installed-test $(VENV)/installed-java
@@ -57,12 +59,12 @@ $(VENV)/bin/python:
 $(VENV)/tried-cpp: | $(VENV)/installed-test
 	-$(PIP) install --only-binary rocketmq --retries 1 --timeout 20 rocketmq==0.4.4 && touch $@
 
-$(VENV)/installed: setup.cfg pyproject.toml | $(VENV)/bin/python
+$(VENV)/installed: setup.cfg pyproject.toml setup.py txrocket/_speed.c | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) .
 	$(SEE_SPARK)
 	touch $@
 
-$(VENV)/installed-%: setup.cfg pyproject.toml | $(VENV)/bin/python
+$(VENV)/installed-%: setup.cfg pyproject.toml setup.py txrocket/_speed.c | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) '.[$*]'
 	$(SEE_SPARK)
 	touch $@

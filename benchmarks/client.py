@@ -2,24 +2,23 @@
 """
 What clients cost, with bodies of 1 KiB, over loopback, on one connection:
 
-  - the echo's client side: frames that are built already are written, one write per
-    read, and those that come back are cut and counted.  The same with 1, 64 and 512
-    in flight;
-  - sending with a L{Producer<txrocket.client.producer.Producer>}: the next message is
-    sent when one is answered;
-  - consuming with a L{PushConsumer<txrocket.client.pushconsumer.PushConsumer>} what a
-    topic holds, with a plain listener and one that is a coroutine;
-  - both with RocketMQ's C++ client, as the package C{rocketmq} has it for Python, if it
-    is installed.
+  - sending with a L{Producer<txrocket.client.producer.Producer>} with 1, 64 and 512
+    in flight, where the next message is sent when one is answered; awaiting each; and
+    oneway;
+  - consuming what a topic holds, with a
+    L{PushConsumer<txrocket.client.pushconsumer.PushConsumer>} whose listener is a plain
+    function or a coroutine, and with C{async for};
+  - beside each, in the same process, the echo's client side: see L{benchmarks.clients};
+  - and at the same broker RocketMQ's C++ client, as the package C{rocketmq} has it for
+    Python, if it is installed: see L{benchmarks.cpp}.
 
-Each client has a process of its own, whose CPU time counts.  All talk to one broker
-but the echo's, which talks to an echo.
+Each client has a process of its own, whose CPU time counts, and so have the broker and
+the echo.  All are measured in turn, several times over.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import os
 import socket
 import statistics
@@ -30,23 +29,27 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import attrs
 
 from benchmarks.load import drive
-from benchmarks.meter import WARM_UP, Meter
-from benchmarks.remoting import BODY, ECHO, Server, sendRequest
+from benchmarks.meter import WARM_UP
+from benchmarks.remoting import ECHO, Server, sendRequest
 from txrocket.surroundings import freePort
 
 TOPIC = "bench_topic"
 IN_FLIGHT = 1, 64, 512
+CONSUMING = "plain", "coroutine", "iterated"
 
 # RocketMQ's C++ client for Python.
 BINDING = "rocketmq"
 
 # How many times the cost of the echo's client side a send may cost.
 AIM = 5
+
+# What is measured by a process: name -> CPU microseconds of a message, and messages of
+# a second.
+Figures = dict[str, tuple[float, float]]
 
 
 @attrs.frozen
@@ -60,142 +63,48 @@ class Size:
     consumed: int = 40_000
 
 
-# --- the processes under test ---------------------------------------------
-
-
-def echo(port: int, requests: int, inFlight: list[int]) -> None:
+@attrs.frozen
+class Line:
     """
-    The bare minimum of a client.
+    What is printed of a client.
+
+    @ivar ours: its figures, of each round.
+    @ivar echo: those of the echo's client side, likewise; none is compared with C++ only.
+    @ivar cpp: those of the C++ client; none if it is not there.
     """
-    from twisted.internet import reactor as anyReactor
-    from twisted.internet.defer import Deferred
-    from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
-    from twisted.internet.protocol import Protocol
-    from twisted.internet.task import react
 
-    from txrocket.protocol.frames import FrameBuffer
+    title: str
+    ours: list[tuple[float, float]]
+    echo: list[tuple[float, float]]
+    cpp: list[tuple[float, float]]
+    aim: int | None = None
 
-    frame = sendRequest().encode()
-
-    class Echoed(Protocol):
-        def connectionMade(self) -> None:
-            self.frames = FrameBuffer(lambda data, start, stop: data[start - 4 : stop])
-
-        def send(self, count: int, most: int) -> Deferred[None]:
-            self.toSend, self.missing = count - most, count
-            self.done: Deferred[None] = Deferred()
-            self.write(most)
-            return self.done
-
-        def write(self, count: int) -> None:
-            assert self.transport is not None
-            self.transport.write(frame * count)
-
-        def dataReceived(self, data: bytes) -> None:
-            came = len(self.frames.feed(data))
-            self.missing -= came
-            if count := min(came, self.toSend):
-                self.toSend -= count
-                self.write(count)
-            if not self.missing:
-                self.done.callback(None)
-
-    async def main(reactor: Any) -> None:
-        endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", port)
-        protocol = await connectProtocol(endpoint, Echoed())
-        await protocol.send(WARM_UP, 16)
-        for most in inFlight:
-            meter = Meter()
-            await protocol.send(requests, most)
-            meter.tell(requests)
-
-    react(lambda reactor: Deferred.fromCoroutine(main(reactor)), [], anyReactor)
+    def show(self) -> None:
+        """
+        Print it, and the C++ client's below it.
+        """
+        # Round by round: what disturbs one disturbs those next to it as well.
+        toEcho = _ratio(self.ours, self.echo)
+        _show(self.title, self.ours, toEcho, "" if self.aim is None else str(self.aim))
+        if self.cpp:
+            # To ours: it has no echo next to it.
+            times = _ratio(self.cpp, self.ours)
+            _show("   the same in C++", self.cpp, "", "", f"{times} x ours")
 
 
-def send(address: str, topic: str, requests: int, inFlight: list[int]) -> None:
-    """
-    Send with a producer.
-    """
-    from twisted.internet import reactor as anyReactor
-    from twisted.internet.defer import Deferred
-    from twisted.internet.task import react
-
-    from txrocket import Message
-    from txrocket.client import Cluster, Producer, SendResult
-
-    def flight(producer: Producer, count: int, most: int) -> Deferred[None]:
-        done: Deferred[None] = Deferred()
-        missing = count
-
-        def sent(result: SendResult) -> None:
-            nonlocal missing
-            missing -= 1
-            if missing >= most:
-                one()
-            elif missing == 0:
-                done.callback(None)
-
-        def one() -> None:
-            producer.send(Message(topic, BODY, "TagA")).addCallbacks(sent, done.errback)
-
-        for _ in range(most):
-            one()
-        return done
-
-    async def main(reactor: Any) -> None:
-        cluster = Cluster(address, reactor)
-        async with cluster, Producer(cluster, "bench_producer") as producer:
-            await flight(producer, WARM_UP, 16)
-            for most in inFlight:
-                meter = Meter()
-                await flight(producer, requests, most)
-                meter.tell(requests)
-
-    react(lambda reactor: Deferred.fromCoroutine(main(reactor)), [], anyReactor)
+def _ratio(rounds: list[tuple[float, float]], bases: list[tuple[float, float]]) -> str:
+    if not bases:
+        return ""
+    pairs = zip(rounds, bases, strict=True)
+    return f"{statistics.median(cost / base for (cost, _), (base, _) in pairs):.2f}"
 
 
-def consume(address: str, topic: str, count: int, group: str, kind: str) -> None:
-    """
-    Consume with a push consumer.
-    """
-    from twisted.internet import reactor as anyReactor
-    from twisted.internet.defer import Deferred
-    from twisted.internet.task import react
-
-    from txrocket import ConsumeFromWhere, MessageExt
-    from txrocket.client import Cluster, PushConsumer
-
-    consumed = itertools.count(1)
-    done: Deferred[None] = Deferred()
-    meters: list[Meter] = []
-
-    def plain(message: MessageExt) -> None:
-        number = next(consumed)
-        if number == WARM_UP:
-            meters.append(Meter())
-        elif number == WARM_UP + count:
-            meters[0].tell(count)
-            done.callback(None)
-
-    async def coroutine(message: MessageExt) -> None:
-        plain(message)
-
-    async def main(reactor: Any) -> None:
-        cluster = Cluster(address, reactor)
-        consumer = PushConsumer(
-            cluster,
-            group,
-            plain if kind == "plain" else coroutine,
-            consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        )
-        consumer.subscribe(topic)
-        async with cluster, consumer:
-            await done
-
-    react(lambda reactor: Deferred.fromCoroutine(main(reactor)), [], anyReactor)
-
-
-# --- the measurements ------------------------------------------------------
+def _show(
+    title: str, rounds: list[tuple[float, float]], ratio: str, aim: str, more: str = ""
+) -> None:
+    cost = statistics.median(cost for cost, _ in rounds)
+    rate = statistics.median(rate for _, rate in rounds)
+    print(f"{title:40} {cost:9.2f} {ratio:>7} {aim:>5} {rate:12,.0f}  {more}".rstrip())
 
 
 @contextmanager
@@ -208,6 +117,8 @@ def servers() -> Iterator[tuple[str, int, str]]:
     nameServer, broker = freePort(), freePort(2)
     program = [os.path.join(os.path.dirname(sys.executable), "twistd"), "--nodaemon"]
     program += ["--pidfile=", "rocket", "--namesrvPort", str(nameServer)]
+    # A full disk would have it refuse messages, which is not what is measured.
+    program += ["--set=rocketmq.broker.diskSpaceWarningLevelRatio=1"]
     program += [f"--set=listenPort={broker}"]
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as folder:
         process = subprocess.Popen([*program, "--data", folder], stdout=subprocess.DEVNULL)
@@ -243,10 +154,9 @@ def _fill(broker: int, count: int) -> None:
     drive(broker, requests, count, 4, 64)
 
 
-def _ran(home: str, module: str, *arguments: object) -> list[tuple[float, float]]:
+def _ran(home: str, module: str, *arguments: object) -> Figures:
     """
-    What a process under test printed: for each load, CPU microseconds of a message,
-    and messages of a second.
+    What a process under test printed.
 
     @param home: its home folder; the C++ client writes its log there.
     """
@@ -257,41 +167,54 @@ def _ran(home: str, module: str, *arguments: object) -> list[tuple[float, float]
         check=True,
         env={**os.environ, "HOME": home},
     )
-    return [(float(cpu), float(rate)) for cpu, rate in map(str.split, ran.stdout.splitlines())]
+    lines = map(str.split, ran.stdout.splitlines())
+    return {name: (float(cost), float(rate)) for name, cost, rate in lines}
 
 
-def _measure(size: Size) -> Iterator[dict[str, list[tuple[float, float]]]]:
+def _measure(size: Size, *, cpp: bool) -> Iterator[dict[str, Figures]]:
     """
-    All cases in turn, round by round: each case's figures, by its name.
+    All processes in turn, round by round.
+
+    @return: the figures of each.
     """
-    cpp = importlib.util.find_spec(BINDING) is not None
     bare = Server(ECHO)
     try:
         with servers() as (address, broker, folder):
             _fill(broker, size.consumed + 2 * WARM_UP)
             ran = partial(_ran, os.path.abspath(folder))
             for number in range(size.rounds):
-                sent = address, "bench_sent", size.requests, *IN_FLIGHT
-                held = address, TOPIC, size.consumed
-                found = {
-                    "echo": ran("client", "echo", bare.port, size.requests, *IN_FLIGHT),
-                    "send": ran("client", "send", *sent),
-                }
-                for kind in "plain", "coroutine":
-                    found[kind] = ran("client", "consume", *held, f"{kind}_{number}", kind)
+                to, held = (address, "bench_sent"), (address, TOPIC)
+                sent, count = (size.requests, *IN_FLIGHT), size.consumed
+                found = {"send": ran("clients", "send", *to, bare.port, *sent)}
                 if cpp:
-                    found["C++ send"] = ran("cpp", "send", *sent)
-                    found["C++ consume"] = ran("cpp", "consume", *held, f"cpp_{number}")
+                    found["C++ send"] = ran("cpp", "send", *to, *sent)
+                for kind in CONSUMING:
+                    given = *held, bare.port, count, kind, f"{kind}_{number}"
+                    found[kind] = ran("clients", "consume", *given)
+                if cpp:
+                    found["C++ consume"] = ran("cpp", "consume", *held, count, f"cpp_{number}")
                 yield found
     finally:
         bare.stop()
 
 
-def _medians(rounds: list[list[tuple[float, float]]]) -> list[tuple[float, float]]:
-    return [
-        (statistics.median(cpu for cpu, _ in each), statistics.median(rate for _, rate in each))
-        for each in zip(*rounds, strict=True)
-    ]
+def _lines(rounds: list[dict[str, Figures]]) -> Iterator[Line]:
+    def figures(process: str, name: str) -> list[tuple[float, float]]:
+        return [each[process][name] for each in rounds if process in each]
+
+    for most in IN_FLIGHT:
+        echo = figures("send", f"echo_{most}")
+        yield Line(f"a  echo's client side, {most} in flight", echo, echo, [], 1)
+        sent, cpp = figures("send", f"send_{most}"), figures("C++ send", f"send_{most}")
+        yield Line(f"b  send, {most} in flight", sent, echo, cpp, AIM)
+    for letter, name, title in ("c", "awaited", "each awaited"), ("d", "oneway", "oneway"):
+        cpp = figures("C++ send", name)
+        yield Line(f"{letter}  send, {title}", figures("send", name), [], cpp)
+    for letter, kind, title in zip(
+        "efg", CONSUMING, ("plain listener", "async def listener", "async for"), strict=True
+    ):
+        cpp = figures("C++ consume", "consumed") if kind == "plain" else []
+        yield Line(f"{letter}  consume, {title}", figures(kind, kind), figures(kind, "echo"), cpp)
 
 
 def main(size: Size | None = None) -> None:
@@ -299,43 +222,17 @@ def main(size: Size | None = None) -> None:
     Measure, and print the medians.
     """
     size = size or Size()
-    rounds = list(_measure(size))
-    found = {name: _medians([each[name] for each in rounds]) for name in rounds[0]}
+    cpp = importlib.util.find_spec(BINDING) is not None
+    rounds = list(_measure(size, cpp=cpp))
     title = f"client, CPU us per message, median of {size.rounds}"
-    print(f"{title:40} {'us':>9} {'ratio':>6} {'aim':>5} {'a second':>12}")
-    for index, most in enumerate(IN_FLIGHT):
-        base = found["echo"][index][0]
-        for name, title, aim in (
-            ("echo", "a  echo's client side", "1"),
-            ("send", "b  send", str(AIM)),
-            ("C++ send", "c  send, C++ binding", ""),
-        ):
-            if name in found:
-                cpu, rate = found[name][index]
-                shown = f"{title}, {most} in flight"
-                print(f"{shown:40} {cpu:9.2f} {cpu / base:6.2f} {aim:>5} {rate:12,.0f}")
-    base = found["echo"][1][0]
-    for name, title in (
-        ("plain", "d  consume, plain listener"),
-        ("coroutine", "e  consume, async def listener"),
-        ("C++ consume", "f  consume, C++ binding"),
-    ):
-        if name in found:
-            cpu, rate = found[name][0]
-            print(f"{title:40} {cpu:9.2f} {cpu / base:6.2f} {'':5} {rate:12,.0f}")
-    if "C++ send" not in found:
+    print(f"{title:40} {'us':>9} {'to echo':>7} {'aim':>5} {'a second':>12}")
+    for line in _lines(rounds):
+        line.show()
+    if not cpp:
         print(
             f"the package {BINDING} is not installed (make test does that): nothing to compare with"
         )
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["echo", port, requests, *inFlight]:
-            echo(int(port), int(requests), [int(each) for each in inFlight])
-        case ["send", address, topic, requests, *inFlight]:
-            send(address, topic, int(requests), [int(each) for each in inFlight])
-        case ["consume", address, topic, count, group, kind]:
-            consume(address, topic, int(count), group, kind)
-        case _:
-            main()
+    main()

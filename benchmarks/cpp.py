@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 RocketMQ's C++ client, as the Python package C{rocketmq} has it, sending and consuming
-as L{benchmarks.client} does, in a process of its own::
+as L{benchmarks.clients} does, in a process of its own::
 
     python -m benchmarks.cpp send NAMESERVER TOPIC REQUESTS IN_FLIGHT...
     python -m benchmarks.cpp consume NAMESERVER TOPIC COUNT GROUP
 
-What it prints is what L{benchmarks.client} prints: for each load the CPU microseconds
-of a message, of all threads together, and the messages of a second.
+Each line that is printed is that of a L{Meter}; the CPU time is that of all threads.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.meter import WARM_UP, Meter
@@ -47,12 +48,19 @@ class References:
 
 def send(client: Any, address: str, topic: str, requests: int, inFlight: list[int]) -> None:
     """
-    Send messages, so many in flight at a time.
+    Send messages: so many in flight at a time, one after the other, and without waiting
+    for answers.
     """
     producer = client.Producer("bench_cpp")
     producer.set_namesrv_addr(address)
     producer._callback_refs = References()
     producer.start()
+
+    def message() -> Any:
+        message = client.Message(topic)
+        message.set_tags("TagA")
+        message.set_body(BODY)
+        return message
 
     def sendAll(count: int, most: int) -> None:
         room = threading.Semaphore(most)
@@ -65,18 +73,32 @@ def send(client: Any, address: str, topic: str, requests: int, inFlight: list[in
 
         for _ in range(count):
             room.acquire()
-            message = client.Message(topic)
-            message.set_tags("TagA")
-            message.set_body(BODY)
-            producer.send_async(message, sent, failed)
+            producer.send_async(message(), sent, failed)
         for _ in range(most):
             room.acquire()
 
+    def sendEach() -> None:
+        for _ in range(requests):
+            producer.send_sync(message())
+
+    def sendOneway() -> None:
+        for _ in range(requests):
+            producer.send_oneway(message())
+        # This one is answered when the broker has them all.
+        producer.send_sync(message())
+
+    def measure(name: str, send: Callable[[], None]) -> None:
+        meter = Meter()
+        meter.begin()
+        send()
+        meter.end(requests)
+        meter.tell(name)
+
     sendAll(WARM_UP, 16)
     for most in inFlight:
-        meter = Meter()
-        sendAll(requests, most)
-        meter.tell(requests)
+        measure(f"send_{most}", partial(sendAll, requests, most))
+    measure("awaited", sendEach)
+    measure("oneway", sendOneway)
     producer.shutdown()
 
 
@@ -90,13 +112,13 @@ def consume(client: Any, address: str, topic: str, count: int, group: str) -> No
     meter = Meter()
 
     def take(message: Any) -> None:
-        nonlocal consumed, meter
+        nonlocal consumed
         with lock:
             consumed += 1
             if consumed == WARM_UP:
-                meter = Meter()
+                meter.begin()
             elif consumed == WARM_UP + count:
-                meter.tell(count)
+                meter.end(count)
                 done.set()
 
     consumer = client.PushConsumer(group)
@@ -105,6 +127,7 @@ def consume(client: Any, address: str, topic: str, count: int, group: str) -> No
     consumer.start()
     done.wait()
     consumer.shutdown()
+    meter.tell("consumed")
 
 
 def main(what: str, address: str, topic: str, count: str, *others: str) -> None:

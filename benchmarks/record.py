@@ -85,7 +85,7 @@ def main() -> None:
         [Message("TopicTest", small, tags="TagA", properties={"UNIQ_KEY": KEY})] * COUNT
     )
 
-    def append() -> tuple[bytes, list[int]]:
+    def append() -> tuple[bytes, list[int], list[bytes]]:
         return batchRecords(
             batch, TOPIC, b"CLUSTER\x01c", 3, 42, 1 << 30, 0, TIME, HOST, TIME, HOST
         )

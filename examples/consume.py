@@ -12,9 +12,16 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
+from zope.interface import implementer
 
 from txrocket import ConsumeFromWhere, MessageExt
-from txrocket.client import Cluster, ConsumeLater, PushConsumer
+from txrocket.client import (
+    Cluster,
+    ConsumeLater,
+    Consuming,
+    IConsumeMessageHook,
+    PushConsumer,
+)
 
 
 async def consume(cluster: Cluster, topic: str) -> None:
@@ -82,6 +89,33 @@ def archiving(cluster: Cluster, topic: str, path: Path) -> PushConsumer:
     )
     consumer.subscribe(topic)
     return consumer
+
+
+@implementer(IConsumeMessageHook)
+class Slowest:
+    """
+    A hook that notes the call which took longest.
+    """
+
+    name = "slowest"
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.call: Consuming | None = None
+
+    def beforeConsume(self, consuming: Consuming) -> None:
+        """
+        There is nothing to note yet.
+        """
+
+    def afterConsume(self, consuming: Consuming) -> None:
+        """
+        The listener is done.
+        """
+        assert consuming.ended is not None
+        seconds = consuming.ended - consuming.began
+        if seconds >= self.seconds:
+            self.seconds, self.call = seconds, consuming
 
 
 async def main(reactor: Any, nameServer: str, topic: str) -> None:

@@ -28,7 +28,20 @@ class ClientTests(SynchronousTestCase):
         with contextlib.redirect_stdout(printed):
             client.main(client.Size(rounds=1, requests=512, consumed=100))
         _, *lines, missing = printed.getvalue().splitlines()
-        self.assertEqual([line[0] for line in lines], [*"ababab", *"de"])
+        self.assertEqual([line[0] for line in lines], [*"ababab", *"cdefg"])
         for line in lines:
-            self.assertRegex(line, r"\S  +\d+\.\d\d +\d+\.\d\d ")
+            self.assertRegex(line, r"\S  +\d+\.\d\d( +\d+\.\d\d +\d*)? +[\d,]+\Z")
         self.assertIn("no_such_package is not installed", missing)
+
+    def test_comparison(self) -> None:
+        """
+        Where there is the C++ client, what it takes stands below what ours takes, and
+        how many times that it is: the median of the rounds' own ratios.
+        """
+        ours, echo, cpp = [(2.0, 10.0), (3.0, 20.0), (4.0, 90.0)], [(1.0, 1.0)] * 3, [(6.0, 5.0)]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            client.Line("b  send", ours, echo, 3 * cpp, 5).show()
+        first, second = printed.getvalue().splitlines()
+        self.assertEqual(first.split(), ["b", "send", "3.00", "3.00", "5", "20"])
+        self.assertRegex(second, r"\A   the same in C\+\+ +6\.00 +5  2\.00 x ours\Z")

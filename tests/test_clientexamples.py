@@ -29,31 +29,27 @@ from examples import (
     broadcast,
     delayed,
     filter,
+    filter_sql,
     order,
     quick_start,
     request_reply,
     sending,
+    trace,
+    transaction,
 )
 from tests.live.servers import LiveTestCase, twistd
 from tests.test_examples import asDeferred
 from txrocket import ConsumeFromWhere, Message, MessageQueue
 from txrocket.broker.service import Broker
-from txrocket.client import Cluster, LitePullConsumer, LocalOffsets, Producer
+from txrocket.client import Cluster, LitePullConsumer, LocalOffsets, MessageTrace, Producer
+from txrocket.client.traceviews import Consumed, Sent
 from txrocket.errors import InvalidMessage
-from txrocket.message import (
-    PROPERTY_CORRELATION_ID,
-    PROPERTY_DELAY,
-    PROPERTY_PUSH_REPLY_TIME,
-    splitProperties,
-)
+from txrocket.message import PROPERTY_DELAY, splitProperties
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
-from txrocket.protocol.headers import (
-    ReplyMessageRequestHeader,
-    SendMessageRequestHeaderV2,
-    SendMessageResponseHeader,
-)
+from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from txrocket.protocol.parts import joinProperties
+from txrocket.protocol.trace import ConsumeStatus, MessageType
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.node import FunctionProcessor
@@ -109,34 +105,6 @@ class Delays:
         settle()
 
 
-def handOver(request: RemotingCommand, peer: RemotingProtocol) -> Answer:
-    """
-    SEND_REPLY_MESSAGE_V2, as far as who asks and who replies see it, if both are one
-    client.
-    """
-    header = request.decodeHeader(SendMessageRequestHeaderV2)
-    properties = splitProperties(header.properties or "")
-    assert PROPERTY_CORRELATION_ID in properties
-    reply = ReplyMessageRequestHeader(
-        header.producerGroup,
-        header.topic,
-        header.defaultTopic,
-        header.defaultTopicQueueNums,
-        header.queueId,
-        header.sysFlag,
-        header.bornTimestamp,
-        header.flag,
-        f"/{peer.address}",
-        "/127.0.0.1:10911",
-        header.bornTimestamp,
-        joinProperties({**properties, PROPERTY_PUSH_REPLY_TIME: "1"}),
-    )
-    push = requestCommand(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, reply, request.body)
-    peer.request(push, 3.0)
-    kept = SendMessageResponseHeader("7F00000100002A9F0000000000000000", header.queueId, 0)
-    return responseCommand(header=kept)
-
-
 class ClientExampleTests(TestCase):
     """
     Examples that are one program.
@@ -144,14 +112,17 @@ class ClientExampleTests(TestCase):
 
     timeout = 60
 
-    async def ran(self, example: ModuleType, broker: Any = lambda broker: None) -> list[str]:
+    async def ran(
+        self, example: ModuleType, broker: Any = lambda broker: None, **settings: Any
+    ) -> list[str]:
         """
         Run an example.
 
         @param broker: does something to the broker before.
+        @param settings: the servers'.
         @return: the lines that it printed.
         """
-        servers = await realCluster(self, reactor)
+        servers = await realCluster(self, reactor, settings=settings)
         self.address = servers.nameServers[0]
         broker(servers.broker())
         printed = io.StringIO()
@@ -204,6 +175,21 @@ class ClientExampleTests(TestCase):
         self.assertEqual(sorted(lines), ["science: a comet", "weather: rain"])
 
     @asDeferred
+    async def test_filterSql(self) -> None:
+        """
+        Messages that the expression is true for come, and no others; one that is none
+        is refused with its place.
+        """
+        refused, *lines = await self.ran(filter_sql, enablePropertyFilter=True)
+        self.assertEqual(
+            refused,
+            "SQL92 expression, line 1, column 8: the end, where a property or a value was expected",
+        )
+        self.assertEqual(
+            sorted(lines), ["Florence: a room with a view", "Pisa: two rooms by the river"]
+        )
+
+    @asDeferred
     async def test_broadcast(self) -> None:
         """
         Each radio gets all that is broadcast, and one that remembers where it was
@@ -238,15 +224,60 @@ class ClientExampleTests(TestCase):
         self.assertEqual(delays[0].levels, [delayed.ONE_SECOND])
 
     @asDeferred
+    async def test_transaction(self) -> None:
+        """
+        The transfer that can be made is told of, and the other is not.
+        """
+        lines = await self.ran(transaction)
+        self.assertEqual(
+            lines, ["70: COMMIT_MESSAGE", "70: ROLLBACK_MESSAGE", "alice has 30, bob has 70"]
+        )
+        async with Cluster(self.address, reactor) as cluster:
+            reader = LitePullConsumer(
+                cluster, "tests", consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+            )
+            reader.subscribe("Transfers")
+            async with reader:
+                self.assertEqual((await anext(aiter(reader))).body, b"alice gave bob 70")
+                queues = await reader.queuesOf("Transfers")
+                ends = [await reader.maxOffset(queue) for queue in queues]
+        self.assertEqual(sum(ends), 1)
+
+    @asDeferred
     async def test_requestReply(self) -> None:
         """
         Who asks gets the reply.
         """
-        lines = await self.ran(
-            request_reply,
-            lambda broker: serve(broker, RequestCode.SEND_REPLY_MESSAGE_V2, handOver),
-        )
+        lines = await self.ran(request_reply)
         self.assertEqual(lines, ["2+3 is 5"])
+
+    @asDeferred
+    async def test_trace(self) -> None:
+        """
+        What became of a message can be read, by its id and by its key.
+        """
+        sent, given, *rest = await self.ran(trace)
+        self.assertRegex(sent, r"^sent by writers at 127\.0\.0\.1, \d+ ms$")
+        self.assertEqual(given, "given to readers at 127.0.0.1, time 0: SUCCESS")
+        self.assertEqual(rest, ["letter-1 is the same"])
+
+    def test_story(self) -> None:
+        """
+        So is what went less well.
+        """
+        sent = Sent("P", "h", 1.0, 0.002, False, "b", 1, MessageType.Normal_Msg, "O")
+        calls = (
+            Consumed("G", "h", 1.0, 2.0, 1.0, False, ConsumeStatus.EXCEPTION, 0),
+            Consumed("G", "h", 3.0, retryTimes=1),
+        )
+        self.assertEqual(
+            list(trace.story(MessageTrace("ID", sent=(sent,), consumed={"G": calls}))),
+            [
+                "sent, but not safe by P at h, 2 ms",
+                "given to G at h, time 0: EXCEPTION",
+                "given to G at h, time 1: under way",
+            ],
+        )
 
     @asDeferred
     async def test_sending(self) -> None:

@@ -5,7 +5,10 @@ Tests for L{txrocket.errors}.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from inspect import isfunction, signature
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -56,6 +59,16 @@ def family(root: type[RocketError]) -> Iterator[type[RocketError]]:
     yield root
     for each in root.__subclasses__():
         yield from family(each)
+
+
+def required(kind: type[RocketError]) -> int:
+    """
+    How many arguments a class wants.
+    """
+    if not isfunction(kind.__init__):
+        return 1
+    parameters = signature(kind).parameters.values()
+    return sum(each.default is each.empty and each.kind <= 1 for each in parameters)
 
 
 class ResponseErrorTests(SynchronousTestCase):
@@ -203,3 +216,17 @@ class FamilyTests(SynchronousTestCase):
         """
         error = ConnectFailed("10.0.0.1:9876", "refused")
         self.assertEqual((error.address, str(error)), ("10.0.0.1:9876", "refused"))
+
+    def test_pickled(self) -> None:
+        """
+        An error is the same in another process: a worker's reaches who waits for it.
+        """
+        for kind in family(RocketError):
+            if kind is SendFailed:
+                error: Any = SendFailed("T", TopicNotExist("no", address="a:1"), "a:1", 2, 0.5)
+            else:
+                error = kind(*["word"] * required(kind))
+            copy = pickle.loads(pickle.dumps(error))
+            self.assertIs(type(copy), kind)
+            self.assertEqual((str(copy), copy.args), (str(error), error.args))
+            self.assertEqual(repr(vars(copy)), repr(vars(error)))

@@ -17,6 +17,7 @@ from twisted.internet import reactor as anyReactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
+from zope.interface.verify import verifyObject
 
 from examples import (
     blocking,
@@ -36,7 +37,7 @@ from tests.client.brokers import ConsumerTests
 from tests.client.messages import HOST, pulled
 from txrocket import embedded
 from txrocket.blocking import Client
-from txrocket.client import ConsumeLater, LocalTransactionState
+from txrocket.client import ConsumeLater, Consuming, IConsumeMessageHook, LocalTransactionState
 from txrocket.client.cluster import Cluster
 from txrocket.client.litepull import LitePullConsumer
 from txrocket.client.producer import Producer
@@ -533,6 +534,22 @@ class ConsumingTests(ClientCase):
                 await deferLater(reactor, 0.01)
         self.assertEqual(sorted(path.read_bytes().split()), [b"four", b"one", b"three", b"two"])
 
+    def test_slowest(self) -> None:
+        """
+        The hook knows the call that took longest.
+        """
+        slowest = consume.Slowest()
+        verifyObject(IConsumeMessageHook, slowest)
+        calls = []
+        for began, ended in ((1.0, 2.0), (1.0, 4.0), (2.0, 3.0)):
+            call = Consuming("greeters", [pulled(0)], began)
+            slowest.beforeConsume(call)
+            call.ended = ended
+            slowest.afterConsume(call)
+            calls.append(call)
+        self.assertIs(slowest.call, calls[1])
+        self.assertEqual(slowest.seconds, 3.0)
+
     def test_fullDisk(self) -> None:
         """
         What the file does not take is to come again, and not what it has taken.
@@ -552,32 +569,16 @@ class ConsumingTests(ClientCase):
 
 class TransactionTests(ConsumerTests):
     """
-    The example of transactions; the broker is played by the test.
+    The check of the example of transactions; the broker is played by the test.
     """
 
     def setUp(self) -> None:
         super().setUp()
         self.ns.routes["Transfers"] = self.ns.routes["T"]
         self.addCleanup(self.cluster.stop)
-        self.ends: list[RemotingCommand] = []
         self.a.answers[RequestCode.SEND_MESSAGE_V2] = lambda request: responseCommand(
             header=SendMessageResponseHeader(encodeMessageId(HOST, 1), 0, 2)
         )
-        self.a.answers[RequestCode.END_TRANSACTION] = self.ends.append  # type: ignore[assignment]
-
-    def test_main(self) -> None:
-        """
-        The transfer that can be made is committed, the other rolled back.
-        """
-        printed = io.StringIO()
-        self.patch(sys, "stdout", printed)
-        self.patch(transaction, "Cluster", lambda nameServer, reactor: self.cluster)
-        self.got(Deferred.fromCoroutine(transaction.main(self.clock, "unused")))
-        self.assertEqual(
-            printed.getvalue().splitlines(),
-            ["70: COMMIT_MESSAGE", "70: ROLLBACK_MESSAGE", "alice has 30, bob has 70"],
-        )
-        self.assertEqual([each.extFields["commitOrRollback"] for each in self.ends], ["8", "12"])
 
     def test_check(self) -> None:
         """

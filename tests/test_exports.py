@@ -76,6 +76,7 @@ class ExportsTests(SynchronousTestCase):
                 *("LocalTransactionState", "TransactionSendResult", "ConsumeLater"),
                 *("byHash", "byRandom", "byMachineRoom", "FaultTable", "ISendMessageHook"),
                 *("Sending", "Room", "LocalOffsets"),
+                *("IConsumeMessageHook", "Consuming", "TraceReader", "MessageTrace"),
             },
         )
 
@@ -83,7 +84,7 @@ class ExportsTests(SynchronousTestCase):
         """
         The blocking client and the clusters for tests are in packages of their own.
         """
-        self.assertEqual(set(blocking.__all__), {"Client", "Settings", "TLS"})
+        self.assertEqual(set(blocking.__all__), {"Client", "Inspector", "Settings", "TLS"})
         self.assertEqual(
             set(testing.__all__), {"MemoryCluster", "RealCluster", "ChildCluster", "ClusterFailed"}
         )

@@ -35,7 +35,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("protocol",),
     ("message",),
     ("model",),
-    ("errors",),
+    ("errors", "compiled", "_speed"),
 )
 
 # Parts of the client that any client can use, with a reactor or without; the first
@@ -44,11 +44,11 @@ PLAIN = (
     *("client.outgoing", "client.pulled"),
     *("client.queues", "client.results", "client.topicroute"),
 )
-BELOW_PLAIN = ("errors", "model", "message", "protocol", "filters")
+BELOW_PLAIN = ("errors", "compiled", "model", "message", "protocol", "filters")
 
 # Parts that may import less of txrocket than their row allows.
 ONLY: dict[str, tuple[str, ...]] = {
-    "protocol": ("errors", "model", "message"),
+    "protocol": ("errors", "model", "message", "compiled"),
     # What is in a server is none of its affair: it talks to Java's as well.
     "client": (
         *("errors", "model", "message", "protocol"),
@@ -61,7 +61,7 @@ ONLY: dict[str, tuple[str, ...]] = {
     # Records and batches, Java's hashes, and tables in fastjson's shape: what is in
     # its files, and nothing of the network.
     "store": (
-        *("errors", "model", "message", "config"),
+        *("errors", "model", "message", "config", "compiled"),
         *("protocol.record", "protocol.batch", "protocol.javahash", "protocol.javajson"),
     ),
 }

@@ -6,6 +6,7 @@ Tests for L{txrocket.message}.
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import attrs
 import msgspec
@@ -56,11 +57,11 @@ class PropertiesTests(SynchronousTestCase):
 
     def test_names(self) -> None:
         """
-        The well-known names are those of C{MessageConst}, each once, and each
-        constant is named after its text.
+        The well-known names are those of C{MessageConst}, four of 5.x's and one of
+        ali-ons among them, each once, and each constant is named after its text.
         """
         names = {name: text for name, text in vars(message).items() if name.startswith("PROPERTY_")}
-        self.assertEqual(len(names), 35)
+        self.assertEqual(len(names), 40)
         for name, text in names.items():
             self.assertEqual(name, "PROPERTY_" + text)
 
@@ -94,6 +95,30 @@ class MessageTests(SynchronousTestCase):
         self.assertEqual((message.tags, message.keys), ("A", ["k1", "k2"]))
         self.assertEqual((message.delayTimeLevel, message.waitStoreMsgOK), (3, False))
         self.assertEqual(Message("T", b"", keys="k1 k2").keys, ["k1", "k2"])
+
+    def test_times(self) -> None:
+        """
+        A delay and a time are properties under 5.x's names, in the place of others that
+        would count before them; and no two of them can be given.
+        """
+        others = {"TIMER_DELAY_SEC": "7", "__STARTDELIVERTIME": "8", "own": "1"}
+        self.assertEqual(
+            Message("T", b"", delayTimeMs=1500, properties=others).properties,
+            {"own": "1", "TIMER_DELAY_MS": "1500"},
+        )
+        self.assertEqual(
+            Message("T", b"", deliverTimeMs=1700000000000, properties=others).properties,
+            {"own": "1", "TIMER_DELIVER_MS": "1700000000000"},
+        )
+        self.assertEqual(Message("T", b"", properties=others).properties, others)
+        bad: Any
+        for bad in (
+            {"delayTimeMs": 1, "deliverTimeMs": 1},
+            {"delayTimeLevel": 1, "delayTimeMs": 1},
+            {"delayTimeLevel": 1, "deliverTimeMs": 1},
+        ):
+            with self.assertRaisesRegex(InvalidMessage, "only one of delayTimeLevel"):
+                Message("T", b"", **bad)
 
     def test_value(self) -> None:
         """

@@ -18,6 +18,8 @@ from zope.interface.verify import verifyObject
 from tests.broker.brokers import Caller, WholeBrokerTests
 from tests.processors.support import BROUGHT, SUSPEND, pullHeader, sendHeader
 from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook, Sending
+from txrocket.broker.settings import TransactionSettings
+from txrocket.broker.transactioncheck import TransactionChecks
 from txrocket.errors import ConfigError
 from txrocket.message import MessageExt
 from txrocket.model import SubscriptionGroupConfig
@@ -270,6 +272,20 @@ class LiveSettingsTests(ServicesTests):
         self.assertEqual(self.send().extFields["TRACE_ON"], "false")
         answer = self.ask(self.caller, PULL, pullHeader())
         self.assertEqual(answer.code, ResponseCode.NO_PERMISSION)
+
+    def test_transactions(self) -> None:
+        """
+        C{rejectTransactionMessage}: senders; C{transactionTimeOut} and
+        C{transactionCheckMax}: those who ask.
+        """
+        half = "TRAN_MSG\x01true\x02PGROUP\x01P"
+        self.assertEqual(self.send(properties=half).code, ResponseCode.SUCCESS)
+        self.change(
+            rejectTransactionMessage="true", transactionTimeOut="1", transactionCheckMax="2"
+        )
+        self.assertEqual(self.send(properties=half).code, ResponseCode.NO_PERMISSION)
+        (checks,) = [each for each in self.broker.clockworks if isinstance(each, TransactionChecks)]
+        self.assertEqual(checks.settings, TransactionSettings(1, 2))
 
     def test_send(self) -> None:
         """

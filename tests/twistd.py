@@ -53,6 +53,9 @@ class Twistd:
             stderr=subprocess.STDOUT,
             cwd=self.folder,
             env={**os.environ, **(env or {}), "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            # What a shell has started in the background ignores this signal, and so would
+            # its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         case.addCleanup(self.kill)
 

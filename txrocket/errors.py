@@ -17,7 +17,7 @@ A caller that retries looks at C{retriable} and never at a number.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "AssignFailed",
@@ -41,6 +41,7 @@ __all__ = [
     "MalformedField",
     "MalformedHeader",
     "MalformedRecord",
+    "MalformedTrace",
     "MessageIllegal",
     "MessageTooLarge",
     "MissingField",
@@ -98,6 +99,19 @@ class RocketError(Exception):
     """
 
     retriable: ClassVar[bool] = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is: to call the class with its words, as pickle does else, would fail, and a
+        # worker's error could not be told to who waits for it.
+        return _copied, (type(self), self.args, self.__dict__)
+
+
+def _copied(
+    kind: type[RocketError], args: tuple[object, ...], state: dict[str, Any]
+) -> RocketError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 # --- bytes that cannot be understood -------------------------------------
@@ -189,6 +203,12 @@ class MalformedBody(ProtocolError):
 class MalformedRecord(ProtocolError):
     """
     A message record breaks the format, or its body does not match its CRC.
+    """
+
+
+class MalformedTrace(ProtocolError):
+    """
+    What a client wrote about the way of a message breaks the format.
     """
 
 
@@ -328,7 +348,11 @@ class SendFailed(RocketError):
     @ivar address: with whom; empty if no broker was found.
     @ivar attempts: how often it was tried.
     @ivar elapsed: how many seconds that took.
+    @ivar sent: if it was part of a batch, the results of the parts before it, which were
+        sent; those after it were not.
     """
+
+    sent: tuple[Any, ...] = ()
 
     def __init__(
         self, topic: str, error: RocketError, address: str, attempts: int, elapsed: float

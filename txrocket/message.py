@@ -61,6 +61,21 @@ PROPERTY_MSG_TYPE: Final = "MSG_TYPE"
 PROPERTY_INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 PROPERTY_INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 
+# Those of 5.x by which a message has a time of its own, and the one of ali-ons.
+PROPERTY_TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+PROPERTY_TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+PROPERTY_TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+PROPERTY_TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+PROPERTY___STARTDELIVERTIME: Final = "__STARTDELIVERTIME"
+
+#: By any of these a message asks for a time of its own; the first one counts.
+TIMER_PROPERTIES: Final = (
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY___STARTDELIVERTIME,
+)
+
 KEY_SEPARATOR: Final = " "
 
 
@@ -166,13 +181,20 @@ class Message(_WithProperties):
         *,
         flag: int = 0,
         delayTimeLevel: int = 0,
+        delayTimeMs: int = 0,
+        deliverTimeMs: int = 0,
         waitStoreMsgOK: bool = True,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """
         @param keys: one key, or several.
+        @param delayTimeLevel: which of the broker's delays to wait.
+        @param delayTimeMs: how long to wait, in milliseconds; like the next one only
+            with txrocket's brokers and RocketMQ 5.x's, others deliver at once.
+        @param deliverTimeMs: when to be delivered, in milliseconds since 1970.
         @param properties: more properties.  Tags, keys, delay level and so on
             that are given as arguments go on top.
+        @raise InvalidMessage: if more than one of level, delay and time is given.
         """
         merged = dict(properties) if properties else {}
         if tags:
@@ -181,10 +203,31 @@ class Message(_WithProperties):
             merged[PROPERTY_KEYS] = joined
         if delayTimeLevel:
             merged[PROPERTY_DELAY] = str(delayTimeLevel)
+        if delayTimeMs or deliverTimeMs:
+            if sum(map(bool, (delayTimeLevel, delayTimeMs, deliverTimeMs))) > 1:
+                raise InvalidMessage(
+                    "only one of delayTimeLevel, delayTimeMs and deliverTimeMs can be given"
+                )
+            # In their place, so that no other one counts.
+            for name in TIMER_PROPERTIES:
+                merged.pop(name, None)
+            if delayTimeMs:
+                merged[PROPERTY_TIMER_DELAY_MS] = str(delayTimeMs)
+            else:
+                merged[PROPERTY_TIMER_DELIVER_MS] = str(deliverTimeMs)
         if not waitStoreMsgOK:
             # True goes without saying: every reader takes a missing WAIT for true.
             merged[PROPERTY_WAIT] = "false"
-        self.__attrs_init__(topic, body, flag, merged)
+        _setTopic(self, topic)
+        _setBody(self, body)
+        _setFlag(self, flag)
+        _setProperties(self, merged)
+
+
+# The slots themselves, past what makes them frozen: a third of a message's making.
+_setTopic, _setBody, _setFlag, _setProperties = (
+    Message.__dict__[name].__set__ for name in ("topic", "body", "flag", "properties")
+)
 
 
 # A Struct, because msgspec builds it in C: 0.15 us for these fields, a third

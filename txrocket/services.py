@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 
 from txrocket.broker.announce import Announcement, Identity
 from txrocket.broker.clients import Consumers, Producers
+from txrocket.broker.consumerfilters import SAVE_PERIOD, ConsumerFilters
 from txrocket.broker.delay import DelayLevels
 from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
@@ -26,7 +27,9 @@ from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
+from txrocket.broker.reached import Reached
 from txrocket.broker.removal import Removal
+from txrocket.broker.retries import Retries
 from txrocket.broker.runtime import RuntimeInfo
 from txrocket.broker.service import Broker, Chore
 from txrocket.broker.settings import (
@@ -35,27 +38,37 @@ from txrocket.broker.settings import (
     BrokerSettings,
     ClientSettings,
     DelaySettings,
+    FilterSettings,
     GroupSettings,
     OffsetSettings,
     PoolSettings,
     PullSettings,
     SendSettings,
     TopicSettings,
+    TransactionSettings,
 )
 from txrocket.broker.stats import SAMPLE_PERIOD, Stats
 from txrocket.broker.subscriptions import Subscriptions
+from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
+from txrocket.broker.transactioncheck import TransactionChecks
+from txrocket.broker.transactions import Transactions
+from txrocket.broker.wheel import Wheel
+from txrocket.compiled import speed
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError, InvalidMessage
 from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
 from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.processors.admission import Admission
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
+from txrocket.processors.express import Express
 from txrocket.processors.gradual import cooperator
 from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
 from txrocket.processors.heartbeat import HeartbeatProcessor
+from txrocket.processors.inspect import InspectProcessor
 from txrocket.processors.kvconfig import KVConfigRequests
 from txrocket.processors.locks import LockProcessor
 from txrocket.processors.namesrvconfig import NamesrvConfigRequests
@@ -63,10 +76,16 @@ from txrocket.processors.offsets import OffsetProcessor
 from txrocket.processors.pull import PullProcessor
 from txrocket.processors.query import ConsumptionProcessor, QueryProcessor
 from txrocket.processors.registration import RegistrationRequests
+from txrocket.processors.reply import ReplyProcessor
 from txrocket.processors.resets import ResetProcessor
 from txrocket.processors.routes import RouteRequests
 from txrocket.processors.send import SendProcessor
+from txrocket.processors.sendanswers import SendAnswers
+from txrocket.processors.sendback import SendBackProcessor
+from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.topics import TopicProcessor
+from txrocket.processors.transaction import TransactionProcessor
+from txrocket.processors.ways import Ways
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
 from txrocket.remoting.executors import InlineExecutor, TurnExecutor
@@ -100,6 +119,9 @@ _SCAN_INTERVAL = 10.0
 
 # How often it is made sure that delayed messages are waited for, in seconds.
 _DELAY_LOOK = 10.0
+
+# How often it is seen what was decided about transactions, in seconds.
+_DECISIONS_LOOK = 1.0
 
 # Searches in threads at a time, as Java's queryMessageThreadPoolNums.
 _QUERIES = 10
@@ -185,12 +207,40 @@ def broker(
         delayLevels(configuration[StoreSettings].messageDelayLevel),
         stats.put,
     )
-    detours = Detours(delays.detour)
+    timers = Timers(
+        around.clock,
+        store,
+        Wheel(store),
+        Reached(store, table("timers.json"), around.inThread),
+        configuration[DelaySettings],
+        stats.put,
+    )
+    detours = Detours(delays.detour, timers.detour)
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
+    transactions = Transactions(store, topics, storeHost, around.now)
+    checks = TransactionChecks(
+        around.clock,
+        store,
+        offsets,
+        transactions,
+        producers,
+        configuration[TransactionSettings],
+    )
+    configuration.follow(TransactionSettings, partial(setattr, checks, "settings"))
     locks = QueueLocks()
     expressions = plugged.expressionTypes
-    subscriptions = Subscriptions(groups, consumers, expressions, configuration[PullSettings])
+    filters = ConsumerFilters(
+        table("consumerFilter.json"),
+        around.inThread,
+        consumers,
+        expressions,
+        configuration[FilterSettings],
+        around.now,
+    )
+    subscriptions = Subscriptions(
+        groups, consumers, expressions, configuration[PullSettings], filters.subscription
+    )
     announcement = Announcement(
         around.clock,
         peers,
@@ -200,18 +250,30 @@ def broker(
         _nameServers(configuration),
     )
     announcement.permit(own.brokerPermission)
+    retries = Retries(topics, groups)
+    admission = Admission(store, topics, own, configuration[SendSettings], around.now)
+    answers = SendAnswers(storeHost, own)
+    hooks = SendHooks(plugged.sendHooks, admission)
     send = SendProcessor(
         store,
-        topics,
-        detours,
+        Ways(detours, transactions, retries, admission),
         stats,
-        own,
-        configuration[SendSettings],
+        admission,
+        answers,
+        hooks,
+        choose=around.choose,
+        gather=remoting.gatherTurn,
+    )
+    reply = ReplyProcessor(
+        store,
+        producers,
+        stats,
+        admission,
+        answers,
+        hooks,
         storeHost=storeHost,
         now=around.now,
         choose=around.choose,
-        hooks=plugged.sendHooks,
-        gather=remoting.gatherTurn,
     )
     pull = PullProcessor(
         store,
@@ -227,19 +289,26 @@ def broker(
         now=around.now,
     )
     remoting.settle = send.settle
+    if speed is not None and not plugged.sendHooks:
+        remoting.express = Express(store, send, answers, stats, listen.limits.frame).take
     inline = InlineExecutor()
+    # A message that comes again waits by its level, and not by what it once was.
+    later = Detours(delays.detour)
     for traffic in (
         send,
+        SendBackProcessor(store, retries, later, stats, admission, around.choose),
+        reply,
         pull,
+        TransactionProcessor(store, transactions, detours, stats.put),
         HeartbeatProcessor(consumers, producers, groups, topics, around.now),
-        ClientProcessor(consumers, producers, expressions),
+        ClientProcessor(consumers, producers, subscriptions),
         LockProcessor(locks, around.now),
         OffsetProcessor(offsets, delays, store, topics, consumers),
     ):
         _register(remoting, traffic.codes(), inline)
     progress = Progress(identity.name, store, topics, offsets, consumers, stats)
     removal = Removal(topics, groups, offsets, store, stats)
-    runtime = RuntimeInfo(store, stats, longPoll, configuration)
+    runtime = RuntimeInfo(store, stats, longPoll, configuration, [delays.runtime, timers.runtime])
     slices = cooperator(around.clock)
     pools = configuration[PoolSettings]
     # Keys are searched for in threads, and administrators wait for the disk and for
@@ -250,7 +319,7 @@ def broker(
         size=_QUERIES,
         queueLimit=pools.queryThreadPoolQueueCapacity,
     )
-    _register(remoting, QueryProcessor(store, consumers).codes(), query)
+    _register(remoting, QueryProcessor(store, consumers, filters.described).codes(), query)
     admin = TurnExecutor(around.clock, name="admin", size=pools.adminBrokerThreadPoolNums)
     for rare in (
         ConsumptionProcessor(progress, offsets, consumers, slices, around.now),
@@ -258,6 +327,11 @@ def broker(
         TopicProcessor(topics, removal, progress, slices, announcement.whenTold),
         GroupProcessor(groups, removal, progress, slices, identity.address),
         ConsumerCallProcessor(consumers, store, identity.name),
+        InspectProcessor(
+            lambda most, group: locks.first(most, around.now(), group),
+            transactions.pending,
+            consumers.differing.first,
+        ),
         BrokerProcessor(stats, runtime, configuration, around.now, _found(identity, port)),
     ):
         _register(remoting, rare.codes(), admin)
@@ -265,6 +339,7 @@ def broker(
     for codes, blocking in plugged.codes:
         _register(remoting, codes, threads if blocking else inline)
     _follow(configuration, send, pull, subscriptions, topics, groups, announcement, longPoll, store)
+    configuration.follow(DelaySettings, lambda settings: setattr(timers, "settings", settings))
 
     def expire() -> None:
         now = around.now()
@@ -285,7 +360,20 @@ def broker(
             configuration[DelaySettings].flushDelayOffsetInterval / 1000,
             delays.save,
         ),
+        Chore(
+            "Writing how far messages that have a time were delivered",
+            configuration[DelaySettings].timerFlushIntervalMs / 1000,
+            timers.save,
+        ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
+        Chore("Writing the consumers' filters", SAVE_PERIOD, filters.save),
+        Chore("Looking at decisions about transactions", _DECISIONS_LOOK, checks.look),
+        Chore(
+            "Asking about undecided transactions",
+            configuration[TransactionSettings].transactionCheckInterval / 1000,
+            checks.check,
+        ),
+        Chore("Looking for messages that have a time", _DELAY_LOOK, timers.look),
     ]
 
     factory = _factory(remoting, listen, configuration)
@@ -298,10 +386,11 @@ def broker(
         topics,
         groups,
         offsets,
+        filters,
         longPoll,
         announcement,
         peers,
-        [delays],
+        [delays, timers, checks],
         chores,
         around.start,
         around.stop,

@@ -547,11 +547,17 @@ class BatchTests(SendCase):
 
     def test_failed(self) -> None:
         """
-        If a request fails, those after it are not made.
+        If a request fails, those after it are not made, and the error has the results of
+        those before it.
         """
+        messages = [Message("T", bytes([number]) * 300) for number in range(4)]
+        serve = self.a.serve[RequestCode.SEND_BATCH_MESSAGE]
+        no = refuse(ResponseCode.MESSAGE_ILLEGAL)
         for each in (self.a, self.b):
-            each.serve[RequestCode.SEND_BATCH_MESSAGE] = refuse(ResponseCode.MESSAGE_ILLEGAL)
-        messages = [Message("T", bytes(300)) for _ in range(3)]
+            each.serve[RequestCode.SEND_BATCH_MESSAGE] = lambda request: (
+                no(request) if b"\2" * 300 in request.body else serve(request)
+            )
         client = self.client(maxMessageSize=400)
-        self.assertRaises(SendFailed, client.sendBatch, messages)
-        self.assertEqual(len(self.batches()), 1)
+        error = self.assertRaises(SendFailed, client.sendBatch, messages)
+        self.assertEqual(len(self.batches()), 3)
+        self.assertEqual([each.sendStatus for each in error.sent], [SendStatus.SEND_OK] * 2)

@@ -30,7 +30,8 @@ class Connected:
         limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.peer, self.wire = connected(Remoting(clock or Clock(), limits))
+        self._clock = clock or Clock()
+        self.peer, self.wire = connected(Remoting(self._clock, limits))
         self.peer.address = address
 
     def client(self, clientId: str) -> Client:
@@ -45,6 +46,8 @@ class Connected:
         often as it was told.
         """
         told = []
+        # What is said in one turn goes out at its end.
+        self._clock.advance(0)
         for command in self.wire.drain():
             assert command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
             assert command.isOneway

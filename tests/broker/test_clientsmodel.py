@@ -42,6 +42,7 @@ class Known(NamedTuple):
     clientId: str
     connection: Connected
     heard: int
+    said: frozenset[tuple[str, str]]
 
 
 class ConsumersMachine(RuleBasedStateMachine):
@@ -117,7 +118,8 @@ class ConsumersMachine(RuleBasedStateMachine):
         if [(each.connection, each.clientId) for each in same] != [(connection, clientId)]:
             self.changed.add(group)
         self.members = [each for each in self.members if each not in same]
-        self.members.append(Known(group, clientId, connection, self.now))
+        said = frozenset((topic, expression) for topic in topics)
+        self.members.append(Known(group, clientId, connection, self.now, said))
         before = {topic for name, topic in self.subscriptions if name == group}
         if before != topics:
             self.changed.add(group)
@@ -174,6 +176,13 @@ class ConsumersMachine(RuleBasedStateMachine):
             )
             assert Counter(connection.notices()) == expected
         self.changed.clear()
+        differing = {
+            name
+            for name in GROUPS
+            if len({each.said for each in self.members if each.group == name}) > 1
+        }
+        told = self.consumers.differing.first(len(GROUPS))
+        assert {each.group for each in told.groups} == differing
 
     @invariant()
     def agrees(self) -> None:
@@ -199,7 +208,17 @@ class ConsumersMachine(RuleBasedStateMachine):
         Nothing is known but of groups with members and of open connections.
         """
         registry = self.consumers._registry
+        for group in registry.groups.values():
+            assert group.views._of.keys() == group.byId.keys()
+            views = list(group.views._of.values())
+            # Each is kept once.
+            assert len(set(map(id, views))) == len(set(views)) == len(group.views._members)
         assert registry.groups.keys() == {each.group for each in self.members}
+        for clientId in IDS:
+            peers = [each.connection.peer for each in self.members if each.clientId == clientId]
+            found = registry.find(clientId)
+            assert found in peers if peers else found is None
+        assert registry._byId.keys() == {each.clientId for each in self.members}
         assert registry._names.keys() <= {each.peer for each in self.open}
         for peer, names in registry._names.items():
             assert names == {each.group for each in self.members if each.connection.peer is peer}

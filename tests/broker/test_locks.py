@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.locks import Holder, QueueLocks
 from txrocket.model import MessageQueue
+from txrocket.protocol.inspection import HeldLock, LockList
 
 Q0, Q1, Q2 = (MessageQueue("T", "broker-a", each) for each in range(3))
 
@@ -51,6 +52,31 @@ class LockTests(SynchronousTestCase):
         """
         self.locks.lock("G", [Q0], "c1", 0)
         self.assertEqual(self.locks.lock("G", [Q0, Q1], "c2", 60_000), {Q1})
+
+    def test_first(self) -> None:
+        """
+        The locks of all groups can be listed, or of one: who has them, for how long,
+        and since when it was not heard; so many, and how many are more.
+        """
+        self.locks.lock("G", [Q0, Q1], "c1", 0)
+        self.locks.lock("H", [Q0], "c2", 50_000)
+        self.locks.lock("G", [Q0], "c1", 40_000)
+        told = self.locks.first(10, 60_000)
+        self.assertEqual(
+            told,
+            LockList(
+                (
+                    HeldLock("G", Q0, "c1", 60_000, 20_000),
+                    HeldLock("G", Q1, "c1", 60_000, 60_000),
+                    HeldLock("H", Q0, "c2", 10_000, 10_000),
+                )
+            ),
+        )
+        self.assertEqual(self.locks.first(1, 60_000), LockList(told.locks[:1], 2))
+        self.assertEqual(self.locks.first(9, 60_000, "H"), LockList(told.locks[2:]))
+        self.assertEqual(self.locks.first(9, 60_000, "I"), LockList())
+        # What nobody holds any more is not told of.
+        self.assertEqual(len(self.locks.first(9, 60_001).locks), 2)
 
     def test_groups(self) -> None:
         """

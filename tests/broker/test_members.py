@@ -115,6 +115,24 @@ class RegistryTests(RemotingTests):
         new.lose()
         self.assertEqual(self.registry.groups, {})
 
+    def test_find(self) -> None:
+        """
+        A client is found by its id while it is in any group, on the connection that
+        it came on last.
+        """
+        old, new = Connected(), Connected()
+        self.registry.join("G", old.client("a"), 0)
+        self.registry.join("H", old.client("a"), 0)
+        self.registry.join("G", Connected().client("b"), 0)
+        self.assertIs(self.registry.find("a"), old.peer)
+        self.registry.join("H", new.client("a"), 1)
+        self.assertIs(self.registry.find("a"), new.peer)
+        self.registry.leave("H", new.peer)
+        self.assertIs(self.registry.find("a"), old.peer)
+        old.lose()
+        self.assertIsNone(self.registry.find("a"))
+        self.assertIsNone(self.registry.find("c"))
+
     def test_otherId(self) -> None:
         """
         A connection that changes its id is still one member.

@@ -138,6 +138,7 @@ class PlugTests(SynchronousTestCase):
         plugged = plug(Plugins())
         self.assertEqual((plugged.codes, plugged.sendHooks), ([], ()))
         self.assertIn("TAG", plugged.expressionTypes)
+        self.assertIn("SQL92", plugged.expressionTypes)
         self.assertNotIn("PREFIX", plugged.expressionTypes)
 
     def test_sound(self) -> None:
@@ -171,6 +172,16 @@ class PlugTests(SynchronousTestCase):
                     self.problems(processors=[Processor({20_001: serve, same: serve})]),
                     (f"{HERE}.Processor: request code {name} is RocketMQ's own",),
                 )
+
+    def test_brokers(self) -> None:
+        """
+        Nor any that the broker has beyond RocketMQ.
+        """
+        [said] = self.problems(processors=[Processor({30_001: serve})])
+        self.assertEqual(
+            said,
+            f"{HERE}.Processor: request code INSPECT_LOCKS (30001) is served by the broker itself",
+        )
 
     def test_codes(self) -> None:
         """

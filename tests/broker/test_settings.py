@@ -16,6 +16,7 @@ from txrocket.broker.settings import (
     AnnounceSettings,
     BrokerRole,
     BrokerSettings,
+    DelaySettings,
     PullSettings,
     SendSettings,
     TopicSettings,
@@ -29,11 +30,16 @@ class SettingsTests(SynchronousTestCase):
 
     def test_defaults(self) -> None:
         """
-        Without a file a broker is what RocketMQ's is, value by value.
+        Without a file a broker is what RocketMQ's is, value by value; some settings
+        are of 5.x, with its defaults.
         """
+        newer = {"timerWheelEnable": True, "timerMaxDelaySec": 259200, "timerFlushIntervalMs": 1000}
         for section in SECTIONS:
-            self.assertEqual(differences(section, "BrokerConfig", "MessageStoreConfig"), {})
-        self.assertEqual(len(SECTIONS), 11)
+            found = differences(section, "BrokerConfig", "MessageStoreConfig")
+            expected = dict.fromkeys(newer, "not in RocketMQ") if section is DelaySettings else {}
+            self.assertEqual(found, expected)
+        self.assertEqual({each: getattr(DelaySettings(), each) for each in newer}, newer)
+        self.assertEqual(len(SECTIONS), 13)
 
     def test_once(self) -> None:
         """
@@ -71,6 +77,8 @@ class SettingsTests(SynchronousTestCase):
             (AnnounceSettings, {"registerNameServerPeriod": 0}),
             (TopicSettings, {"defaultTopicQueueNums": -1}),
             (TopicSettings, {"msgTraceTopicName": ""}),
+            (DelaySettings, {"timerMaxDelaySec": 0}),
+            (DelaySettings, {"timerFlushIntervalMs": 0}),
             (SendSettings, {"sendThreadPoolQueueCapacity": 0}),
             (PullSettings, {"shortPollingTimeMills": 0}),
         ]

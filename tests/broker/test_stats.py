@@ -175,11 +175,26 @@ class WindowTests(StatsCase):
             BrokerStatsItem(90, 9.0, 0.0), self.data("BROKER_GET_NUMS", "C").statsMinute
         )
 
+    def test_sentBack(self) -> None:
+        """
+        What groups could not deal with is counted by topic and group, and not among
+        what was stored.
+        """
+        for _ in range(20):
+            self.stats.sentBack("G", "T")
+        self.stats.sentBack("H", "T")
+        self.wait(10)
+        self.assertEqual(
+            BrokerStatsItem(20, 2.0, 1.0), self.data("SNDBCK_PUT_NUMS", "T@G").statsMinute
+        )
+        self.assertEqual("0", self.stats.runtime()["putMessageTimesTotal"])
+
     def test_unknown(self) -> None:
         """
         There is nothing under other names and keys.
         """
         self.stats.put("T", 1, 1)
+        self.stats.sentBack("G", "T")
         self.stats.got("G", "T", 1, 1)
         for name, key in (
             ("TOPIC_PUT_NUMS", "U"),
@@ -187,6 +202,8 @@ class WindowTests(StatsCase):
             ("GROUP_GET_NUMS", "T"),
             ("GROUP_GET_NUMS", "G@T"),
             ("GROUP_GET_LATENCY", "T@G"),
+            ("SNDBCK_PUT_SIZE", "T@G"),
+            ("SNDBCK_PUT_NUMS", "T@H"),
             ("GROUP_GET_FROM_DISK_NUMS", "T@G"),
             ("BROKER_PUT_NUMS", "T"),
             ("BROKER_PUT_SIZE", "C"),
@@ -228,12 +245,15 @@ class ForgettingTests(StatsCase):
         for topic in ("T", "U"):
             self.stats.put(topic, 1, 1)
             self.stats.got("G", topic, 1, 1)
+            self.stats.sentBack("G", topic)
         self.stats.forgetTopic("T")
         self.stats.forgetTopic("never")
         self.assertIsNone(self.stats.data("TOPIC_PUT_NUMS", "T"))
         self.assertIsNone(self.stats.data("GROUP_GET_NUMS", "T@G"))
         self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "U"))
         self.assertIsNotNone(self.stats.data("GROUP_GET_NUMS", "U@G"))
+        self.assertIsNone(self.stats.data("SNDBCK_PUT_NUMS", "T@G"))
+        self.assertIsNotNone(self.stats.data("SNDBCK_PUT_NUMS", "U@G"))
 
     def test_group(self) -> None:
         """
@@ -242,7 +262,11 @@ class ForgettingTests(StatsCase):
         self.stats.put("T", 1, 1)
         self.stats.got("G", "T", 1, 1)
         self.stats.got("H", "T", 1, 1)
+        self.stats.sentBack("G", "T")
+        self.stats.sentBack("H", "T")
         self.stats.forgetGroup("G")
+        self.assertIsNone(self.stats.data("SNDBCK_PUT_NUMS", "T@G"))
+        self.assertIsNotNone(self.stats.data("SNDBCK_PUT_NUMS", "T@H"))
         self.assertIsNone(self.stats.data("GROUP_GET_NUMS", "T@G"))
         self.assertIsNotNone(self.stats.data("GROUP_GET_NUMS", "T@H"))
         self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "T"))
@@ -266,6 +290,7 @@ class ForgettingTests(StatsCase):
         """
         self.stats.put("still", 1, 1)
         self.stats.got("G", "still", 1, 1)
+        self.stats.sentBack("G", "still")
         for _ in range(24):
             self.stats.put("moving", 1, 1)
             self.wait(3600)
@@ -273,6 +298,7 @@ class ForgettingTests(StatsCase):
         self.wait(3600)
         self.assertIsNone(self.stats.data("TOPIC_PUT_NUMS", "still"))
         self.assertIsNone(self.stats.data("GROUP_GET_NUMS", "still@G"))
+        self.assertIsNone(self.stats.data("SNDBCK_PUT_NUMS", "still@G"))
         self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "moving"))
         self.assertEqual("25", self.stats.runtime()["putMessageTimesTotal"])
 

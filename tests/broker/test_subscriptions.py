@@ -30,11 +30,21 @@ from txrocket.errors import (
 )
 from txrocket.filters.expressions import ExpressionTypes, MessageFilter
 from txrocket.filters.tags import tagSubscription
+from txrocket.message import MessageExt
 from txrocket.model import MessageModel, SubscriptionData, SubscriptionGroupConfig
 from txrocket.protocol.bodies import ConsumerData
 from txrocket.protocol.headers import PullMessageRequestHeader
 from txrocket.protocol.javahash import tagsCode
+from txrocket.protocol.parts import encodeProperties
 from txrocket.store.tables import Table
+
+
+def message(**properties: str) -> MessageExt:
+    """
+    A message with properties.
+    """
+    data = encodeProperties(properties)
+    return MessageExt("T", b"", 0, data, 0, 0, 0, 0, 0, b"", 0, b"", 0, 0, 0, 0)
 
 
 class SubscriptionsTests(SynchronousTestCase):
@@ -52,7 +62,14 @@ class SubscriptionsTests(SynchronousTestCase):
         self.compiled: list[SubscriptionData] = []
         self.types = ExpressionTypes()
         self.types.register("OWN", self.compile)
-        self.subscriptions = Subscriptions(self.groups, self.consumers, self.types, PullSettings())
+        self.former: dict[tuple[str, str], SubscriptionData] = {}
+        self.subscriptions = Subscriptions(
+            self.groups,
+            self.consumers,
+            self.types,
+            PullSettings(),
+            lambda group, topic: self.former.get((group, topic)),
+        )
         self.config = SubscriptionGroupConfig("G")
 
     def compile(self, subscription: SubscriptionData) -> MessageFilter:
@@ -62,7 +79,9 @@ class SubscriptionsTests(SynchronousTestCase):
         if subscription.subString == "bad":
             raise SubscriptionParseFailed("bad expression")
         self.compiled.append(subscription)
-        return MessageFilter(accepts=lambda message: True)
+        return MessageFilter(
+            accepts=lambda message: message.properties.get("a") == subscription.subString
+        )
 
     def heartbeat(self, data: ConsumerData) -> None:
         """
@@ -255,3 +274,75 @@ class SubscriptionsTests(SynchronousTestCase):
             matches = self.wanted(self.registered()).matches
             assert matches is not None
             self.assertEqual([matches(tagsCode(each)) for each in "ab"], [tag == "a", tag == "b"])
+
+    # --- retried messages ---------------------------------------------------
+
+    def wantsAgain(self, **properties: str) -> bool | None:
+        """
+        Whether a pull of G's retried messages wants one with these properties, or
+        L{None} if it does not look at them.
+        """
+        header = self.registered(topic="%RETRY%G")
+        accepts = self.wanted(header).accepts
+        return None if accepts is None else accepts(message(**properties))
+
+    def retries(self, *subscriptions: SubscriptionData) -> None:
+        """
+        Let G subscribe to its retry topic, as consumers do, and to others.
+        """
+        subscribed = frozenset({tagSubscription("%RETRY%G", "*", 5), *subscriptions})
+        self.heartbeat(replace(consumer("G"), subscriptionDataSet=subscribed))
+
+    def test_allAgain(self) -> None:
+        """
+        All retried messages of a group are wanted, whatever it wants of their topics.
+        """
+        self.retries(SubscriptionData("T", "5", expressionType="OWN"))
+        self.assertIsNone(self.wantsAgain(RETRY_TOPIC="T"))
+
+    def test_ownTopic(self) -> None:
+        """
+        With C{filterSupportRetry} what the group wants of their topics decides; tags
+        and topics that it does not know are none of its concern, as in Java.
+        """
+        self.subscriptions.settings = PullSettings(filterSupportRetry=True)
+        self.retries(
+            SubscriptionData("T", "5", expressionType="OWN"),
+            SubscriptionData("U", "bad", expressionType="OWN"),
+            SubscriptionData("V", "5", expressionType="OTHER"),
+            tagSubscription("W", "5"),
+        )
+        self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="5"))
+        self.assertFalse(self.wantsAgain(RETRY_TOPIC="T", a="6"))
+        for topic in "UVWX":
+            self.assertTrue(self.wantsAgain(RETRY_TOPIC=topic, a="6"))
+        self.assertTrue(self.wantsAgain(a="6"))
+
+    def test_formerTopic(self) -> None:
+        """
+        Of a topic that it has left, what it wanted of it decides, for as long as that
+        is known.
+        """
+        self.subscriptions.settings = PullSettings(filterSupportRetry=True)
+        self.retries()
+        self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="6"))
+        self.former["G", "T"] = SubscriptionData("T", "5", expressionType="OWN")
+        self.assertFalse(self.wantsAgain(RETRY_TOPIC="T", a="6"))
+        self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="5"))
+
+    def test_nowTags(self) -> None:
+        """
+        What it wanted before does not count for a topic that it selects by tags now.
+        """
+        self.subscriptions.settings = PullSettings(filterSupportRetry=True)
+        self.retries(tagSubscription("T", "x", 5))
+        self.former["G", "T"] = SubscriptionData("T", "5", expressionType="OWN")
+        self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="6"))
+
+    def test_otherTopics(self) -> None:
+        """
+        C{filterSupportRetry} is about retry topics only.
+        """
+        self.subscriptions.settings = PullSettings(filterSupportRetry=True)
+        self.heartbeat(consumer("G", "T", version=5))
+        self.assertIsNone(self.wanted(self.registered()).accepts)

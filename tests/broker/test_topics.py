@@ -72,7 +72,8 @@ class OwnTests(TopicsCase):
 
     def test_own(self) -> None:
         """
-        A new broker has Java's own topics, with Java's queues and permissions.
+        A new broker has Java's own topics, with Java's queues and permissions; and
+        one for messages that have a time, which is for nobody.
         """
         self.assertEqual(
             {
@@ -84,6 +85,7 @@ class OwnTests(TopicsCase):
                 "OFFSET_MOVED_EVENT": (1, 6),
                 "SCHEDULE_TOPIC_XXXX": (18, 6),
                 "c_REPLY_TOPIC": (1, 6),
+                "rmq_sys_timer": (144, 0),
             },
             {
                 name: (each.writeQueueNums, each.perm)

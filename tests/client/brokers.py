@@ -20,6 +20,7 @@ from txrocket.filters.tags import tagSubscription
 from txrocket.message import PROPERTY_TAGS
 from txrocket.model import MessageQueue
 from txrocket.protocol.bodies import (
+    CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -65,6 +66,7 @@ class QueueBroker(FakeBroker):
     @ivar locked: the queues of others, which it does not lock.
     @ivar unlocked: what it was asked to unlock.
     @ivar backs: what was sent back.
+    @ivar checks: the subscriptions that it was to try.
     @ivar suggested: the broker id that it suggests.
     @ivar failing: what it raises for a code.
     """
@@ -82,6 +84,7 @@ class QueueBroker(FakeBroker):
         self.locked: set[MessageQueue] = set()
         self.unlocked: list[UnlockBatchRequestBody] = []
         self.backs: list[ConsumerSendMsgBackRequestHeader] = []
+        self.checks: list[CheckClientRequestBody] = []
         self.suggested = 0
         self.failing: dict[int, Exception] = {}
         self._held: list[Callable[[], None]] = []
@@ -100,6 +103,7 @@ class QueueBroker(FakeBroker):
             code.LOCK_BATCH_MQ: self._lock,
             code.UNLOCK_BATCH_MQ: self._unlock,
             code.CONSUMER_SEND_MSG_BACK: self._back,
+            code.CHECK_CLIENT_CONFIG: self._check,
         }
         return {
             **super().functions(),
@@ -254,6 +258,10 @@ class QueueBroker(FakeBroker):
         return responseCommand(header=GetEarliestMsgStoretimeResponseHeader(stored))
 
     # --- the group -------------------------------------------------------
+
+    def _check(self, request: RemotingCommand) -> RemotingCommand:
+        self.checks.append(decodeBody(CheckClientRequestBody, request.body))
+        return responseCommand()
 
     def _ids(self, request: RemotingCommand) -> RemotingCommand:
         group = request.decodeHeader(GetConsumerListByGroupRequestHeader).consumerGroup

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 from twisted.logger import LogLevel
 
 from tests.client.listeners import Slow
@@ -18,6 +22,7 @@ from txrocket.client.listening import ConsumeLater, Listening
 from txrocket.client.window import Window
 from txrocket.errors import ConnectFailed
 from txrocket.message import MessageExt
+from txrocket.model import MessageQueue
 
 
 class ConcurrentlyTests(RemotingTests):
@@ -107,11 +112,11 @@ class ConcurrentlyTests(RemotingTests):
 
     def test_plain(self) -> None:
         """
-        What a plain function returns counts at once.
+        What a plain function returns counts at once, for all messages of a pull.
         """
         seen: list[MessageExt] = []
         self.came(0, 1, 2, consuming=self.make(seen.append))
-        self.assertEqual((offsetsOf(seen), self.commits), ([0, 1, 2], [1, 2, 3]))
+        self.assertEqual((offsetsOf(seen), self.commits), ([0, 1, 2], [3]))
 
     def test_batch(self) -> None:
         """
@@ -436,3 +441,127 @@ class ConcurrentlyTests(RemotingTests):
         self.returned(0, ConnectFailed("a:1", "gone"))
         self.clock.advance(5)
         self.assertEqual(self.slow.offsets, [0, 0])
+
+
+class Story:
+    """
+    A listener that does with each message what is written, and what follows.
+
+    @ivar told: what can be seen from outside.
+    """
+
+    def __init__(self, whats: list[str], limit: int, *, each: bool) -> None:
+        """
+        @param each: whether a plain listener is called in the quick way.
+        """
+        self.whats = whats
+        self.clock = Clock()
+        self.windows = [Window(QUEUE, 0), Window(MessageQueue("T", "a", 1), 0)]
+        listening = Listening(self.listen, 0, self.clock, blocking=False)
+        if not each:
+            listening.plain = None
+        self.consuming = Concurrently(
+            self.clock, listening, limit, self.consumed, self.sendBack, lambda message: message
+        )
+        self.calls: list[Any] = []
+        self.commits: dict[MessageQueue, int] = {}
+        self.promises: list[Deferred[Any]] = []
+        self.stopped: list[bool] = []
+        self.told: list[Any] = []
+
+    def consumed(self, window: Window, offset: int) -> None:
+        self.commits[window.queue] = offset
+
+    def sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
+        self.calls.append(("back", message.queueOffset, delayLevel))
+        promise: Deferred[None] = Deferred()
+        self.promises.append(promise)
+        return promise
+
+    def listen(self, message: MessageExt) -> Any:
+        self.calls.append((message.queueId, message.queueOffset, self.clock.seconds()))
+        what = self.whats[message.queueOffset % len(self.whats)]
+        if what == "raise":
+            raise ZeroDivisionError
+        if what == "stop":
+            self.consuming.stop().addCallback(
+                # Who waits for it keeps the offsets next.
+                lambda none: self.stopped.append(dict(self.commits) != {})
+            )
+        if what == "start":
+            self.consuming.stop()
+            self.consuming.start()
+        if what == "promise":
+            self.promises.append(Deferred())
+            return self.promises[-1]
+
+        async def coroutine() -> None:
+            await succeed(None)
+
+        results: dict[str, Any] = {
+            "value": 1,
+            "later": ConsumeLater(3),
+            "fired": succeed(ConsumeLater(2)),
+        }
+        return coroutine() if what == "coroutine" else results.get(what)
+
+    def run(self, steps: list[tuple[str, int]]) -> list[Any]:
+        """
+        Let all happen.
+
+        @return: what was seen after each step.
+        """
+        for what, number in steps:
+            if what == "pull":
+                window = self.windows[number % 2]
+                first = window.nextOffset
+                window.nextOffset += number
+                queueId = window.queue.queueId
+                fresh = [
+                    replace(each, queueId=queueId) for each in several(range(first, first + number))
+                ]
+                self.consuming.submit(window, window.add(fresh))
+            elif what == "wait":
+                self.clock.advance(number)
+            elif self.promises:
+                promise = self.promises.pop(number % len(self.promises))
+                if what == "fire":
+                    promise.callback(None)
+                else:
+                    promise.errback(ConnectFailed("a:1", "refused"))
+            seen = [(len(each), each.consumedAt, each.size) for each in self.windows]
+            self.told.append(
+                (list(self.calls), dict(self.commits), seen, self.consuming.running, self.stopped)
+            )
+        return self.told
+
+
+class SameTests(RemotingTests):
+    """
+    The quick way of plain listeners and the general one.
+    """
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        st.lists(
+            st.sampled_from(
+                ["done"] * 6
+                + ["value", "raise", "later", "promise", "fired", "coroutine", "stop", "start"]
+            ),
+            min_size=1,
+            max_size=8,
+        ),
+        st.integers(1, 3),
+        st.lists(
+            st.tuples(st.sampled_from(["pull", "pull", "wait", "fire", "fail"]), st.integers(1, 8)),
+            max_size=15,
+        ),
+    )
+    def test_same(self, whats: list[str], limit: int, steps: list[tuple[str, int]]) -> None:
+        """
+        Whatever a listener does, it is called the same times in the same order, and the
+        same offsets can be committed after each pull.
+        """
+        quick, general = Story(whats, limit, each=True), Story(whats, limit, each=False)
+        self.assertEqual(quick.run(steps), general.run(steps))
+        self.flushLoggedErrors(ZeroDivisionError, ConnectFailed)

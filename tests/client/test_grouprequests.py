@@ -12,8 +12,16 @@ from tests.client.brokers import A1, A, B, ConsumerTests
 from tests.client.network import routeTo
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.pulling import Puller
-from txrocket.errors import ConnectFailed, NoPermission, RemoteSystemError, RequestTimedOut
-from txrocket.model import MessageQueue, TopicRouteData
+from txrocket.errors import (
+    ConnectFailed,
+    NoPermission,
+    RemoteSystemError,
+    RequestCodeNotSupported,
+    RequestTimedOut,
+    SubscriptionParseFailed,
+)
+from txrocket.model import MessageQueue, SubscriptionData, TopicRouteData
+from txrocket.protocol.bodies import CheckClientRequestBody
 from txrocket.protocol.codes import RequestCode
 
 
@@ -74,13 +82,6 @@ class OffsetTests(GroupRequestsTestsBase):
         self.a.failing[RequestCode.UPDATE_CONSUMER_OFFSET] = NoPermission("no")
         self.failed(self.requests.updateOffset(self.queue, 5), NoPermission)
 
-    def test_updateOneway(self) -> None:
-        """
-        Without an answer nothing is waited for, and it is kept all the same.
-        """
-        self.assertIsNone(self.got(self.requests.updateOffset(self.queue, 5, oneway=True)))
-        self.assertEqual(self.a.offsets, {("g", "T", 0): 5})
-
     def test_slave(self) -> None:
         """
         While there is no master, its slave keeps the group's offsets, as Java has it.
@@ -98,7 +99,6 @@ class OffsetTests(GroupRequestsTestsBase):
         for asked in (
             self.requests.offset(queue),
             self.requests.updateOffset(queue, 1),
-            self.requests.updateOffset(queue, 1, oneway=True),
             self.requests.minOffset(queue),
         ):
             self.assertEqual(
@@ -205,6 +205,42 @@ class GroupTests(GroupRequestsTestsBase):
         self.network.advance(3.1)
         self.failed(asked, RemoteSystemError)
 
+    def test_check(self) -> None:
+        """
+        Each broker of the topic is asked whether it evaluates an expression, as Java's
+        client asks.
+        """
+        self.ns.routes["T"] = routeTo(a={0: A, 1: A1}, b={0: B})
+        wanted = SubscriptionData("T", "a > 5", expressionType="SQL92", subVersion=7)
+        self.assertIsNone(self.got(self.requests.check(wanted)))
+        asked = CheckClientRequestBody(self.cluster.clientId, "g", wanted)
+        self.assertEqual((self.a.checks, self.a1.checks, self.b.checks), ([asked], [], [asked]))
+
+    def test_checkRefused(self) -> None:
+        """
+        One that does not evaluate it is one too many; what it says is told.
+        """
+        self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
+        wanted = SubscriptionData("T", "a >", expressionType="SQL92")
+        for error in (SubscriptionParseFailed, RemoteSystemError):
+            self.b.failing[RequestCode.CHECK_CLIENT_CONFIG] = error("column 4")
+            self.assertIn("column 4", self.failed(self.requests.check(wanted), error))
+
+    def test_checkNobody(self) -> None:
+        """
+        Who cannot be asked has not refused: a broker that does not answer or does not
+        know the question, and a topic that does not exist yet.
+        """
+        wanted = SubscriptionData("T", "a > 5", expressionType="SQL92")
+        self.a.failing[RequestCode.CHECK_CLIENT_CONFIG] = RequestCodeNotSupported("what?")
+        self.assertIsNone(self.got(self.requests.check(wanted)))
+        self.a.mute = True
+        asked = self.requests.check(wanted)
+        self.network.advance(3.1)
+        self.assertIsNone(self.got(asked))
+        new = SubscriptionData("new", "a > 5", expressionType="SQL92")
+        self.assertIsNone(self.got(self.requests.check(new)))
+
     def test_lock(self) -> None:
         """
         Queues are locked for this client, but for those that are another's.
@@ -228,14 +264,13 @@ class GroupTests(GroupRequestsTestsBase):
 
     def test_unlock(self) -> None:
         """
-        Locks are given back, with or without an answer.
+        Locks are given back.
         """
         self.got(self.cluster.routes.find("T"))
         self.assertIsNone(self.got(self.requests.unlock("a", self.queues[:2])))
-        self.assertIsNone(self.got(self.requests.unlock("a", self.queues[2:], oneway=True)))
         self.assertEqual(
             [(each.consumerGroup, each.clientId, each.mqSet) for each in self.a.unlocked],
-            [("g", "me", {*self.queues[:2]}), ("g", "me", {*self.queues[2:]})],
+            [("g", "me", {*self.queues[:2]})],
         )
 
     def test_noMaster(self) -> None:
@@ -247,7 +282,6 @@ class GroupTests(GroupRequestsTestsBase):
         for asked in (
             self.requests.lock("a", self.queues),
             self.requests.unlock("a", self.queues),
-            self.requests.unlock("a", self.queues, oneway=True),
         ):
             self.failed(asked, ConnectFailed)
 

@@ -202,6 +202,10 @@ class TakeTests(SynchronousTestCase):
         fields = fieldsOf(taken(Message("T", b"x", properties=properties)))
         self.assertEqual((fields["j"], fields.get("l")), ("0", None))
         self.assertIn("RECONSUME_TIME\x013", fields["i"])
+        # Not to be tried again at all is more than nothing.
+        never = {"RECONSUME_TIME": "0", "MAX_RECONSUME_TIMES": "0"}
+        fields = fieldsOf(taken(Message("%RETRY%g", b"x", properties=never)))
+        self.assertEqual((fields["j"], fields["l"]), ("0", "0"))
         bad = Message("%RETRY%g", b"x", properties={"RECONSUME_TIME": "often"})
         self.assertRaises(InvalidMessage, taken, bad)
 

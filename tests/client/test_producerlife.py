@@ -226,13 +226,16 @@ class BatchTests(ProducerCase):
 
     def test_failed(self) -> None:
         """
-        If one request fails, those after it are not made.
+        If one request fails, those after it are not made, and the error has the results
+        of those before it.
         """
-        messages = [Message("T", bytes(300)) for _ in range(3)]
+        messages = [Message("T", bytes(300)) for _ in range(4)]
         sent = self.producer(maxMessageSize=400).sendBatch(messages)
-        self.network.only().stored()
+        for offset in (7, 8):
+            self.network.only().stored(offset=offset)
         self.network.only().refuse(ResponseCode.MESSAGE_ILLEGAL)
-        self.failureResultOf(sent, SendFailed)
+        error = self.failureResultOf(sent, SendFailed).value
+        self.assertEqual([each.queueOffset for each in error.sent], [7, 8])
         self.assertEqual(self.network.run(), [])
 
     def test_stop(self) -> None:

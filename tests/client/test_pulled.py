@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import zlib
 
+from hypothesis import example, given
+from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.client.pulled import (
@@ -142,6 +144,29 @@ class AnswerTests(SynchronousTestCase):
         answer = answered(0, record(7, tag="AaAa"), record(8, tag="BBBB"), record(9, tag=""))
         result, _ = pullResult(answer, QUEUE, wantedTags("BBBB"), "a:1")
         self.assertEqual([each.queueOffset for each in result.messages], [8])
+
+    @given(
+        st.lists(
+            st.sampled_from(
+                [b"TAGS\x01", b"a", b"b", b"\x01", b"\x02", b"X", b"\xc3\xa9", b"\xff", b"TAGS"]
+            )
+        )
+    )
+    @example([b"TAGS\x01", b"a", b"\x02", b"TAGS\x01", b"b"])
+    @example([b"TAGS\x01", b"\xff"])
+    @example([b"X", b"TAGS\x01", b"a"])
+    def test_sameTags(self, parts: list[bytes]) -> None:
+        """
+        However odd its properties are, a message is wanted if the tag that its reader
+        sees is.
+        """
+        host = (1, HOST, 2, HOST)
+        properties = b"".join(parts)
+        odd = encodeRecord(encodeTopic("T"), b"x", properties, 2, 0, 0, 0, 0, *host)
+        [message] = messages(odd).messages
+        for wanted in ({"a"}, {"b", "é"}, {"\ufffd", "ab"}, {"\ud800", "a\x01a"}):
+            result, _ = pullResult(answered(0, odd), QUEUE, frozenset(wanted), "a:1")
+            self.assertEqual(bool(result.messages), message.tags in wanted)
 
     def test_nothing(self) -> None:
         """

@@ -14,7 +14,14 @@ from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.offsets import RemoteOffsets
 from txrocket.client.pulls import Pulls
 from txrocket.client.window import Room, Window
-from txrocket.errors import FlowControl, RemoteSystemError, SubscriptionNotExist
+from txrocket.errors import (
+    FilterDataNotExist,
+    FilterDataNotLatest,
+    FlowControl,
+    RemoteSystemError,
+    SubscriptionNotExist,
+    SubscriptionNotLatest,
+)
 from txrocket.filters.expressions import buildSubscription
 from txrocket.message import MessageExt
 from txrocket.protocol.codes import RequestCode, ResponseCode
@@ -342,7 +349,7 @@ class PullsTests(ConsumerTests):
 
     def test_unknownGroup(self) -> None:
         """
-        A broker that has not heard of the group is told of it.
+        A broker that has not heard of the group, or of its expression, is told of it.
         """
         self.cluster.addConsumer(FakeConsumer("G", "T"))
         self.network.flush()
@@ -350,6 +357,10 @@ class PullsTests(ConsumerTests):
         self.a.failing[RequestCode.PULL_MESSAGE] = SubscriptionNotExist("who?")
         self.begun(self.make())
         self.assertEqual(self.a.groups(), [(set(), {"G"})])
+        for error in (SubscriptionNotLatest, FilterDataNotExist, FilterDataNotLatest):
+            self.a.failing[RequestCode.PULL_MESSAGE] = error("what?")
+            self.network.advance(3)
+            self.assertEqual(self.a.groups(), [(set(), {"G"})], error)
 
     def test_fault(self) -> None:
         """
@@ -392,6 +403,70 @@ class PullsTests(ConsumerTests):
         self.assertIn(
             "offsets from 0 to 3, and not 9: going on at 3", self.logged(LogLevel.warn)[0]
         )
+
+    def test_illegalAhead(self) -> None:
+        """
+        What was pulled before the broker deleted what follows it is consumed all the
+        same, and pulled on behind the gap.
+        """
+        self.a.put(*BODIES[:4])
+        window = self.begun(self.make())
+        self.since()
+        self.movedTo(20)
+        self.network.advance(20)
+        self.assertEqual(self.since(), [4, 20])
+        self.assertEqual((window.dropped, len(window), window.nextOffset), (False, 4, 20))
+
+    def test_illegalBehind(self) -> None:
+        """
+        If the broker has lost messages, those of them that were pulled are consumed
+        before any comes that has an offset of theirs; the group goes back then.
+        """
+        self.a.put(*BODIES[:4])
+        pulls = self.make()
+        window = self.begun(pulls)
+        [held] = self.consuming.given
+        self.since()
+        self.movedTo(2)
+        self.network.advance(20)
+        for count in (1, 3):
+            self.assertEqual((self.since(), window.dropped), ([4] if count == 1 else [], False))
+            done, held = held[:count], held[count:]
+            self.offsets.update(self.queue, window.done(done))
+            pulls.consumed(window)
+            self.network.flush()
+        self.assertEqual((self.since(), window.dropped), ([2, 4], True))
+        self.assertEqual(self.offsets.get(self.queue), 2)
+        self.assertEqual(self.consuming.offsets(), [[0, 1, 2, 3], [2, 3]])
+
+    def test_illegalBehindEnded(self) -> None:
+        """
+        A queue that is lost meanwhile is not begun again.
+        """
+        self.a.put(*BODIES[:4])
+        pulls = self.make()
+        window = self.begun(pulls)
+        self.movedTo(2)
+        self.network.advance(20)
+        pulls.end(self.queue)
+        self.since()
+        window.done(self.consuming.given[0])
+        pulls.consumed(window)
+        self.network.flush()
+        self.assertEqual((self.since(), pulls.windows), ([], {}))
+
+    def movedTo(self, offset: int) -> None:
+        """
+        Have the broker say, once, that a queue does not have what it is asked for.
+        """
+
+        def answer(request: RemotingCommand) -> RemotingCommand:
+            del self.a.answers[RequestCode.PULL_MESSAGE]
+            self.a.pulls.append(request.decodeHeader(PullMessageRequestHeader))
+            header = PullMessageResponseHeader(0, offset, 0, offset)
+            return responseCommand(ResponseCode.PULL_OFFSET_MOVED, None, header)
+
+        self.a.answers[RequestCode.PULL_MESSAGE] = answer
 
     def test_contradiction(self) -> None:
         """

@@ -10,15 +10,16 @@ from typing import Any
 
 from twisted.internet.defer import CancelledError
 
-from tests.client.answering import Received, routeTo
+from tests.client.answering import ADDRESSES, Received, routeTo
 from tests.client.producercase import HELLO, ProducerCase, consumed
 from txrocket.client.producer import Producer
 from txrocket.errors import (
     InvalidMessage,
     RequestTimedOut,
     SendFailed,
+    ServiceNotAvailable,
 )
-from txrocket.message import splitProperties
+from txrocket.message import Message, splitProperties
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import ReplyMessageRequestHeader
@@ -109,6 +110,73 @@ class RequestTests(ProducerCase):
         self.assertEqual(self.cluster.requests.replies, {})
         received.refuse(ResponseCode.MESSAGE_ILLEGAL)
         self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_known(self) -> None:
+        """
+        Before the first question all brokers learn of who asks by which the reply may
+        come: those of the topic's clusters, not only those of the topic; and no
+        question waits for that again.
+        """
+        self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-a", "broker-b", "broker-c")
+        producer = self.producer()
+        self.asked(producer).stored()
+        self.assertEqual(set(self.network.heartbeats), set(ADDRESSES.values()))
+        self.assertIn("cluster_REPLY_TOPIC", producer.topics())
+        self.network.heartbeats.clear()
+        self.network.asked.clear()
+        self.asked(producer).stored()
+        self.assertEqual((self.network.heartbeats, self.network.asked), ([], []))
+
+    def test_newTopic(self) -> None:
+        """
+        So it is for a topic that comes into being with the question.
+        """
+        self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-c")
+        self.reply = self.producer().request(Message("New", b"x"))
+        self.assertEqual(self.network.only().fields["b"], "New")
+        self.assertIn(ADDRESSES["broker-c"], self.network.heartbeats)
+
+    def test_vanished(self) -> None:
+        """
+        A broker that does not answer is waited for a second, which is a part of the
+        time that there is.
+        """
+        self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-c")
+        self.network.vanished.add(ADDRESSES["broker-c"])
+        self.reply = self.producer().request(HELLO, timeout=2.0)
+        self.assertEqual(self.network.run(), [])
+        self.clock.advance(1.0)
+        self.network.only().stored()
+        self.clock.advance(0.9)
+        self.assertNoResult(self.reply)
+        self.clock.advance(0.1)
+        self.failureResultOf(self.reply, RequestTimedOut)
+
+    def test_tooLate(self) -> None:
+        """
+        What nobody waits for any more by then is not asked.
+        """
+        self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-c")
+        self.network.vanished.add(ADDRESSES["broker-c"])
+        self.reply = self.producer().request(HELLO, timeout=0.5)
+        self.network.run()
+        self.clock.advance(0.5)
+        self.failureResultOf(self.reply, RequestTimedOut)
+        self.clock.advance(1.0)
+        self.assertEqual(self.network.run(), [])
+
+    def test_nowhere(self) -> None:
+        """
+        Without a route nothing is asked, and why is said; nor by a producer that is
+        not started.
+        """
+        self.network.routes.clear()
+        producer = self.producer()
+        reply = producer.request(HELLO)
+        self.network.run()
+        self.failureResultOf(reply, SendFailed)
+        self.successResultOf(producer.stop())
+        self.failureResultOf(producer.request(HELLO), ServiceNotAvailable)
 
     def test_replying(self) -> None:
         """

@@ -5,6 +5,7 @@ Tests for L{txrocket.client.requests}, with what Java's broker asked of its clie
 
 from __future__ import annotations
 
+import threading
 import zlib
 
 from twisted.internet.defer import Deferred
@@ -180,6 +181,40 @@ class ClientRequestsTests(RemotingTests):
             assert answer is not None
             self.assertEqual((answer.code, answer.opaque), (0, each.header["opaque"]))
             self.assertEqual(content(answer.body), content(java.body))
+
+    def test_stacks(self) -> None:
+        """
+        Who asks for them gets the stacks of all threads, in the form in which Java has
+        them: name and number, the innermost call first.
+        """
+        consumer = self.consumer("g")
+        header = GetConsumerRunningInfoRequestHeader("g", "c@1", jstackEnable=True)
+        done, began = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            began.set()
+            done.wait()
+
+        thread = threading.Thread(target=wait, name="somebody")
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(done.set)
+        began.wait()
+        answer = self.server.send(
+            requestCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, header).encode()
+        )
+        assert answer is not None
+        info = decodeBody(ConsumerRunningInfo, answer.body)
+        self.assertEqual(info.properties, consumer.info.properties)
+        assert info.jstack is not None
+        stacks = {each.partition(" ")[0]: each.splitlines() for each in info.jstack.split("\n\n")}
+        first, *calls = stacks["somebody"]
+        self.assertEqual(first, f"{'somebody':40}TID: {thread.native_id} STATE: RUNNABLE")
+        self.assertEqual({each[:40] for each in calls}, {f"{'somebody':40}"})
+        self.assertRegex(calls[0], r"threading\.\S*wait\(threading\.py:\d+\)\Z")
+        own = [each for each in calls if "test_stacks.<locals>.wait(test_requests.py:" in each]
+        self.assertEqual(len(own), 1)
+        self.assertIn("threadStacks(running.py:", stacks[threading.current_thread().name][1])
 
     def test_consumeDirectly(self) -> None:
         """

@@ -201,6 +201,38 @@ class RoutesTests(RemotingTests):
         self.assertIs(self.routes.get("T"), known)
         self.assertEqual(self.servers.topics(), [])
 
+    def test_version(self) -> None:
+        """
+        Who keeps what follows from routes and addresses learns from a number whether
+        it still does: it changes with them, and with nothing else.
+        """
+
+        def known() -> object:
+            return {topic: self.routes.get(topic) for topic in "TU"}, dict(self.routes.brokers)
+
+        versions = {}
+        for topic, data in (
+            ("T", route("a")),
+            ("T", route("a")),
+            ("U", route("a", port=1)),
+            ("U", route("a", port=1)),
+            # It has the same queues, but the broker is where the last one says.
+            ("T", route("a")),
+            ("T", route("a", "b")),
+            ("T", MISSING),
+            ("T", MISSING),
+        ):
+            before, was = self.routes.version, known()
+            found = self.routes.refresh(topic)
+            self.servers.answer(topic, data)
+            found.addErrback(lambda failure: None)
+            self.assertEqual(self.routes.version != before, known() != was)
+            versions[self.routes.version] = known()
+        self.assertEqual(len(versions), 5)
+        before = self.routes.version
+        self.routes.refreshAll([])
+        self.assertNotEqual(self.routes.version, before)
+
     def test_shared(self) -> None:
         """
         All who need a route at a time share one request; one who gives up does not

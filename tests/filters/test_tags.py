@@ -113,6 +113,20 @@ class MatcherTests(SynchronousTestCase):
             [matches(code) for code in (2598919, 2598920, 2598921, 0)], [True, True, False, False]
         )
 
+    def test_elsewhere(self) -> None:
+        """
+        Where Java's broker has kept the hash elsewhere (C{enableConsumeQueueExt}) the
+        queue has an address below all hashes, and the message is given to the client,
+        who looks at the tag itself.
+        """
+        matches = tagMatcher(tagSubscription("T", "TagA"))
+        assert matches is not None
+        for address, matching in (
+            *((-(2**63), True), (-(2**63) + 48, True), (-(2**31) - 1, True)),
+            *((-(2**31), False), (-1, False), (2**63 - 1, False)),
+        ):
+            self.assertIs(matches(address), matching)
+
     def test_clientsCodes(self) -> None:
         """
         The codes that a client sent decide, not the words of its expression.

@@ -95,6 +95,12 @@ class Driven:
         self._tell({"op": "dump"})
         return list(self._lines())
 
+    def clean(self, topics: Iterable[str]) -> None:
+        """
+        Have Java's store delete the queues of all topics but these and its own.
+        """
+        self._ask({"op": "clean", "topics": list(topics)})
+
     def stop(self) -> None:
         """
         Close the store.

@@ -8,18 +8,88 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.interop.content import Content, comparable
 from tests.interop.driven import Driven, java, ours
 from tests.interop.samples import commands, small
+from tests.store.support import HOST, abandon
+from txrocket.broker.detours import Detours, encodeSplit
+from txrocket.broker.reached import Reached
+from txrocket.broker.settings import DelaySettings
+from txrocket.broker.timers import Timers
+from txrocket.broker.wheel import Wheel
+from txrocket.protocol.record import decodeRecord
+from txrocket.store.files import Files
+from txrocket.store.messages import MessageStore
 from txrocket.store.readonly import inUse
 from txrocket.store.settings import StoreSettings
+from txrocket.store.tables import Table
 from txrocket.store.verify import Verifier
 
 Opener = Callable[[StoreSettings], Driven]
+
+
+class Late:
+    """
+    Our store, and what delivers messages at their times.
+    """
+
+    def __init__(self, settings: StoreSettings, seconds: float) -> None:
+        self.clock = Clock()
+        self.clock.advance(seconds)
+        self.store = MessageStore(settings, self.clock, maybeDeferred, HOST)
+        table = Table(Files(), os.path.join(settings.storePathRootDir, "config", "timers.json"))
+        self.timers = Timers(
+            self.clock,
+            self.store,
+            Wheel(self.store),
+            Reached(self.store, table, maybeDeferred),
+            DelaySettings(),
+            lambda topic, count, size: None,
+        )
+        self.timers.load()
+        self.store.start()
+        self.timers.start()
+
+    def send(self, body: bytes, **properties: str) -> None:
+        """
+        Have a message wait.
+        """
+        place = Detours(self.timers.detour).place("T", 0, properties)
+        self.store.put(place.topic, place.queueId, body, encodeSplit(place.properties), 1, HOST)
+
+    def wait(self, seconds: float) -> None:
+        """
+        Let time pass.
+        """
+        self.clock.pump([1.0] * int(seconds) + [seconds % 1])
+
+    def delivered(self) -> list[bytes]:
+        """
+        What has come.
+        """
+        found = [self.store.get("T", 0, at, 1) for at in range(self.store.maxOffset("T", 0))]
+        return [decodeRecord(each.data).body for each in found]
+
+    def stop(self) -> None:
+        """
+        Close the folder.
+        """
+        self.timers.stop()
+        self.timers.save()
+        self.store.stop()
+
+    def halt(self) -> None:
+        """
+        End as a process does that is killed.
+        """
+        abandon(self.store)
 
 
 class TurnsTests(SynchronousTestCase):
@@ -156,6 +226,54 @@ class TurnsTests(SynchronousTestCase):
         store = ours(self.settings)
         self.assertSame(written, store.dump())
         store.stop()
+
+    def test_timers(self) -> None:
+        """
+        Messages that wait for times of their own are left alone by Java, also when it
+        cleans up, and delivered by us when it is done with the folder.
+        """
+        self.timers(Late.stop, Driven.stop, 0)
+
+    def test_timersCrashing(self) -> None:
+        """
+        The same with both ending without closing the folder.  Queues that Java has made
+        again have no times, and they come at their times all the same.
+        """
+        self.timers(Late.halt, Driven.halt, 1)
+
+    def timers(
+        self, endOurs: Callable[[Late], None], endJava: Callable[[Driven], None], again: int
+    ) -> None:
+        """
+        Have Java between us and us.
+
+        @param again: how often what was delivered before comes once more.
+        """
+        start = time.time()
+        late = Late(self.settings, start)
+        delays = (1, 400, 3000, 90_000)
+        for seconds in delays:
+            late.send(b"%d" % seconds, TIMER_DELAY_SEC=str(seconds), TAGS="a")
+        late.wait(2)
+        self.assertEqual(late.delivered(), [b"1"])
+        topics = [topic for topic, _, _ in late.store.queues]
+        endOurs(late)
+        if endOurs is Late.stop:
+            self.verify()
+        store = java(self.settings)
+        store.put(commands("A", 5))
+        store.clean([*topics, "Topic0", "Topic1", "Topic2"])
+        records = [each for each in store.dump() if each["kind"] == "record"]
+        self.assertEqual([each["topic"] for each in records].count("rmq_sys_timer"), len(delays))
+        endJava(store)
+        late = Late(self.settings, start + 5)
+        for seconds in delays[1:]:
+            late.wait(start + seconds - late.clock.seconds() - 0.5)
+            self.assertNotIn(b"%d" % seconds, late.delivered())
+            late.wait(1)
+            self.assertEqual(late.delivered()[-1], b"%d" % seconds)
+        self.assertEqual(len(late.delivered()), len(delays) + again)
+        late.stop()
 
     def test_table(self) -> None:
         """

@@ -21,11 +21,14 @@ from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.members import Client
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.progress import Progress
+from txrocket.broker.reached import Reached
 from txrocket.broker.removal import Removal
 from txrocket.broker.runtime import RuntimeInfo
-from txrocket.broker.settings import SECTIONS, GroupSettings, TopicSettings
+from txrocket.broker.settings import SECTIONS, DelaySettings, GroupSettings, TopicSettings
 from txrocket.broker.stats import Stats
+from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
+from txrocket.broker.wheel import Wheel
 from txrocket.config import Configuration
 from txrocket.model import TopicConfig
 from txrocket.processors.broker import BrokerProcessor
@@ -74,6 +77,14 @@ class AdminCase(StoreCase):
             [1000, 5000],
             lambda topic, count, size: None,
         )
+        self.timers = Timers(
+            self.clock,
+            self.store,
+            Wheel(self.store),
+            Reached(self.store, self.table("timers.json"), atOnce),
+            DelaySettings(),
+            lambda topic, count, size: None,
+        )
         self.consumers = Consumers(self.clock, lambda group: False)
         self.stats = Stats(CLUSTER, self.now)
         self.longPoll = LongPoll(self.clock, 100)
@@ -107,7 +118,13 @@ class AdminCase(StoreCase):
             BROKER, self.store, self.topics, self.offsets, self.consumers, self.stats
         )
         removal = Removal(self.topics, self.groups, self.offsets, self.store, self.stats)
-        runtime = RuntimeInfo(self.store, self.stats, self.longPoll, self.configuration)
+        runtime = RuntimeInfo(
+            self.store,
+            self.stats,
+            self.longPoll,
+            self.configuration,
+            [self.delays.runtime, self.timers.runtime],
+        )
         self.cooperator = cooperator(self.clock)
         processors: tuple[Any, ...] = (
             OffsetProcessor(self.offsets, self.delays, self.store, self.topics, self.consumers),

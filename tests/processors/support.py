@@ -28,27 +28,39 @@ from tests.store.support import (
     abandon,
     atOnce,
 )
-from txrocket.broker.clients import Consumers
+from txrocket.broker.clients import Consumers, Producers
 from txrocket.broker.delay import DelayLevels
 from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
 from txrocket.broker.interfaces import ISendHook
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
+from txrocket.broker.reached import Reached
+from txrocket.broker.retries import Retries
 from txrocket.broker.settings import (
     BrokerSettings,
+    DelaySettings,
     GroupSettings,
     PullSettings,
     SendSettings,
     TopicSettings,
 )
 from txrocket.broker.subscriptions import Subscriptions
+from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
+from txrocket.broker.transactions import Transactions
+from txrocket.broker.wheel import Wheel
 from txrocket.filters.expressions import ExpressionTypes
 from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
+from txrocket.processors.admission import Admission
 from txrocket.processors.pull import PullProcessor
+from txrocket.processors.reply import ReplyProcessor
 from txrocket.processors.send import SendProcessor
+from txrocket.processors.sendanswers import SendAnswers
+from txrocket.processors.sendback import SendBackProcessor
+from txrocket.processors.sendhooks import SendHooks
+from txrocket.processors.ways import Ways
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
 from txrocket.protocol.fields import Header
@@ -83,6 +95,7 @@ class Counted:
     def __init__(self) -> None:
         self.puts: list[tuple[str, int, int]] = []
         self.gots: list[tuple[str, str, int, int]] = []
+        self.backs: list[tuple[str, str]] = []
         self.misses = self.failures = 0
 
     def missed(self) -> None:
@@ -96,6 +109,9 @@ class Counted:
 
     def got(self, *counted: Any) -> None:
         self.gots.append(counted)
+
+    def sentBack(self, *counted: Any) -> None:
+        self.backs.append(counted)
 
 
 class Client:
@@ -213,6 +229,12 @@ class BrokerTests(RemotingTests):
         self.disk = Disk()
         self.stats = Counted()
         self.chosen: list[int] = []
+        self.build()
+
+    def build(self) -> None:
+        """
+        Make the broker's parts, of what is in its folder.
+        """
         self.remoting = Remoting(self.clock)
         self.topics = Topics(
             self.table("topics.json"), self.inThread, (CLUSTER, "b"), TopicSettings(), self.now
@@ -238,10 +260,27 @@ class BrokerTests(RemotingTests):
             delayLevels(self.store.settings.messageDelayLevel),
             self.stats.put,
         )
+        self.retries = Retries(self.topics, self.groups)
+        self.admission = Admission(self.store, self.topics, self.settings, SendSettings(), self.now)
+        self.answers = SendAnswers(HOST, self.settings)
+        self.transactions = Transactions(self.store, self.topics, HOST, self.now)
+        self.timers = Timers(
+            self.clock,
+            self.store,
+            Wheel(self.store),
+            Reached(self.store, self.table("timers.json"), atOnce),
+            DelaySettings(),
+            self.stats.put,
+        )
         self.send = self.makeSend()
+        self.sendBack = self.makeSendBack()
+        self.producers = Producers()
+        self.reply = self.makeReply()
         self.pull = self.makePull()
         self.remoting.settle = self.send.settle
-        for code, function in (self.send.codes() | self.pull.codes()).items():
+        codes = self.send.codes() | self.sendBack.codes() | self.pull.codes()
+        codes |= self.reply.codes()
+        for code, function in codes.items():
             self.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
         self.client = self.connect()
 
@@ -279,16 +318,45 @@ class BrokerTests(RemotingTests):
         stats: Any = self.stats
         return SendProcessor(
             self.store,
-            self.topics,
-            Detours(self.delays.detour),
+            Ways(
+                Detours(self.delays.detour, self.timers.detour),
+                self.transactions,
+                self.retries,
+                self.admission,
+            ),
             stats,
-            self.settings,
-            SendSettings(),
+            self.admission,
+            self.answers,
+            SendHooks(self.hooks, self.admission),
+            choose=self.choose,
+            gather=self.remoting.gatherTurn if self.gathers else lambda: None,
+        )
+
+    def makeSendBack(self) -> SendBackProcessor:
+        """
+        What takes messages back.
+        """
+        stats: Any = self.stats
+        detours = Detours(self.delays.detour)
+        return SendBackProcessor(
+            self.store, self.retries, detours, stats, self.admission, self.choose
+        )
+
+    def makeReply(self) -> ReplyProcessor:
+        """
+        What brings replies.
+        """
+        stats: Any = self.stats
+        return ReplyProcessor(
+            self.store,
+            self.producers,
+            stats,
+            self.admission,
+            self.answers,
+            SendHooks(self.hooks, self.admission),
             storeHost=HOST,
             now=self.now,
             choose=self.choose,
-            hooks=self.hooks,
-            gather=self.remoting.gatherTurn if self.gathers else lambda: None,
         )
 
     def makePull(self) -> PullProcessor:

@@ -116,11 +116,36 @@ class RuntimeTests(AdminCase):
     def test_keys(self) -> None:
         """
         All of Java's names are there, for tools that look for them; one more has
-        the log's folder in it.
+        the log's folder in it, and one is of 5.x.
         """
+        more = {f"commitLogDiskRatio_{self.path('commitlog')}", "timerCongestNum"}
+        self.assertEqual(KEYS | more, set(self.runtime()))
+
+    def test_delays(self) -> None:
+        """
+        For each level of which something was delivered: how far, and where its queue
+        ends; C{buildRunningStats} of Java's C{ScheduleMessageService}.
+        """
+        for _ in range(3):
+            self.put(self.store, topic="SCHEDULE_TOPIC_XXXX", queueId=1, DELAY="2")
+        self.delays.offsets = {2: 1, 18: 0}
+        found = {
+            name: value
+            for name, value in self.runtime().items()
+            if name.startswith("scheduleMessageOffset")
+        }
         self.assertEqual(
-            KEYS | {f"commitLogDiskRatio_{self.path('commitlog')}"}, set(self.runtime())
+            {"scheduleMessageOffset_2": "1,3", "scheduleMessageOffset_18": "0,0"}, found
         )
+
+    def test_timers(self) -> None:
+        """
+        How many messages wait for a time of their own.
+        """
+        self.assertEqual("0", self.runtime()["timerCongestNum"])
+        for queueId in (0, 143, 143):
+            self.put(self.store, topic="rmq_sys_timer", queueId=queueId)
+        self.assertEqual("3", self.runtime()["timerCongestNum"])
 
     def test_numbers(self) -> None:
         """

@@ -12,9 +12,12 @@ from tests.broker.peers import Connected, consumer
 from tests.captures import captures
 from tests.processors.replay import Server, fieldsOf, fieldsOfOurs, requests, responseTo
 from tests.remoting.doubles import frame
+from tests.store.support import Disk, atOnce
 from txrocket.broker.clients import Client, Consumers, Producers
-from txrocket.errors import SubscriptionParseFailed
-from txrocket.filters.expressions import ExpressionTypes, MessageFilter
+from txrocket.broker.groups import Groups
+from txrocket.broker.plugged import Plugins, plug
+from txrocket.broker.settings import GroupSettings, PullSettings
+from txrocket.broker.subscriptions import Subscriptions
 from txrocket.model import SubscriptionData
 from txrocket.processors.clients import ClientProcessor
 from txrocket.protocol.bodies import (
@@ -28,6 +31,7 @@ from txrocket.protocol.bodies import (
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
+from txrocket.store.tables import Table
 
 
 class ProcessorTests(SynchronousTestCase):
@@ -38,8 +42,15 @@ class ProcessorTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.consumers = Consumers(Clock(), lambda group: True)
         self.producers = Producers()
-        self.expressions = ExpressionTypes()
-        processor = ClientProcessor(self.consumers, self.producers, self.expressions)
+        table = Table(Disk(), f"{self.mktemp()}/config/subscriptionGroup.json")
+        groups = Groups(table, atOnce, GroupSettings(), lambda: 0)
+        self.subscriptions = Subscriptions(
+            groups,
+            self.consumers,
+            plug(Plugins()).expressionTypes,
+            PullSettings(enablePropertyFilter=True),
+        )
+        processor = ClientProcessor(self.consumers, self.producers, self.subscriptions)
         self.server = Server(processor.codes())
 
     def ask(self, code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
@@ -107,29 +118,46 @@ class ClientTests(ProcessorTests):
         self.assertEqual(self.check(SubscriptionData("T", "a || b")), (ResponseCode.SUCCESS, None))
         self.assertEqual(self.check(None), (ResponseCode.SUCCESS, None))
 
+    def test_checkSql(self) -> None:
+        """
+        An SQL92 expression is one or is not, at a broker with
+        C{enablePropertyFilter}; another evaluates none, as Java's, whatever it is.
+        """
+        good = SubscriptionData("T", "a > 1", expressionType="SQL92")
+        bad = SubscriptionData("T", "a >", expressionType="SQL92")
+        self.assertEqual(self.check(good), (ResponseCode.SUCCESS, None))
+        self.assertEqual(self.check(bad)[0], ResponseCode.SUBSCRIPTION_PARSE_FAILED)
+        self.subscriptions.settings = PullSettings()
+        for each in (good, bad):
+            code, remark = self.check(each)
+            self.assertEqual(code, ResponseCode.SYSTEM_ERROR)
+            self.assertIn("does not filter messages by SQL92", remark or "")
+            self.assertIn("enablePropertyFilter is false", remark or "")
+        self.assertEqual(self.check(SubscriptionData("T", "a")), (ResponseCode.SUCCESS, None))
+
     def test_checkUnknown(self) -> None:
         """
-        A type of expressions that the broker does not evaluate is refused as by a
-        Java broker without C{enablePropertyFilter}.
+        A type of expressions that nobody evaluates is refused with the name of those
+        that are.
         """
-        code, remark = self.check(SubscriptionData("T", "a > 1", expressionType="SQL92"))
+        code, remark = self.check(SubscriptionData("T", "a > 1", expressionType="SQL93"))
         self.assertEqual(code, ResponseCode.SYSTEM_ERROR)
-        self.assertIn("does not filter messages by SQL92", remark or "")
+        self.assertIn("it filters by SQL92, TAG", remark or "")
 
     def test_checkBad(self) -> None:
         """
-        An expression that is none is refused with the code of Java's answer to one.
+        An expression that is none is refused with the code of Java's answer to one,
+        and names the same place.
         """
         theirs = next(each for each in captures() if each.header["code"] == 23)
         self.assertEqual(theirs.requestCode, RequestCode.CHECK_CLIENT_CONFIG)
-
-        def compileExpression(subscription: SubscriptionData) -> MessageFilter:
-            raise SubscriptionParseFailed("column 4: = after =")
-
-        self.expressions.register("SQL92", compileExpression)
+        self.assertIn("at line 1, column 4.", theirs.header["remark"])
         code, remark = self.check(SubscriptionData("T", "a == 1", expressionType="SQL92"))
         self.assertEqual(code, theirs.header["code"])
-        self.assertEqual(remark, "column 4: = after =")
+        self.assertEqual(
+            remark,
+            "SQL92 expression, line 1, column 4: =, where a property or a value was expected",
+        )
 
 
 class CapturedTests(ProcessorTests):
@@ -202,8 +230,6 @@ class CapturedTests(ProcessorTests):
                         self.connect(info.clientId, info.remoteIP[1:], info.language, info.version),
                         info.lastUpdateTimestamp,
                     )
-        else:
-            self.expressions.register("SQL92", lambda subscription: MessageFilter())
 
     def test_capturedConsumerIds(self) -> None:
         """

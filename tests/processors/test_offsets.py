@@ -173,11 +173,17 @@ class AllTests(AdminCase):
 
     def test_delays(self) -> None:
         """
-        And the table of delays, which is empty.
+        And the table of delays, first without one delivered, then with some.
         """
-        answer = self.succeed(RequestCode.GET_ALL_DELAY_OFFSET)
-        self.assertEqual(b'{"offsetTable":{}}', answer.body)
-        self.assertEqual({}, decodeBody(DelayOffsetSerializeWrapper, answer.body).offsetTable)
+        for offsets, text in (
+            ({}, b'{"offsetTable":{}}'),
+            ({1: 7, 18: 2}, b'{"offsetTable":{1:7,18:2}}'),
+        ):
+            self.delays.offsets = offsets
+            answer = self.succeed(RequestCode.GET_ALL_DELAY_OFFSET)
+            self.assertEqual(text, answer.body)
+            table = decodeBody(DelayOffsetSerializeWrapper, answer.body).offsetTable
+            self.assertEqual(offsets, table)
 
     def corrections(self, group: str, without: str | None = None) -> dict[int, int]:
         """

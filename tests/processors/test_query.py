@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 from unittest.mock import patch
 
 from tests.processors.admincase import BROKER, NOW, AdminCase
 from txrocket.model import MessageQueue
+from txrocket.processors.query import QueryProcessor
 from txrocket.protocol.bodies import (
     ConsumeQueueData,
     GroupList,
@@ -202,6 +204,25 @@ class QueueTests(AdminCase):
             QueryConsumeQueueRequestHeader(),
         ):
             self.refused(ResponseCode.SYSTEM_ERROR, RequestCode.QUERY_CONSUME_QUEUE, header)
+
+
+class QueueFilterTests(QueueTests):
+    """
+    QUERY_CONSUME_QUEUE at a broker that keeps the filters of groups.
+    """
+
+    def codes(self) -> dict[int, Any]:
+        own = QueryProcessor(self.store, self.consumers, lambda group, topic: f"{group}@{topic}")
+        return {**super().codes(), **own.codes()}
+
+    def test_group(self) -> None:
+        """
+        With a group that is there comes what is kept of its filter.
+        """
+        self.fill(1)
+        self.assertIn("connected", self.entries(0, 1, "G").filterData or "")
+        self.join("G", "T")
+        self.assertEqual("G@T", self.entries(0, 1, "G").filterData)
 
 
 class ConsumptionTests(AdminCase):

@@ -60,13 +60,13 @@ def _properties(head: str, id: str, rest: str) -> str:
 properties = st.one_of(st.none(), heads, st.builds(_properties, heads, ids, rests))
 messages = st.builds(
     Message,
-    st.sampled_from(["T", "T", "T", "new", "Multi", "Order", "TBW102", "no/topic"]),
+    st.sampled_from(["T", "T", "T", "new", "Multi", "Order", "TBW102", "no/topic", "%RETRY%G"]),
     st.sampled_from([0, 0, 0, 1, 3, 4, -1]),
     properties,
     st.sampled_from([b"x", b"", b"y" * 900, b"z" * 5000]),
     st.sampled_from([0, 0, 0, 1, 4, 8, 12, 0x30]),
     st.sampled_from([0, 7]),
-    st.sampled_from([None, 0, 3]),
+    st.sampled_from([None, 0, 3, 16]),
     st.sampled_from(
         [RequestCode.SEND_MESSAGE_V2] * 3
         + [RequestCode.SEND_MESSAGE, RequestCode.SEND_BATCH_MESSAGE]

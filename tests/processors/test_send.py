@@ -16,11 +16,12 @@ from tests.processors.support import (
     longHeader,
     sendHeader,
 )
-from tests.store.support import HOST, Held
-from txrocket.broker.settings import SendSettings
+from tests.store.support import HOST, START, Held
+from txrocket.broker.decisions import HALF_TOPIC
+from txrocket.broker.settings import DelaySettings, SendSettings
 from txrocket.message import Message
 from txrocket.model import PERM_READ, TopicConfig, TopicFilterType
-from txrocket.processors import send as sending
+from txrocket.processors import sound as soundModule
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
@@ -249,11 +250,11 @@ class RefusedTests(BrokerTests):
         """
         Of so many topics only is it kept in mind that they are in order.
         """
-        self.patch(sending, "_KNOWN", 2)
+        self.patch(soundModule, "_KNOWN", 2)
         for name in "ABCDA":
             self.topic(name)
             self.assertEqual(self.sent(topic=name).code, ResponseCode.SUCCESS)
-        self.assertLessEqual(len(self.send._sound), 2)
+        self.assertLessEqual(len(self.send.sound.configs), 2)
 
     def test_notYet(self) -> None:
         """
@@ -298,20 +299,84 @@ class RefusedTests(BrokerTests):
         self.assertIn("producerGroup", answer.remark or "")
         self.assertEqual(self.sent().code, ResponseCode.SUCCESS)
 
-    def test_transaction(self) -> None:
+    def test_half(self) -> None:
         """
-        A message in a transaction is refused, however it says that it is one: it
-        would be seen before it is committed, or never.
+        Half of a transaction goes to the topic of halves, whatever else its flags say,
+        and its properties say where it belongs; its sender is told of the queue that it
+        is for, and of its place among the halves.
         """
-        for properties in (
-            *("TRAN_MSG\x01true\x02", "a\x01b\x02TRAN_MSG\x01TRUE", "TRAN_MSG\x01True\x02a\x01b"),
-            "TRAN_MSG\x01false\x02TRAN_MSG\x01true",
+        self.sent(queueId=2)
+        for number, (properties, flag) in enumerate(
+            (
+                ("TRAN_MSG\x01true\x02PGROUP\x01P", 4),
+                ("PGROUP\x01P\x02a\x01b\x02TRAN_MSG\x01TRUE", 0),
+                ("TRAN_MSG\x01True\x02PGROUP\x01P\x02TRAN_MSG\x01x\x02TRAN_MSG\x01true", 12),
+                ("TRAN_MSG\x01true\x02PGROUP\x01P\x02DELAY\x013", 2 | 4),
+            )
         ):
-            answer = self.sent(properties=properties)
-            self.assertRefused(answer, ResponseCode.NO_PERMISSION, "in transactions")
-        for flag in (4, 12):
-            answer = self.sent(sysFlag=flag)
-            self.assertRefused(answer, ResponseCode.NO_PERMISSION, "in transactions")
+            answer = self.sent(b"half", queueId=2, properties=properties, sysFlag=flag, flag=7)
+            self.assertEqual(answer.code, 0, answer.remark)
+            self.assertEqual(answer.extFields["queueId"], "2")
+            self.assertEqual(answer.extFields["queueOffset"], str(number))
+            self.assertNotIn("transactionId", answer.extFields)
+            half = self.stored(HALF_TOPIC)[number]
+            self.assertEqual(half.commitLogOffset, int(answer.extFields["msgId"][16:], 16))
+            self.assertEqual((half.body, half.flag, half.sysFlag), (b"half", 7, flag & ~12))
+            self.assertEqual(half.bornTimestamp, sendHeader().bornTimestamp)
+            self.assertEqual(half.properties["REAL_TOPIC"], "T")
+            self.assertEqual(half.properties["REAL_QID"], "2")
+        self.assertEqual(self.bodies(queueId=2), [b"x"])
+        self.assertEqual(self.store.maxOffset("SCHEDULE_TOPIC_XXXX", 2), 0)
+        self.assertEqual([topic for topic, *_ in self.stats.puts], ["T"] + [HALF_TOPIC] * 4)
+        self.assertEqual(self.topics.table[HALF_TOPIC].readQueueNums, 1)
+
+    def test_halfAfresh(self) -> None:
+        """
+        A half that is a copy of a message that was once in a transaction is not taken for
+        a copy of that one's half.
+        """
+        properties = "TRAN_MSG\x01true\x02PGROUP\x01P\x02REAL_TOPIC\x01U\x02REAL_QID\x019"
+        old = "\x02TRANSACTION_CHECK_TIMES\x015\x02TRAN_PREPARED_QUEUE_OFFSET\x010"
+        self.assertEqual(self.sent(properties=properties + old).code, 0)
+        (half,) = self.stored(HALF_TOPIC)
+        self.assertEqual(
+            half.properties,
+            {
+                "TRAN_MSG": "true",
+                "PGROUP": "P",
+                "CLUSTER": CLUSTER,
+                "REAL_TOPIC": "T",
+                "REAL_QID": "0",
+            },
+        )
+
+    def test_badHalf(self) -> None:
+        """
+        Refused is what could not be decided, be checked or be delivered: a half whose
+        producers are not known, that leaves no room for what checks add to it, whose
+        delay cannot be had; and what says only by its flags that it is one, which would
+        be seen by nobody, ever.
+        """
+        half = "TRAN_MSG\x01true\x02PGROUP\x01P\x02"
+        for properties, flag, remark in (
+            ("TRAN_MSG\x01true", 4, "PGROUP"),
+            (half + "a\x01" + "x" * 32650, 4, "leave no room"),
+            (half + "DELAY\x01soon", 4, "delay level 'soon'"),
+            ("", 4, "TRAN_MSG"),
+            ("TRAN_MSG\x01false", 12, "TRAN_MSG"),
+        ):
+            answer = self.sent(properties=properties, sysFlag=flag)
+            self.assertRefused(answer, ResponseCode.MESSAGE_ILLEGAL, remark)
+        self.assertEqual(self.store.maxOffset(HALF_TOPIC, 0), 0)
+
+    def test_rejectTransactions(self) -> None:
+        """
+        With C{rejectTransactionMessage} no half is taken, and all else is.
+        """
+        self.send.settings = SendSettings(rejectTransactionMessage=True)
+        answer = self.sent(properties="TRAN_MSG\x01true\x02PGROUP\x01P", sysFlag=4)
+        self.assertRefused(answer, ResponseCode.NO_PERMISSION, "rejectTransactionMessage")
+        self.assertEqual(self.sent(properties="TRAN_MSG\x01false").code, 0)
 
     def test_transactionBatch(self) -> None:
         """
@@ -319,8 +384,11 @@ class RefusedTests(BrokerTests):
         numbers in a queue that they never come to.
         """
         batch = encodeBatch([Message("T", b"a"), Message("T", b"b")])
-        for flag in (4, 8, 12):
-            header = sendHeader(sysFlag=flag)
+        for flag, properties in (
+            *((4, ""), (8, ""), (12, "")),
+            (0, "TRAN_MSG\x01true\x02PGROUP\x01P"),
+        ):
+            header = sendHeader(sysFlag=flag, properties=properties)
             request = self.client.request(RequestCode.SEND_BATCH_MESSAGE, header, batch)
             self.assertRefused(
                 self.answerTo(request), ResponseCode.MESSAGE_ILLEGAL, "in transactions"
@@ -340,6 +408,61 @@ class RefusedTests(BrokerTests):
             self.assertEqual(message.properties["REAL_TOPIC"], "T")
             self.assertEqual(message.properties["REAL_QID"], "0")
         self.assertEqual(self.store.maxOffset("T", 0), 0)
+
+    def test_timed(self) -> None:
+        """
+        A message that has a time waits for it, and its sender is told of the queue that
+        it is for.
+        """
+        answer = self.sent(properties="a\x01b\x02TIMER_DELAY_MS\x0190000\x02")
+        self.assertEqual((answer.code, answer.extFields["queueId"]), (0, "0"))
+        queueId = (START + 90) // 300 % 144
+        [waiting] = self.stored("rmq_sys_timer", queueId)
+        self.assertEqual(
+            waiting.properties,
+            {
+                "a": "b",
+                "CLUSTER": CLUSTER,
+                "TIMER_OUT_MS": str((START + 90) * 1000),
+                "REAL_TOPIC": "T",
+                "REAL_QID": "0",
+            },
+        )
+        self.assertEqual(self.stats.puts[-1][:2], ("rmq_sys_timer", 1))
+
+    def test_timedBatch(self) -> None:
+        """
+        A batch cannot have a time.
+        """
+        batch = encodeBatch([Message("T", b"x")])
+        request = self.client.request(
+            RequestCode.SEND_BATCH_MESSAGE, sendHeader(properties="TIMER_DELAY_MS\x011"), batch
+        )
+        self.assertRefused(self.answerTo(request), ResponseCode.MESSAGE_ILLEGAL, "as a batch")
+
+    def test_badTime(self) -> None:
+        """
+        A time that is none, or too far away, is refused and told why.
+        """
+        for text, why in (("soon", "'soon' is no number"), ("999999999", "timerMaxDelaySec")):
+            answer = self.sent(properties=f"TIMER_DELAY_SEC\x01{text}")
+            self.assertRefused(answer, ResponseCode.MESSAGE_ILLEGAL, why)
+
+    def test_timersOff(self) -> None:
+        """
+        A broker that keeps no such messages says so, by 5.x's code.
+        """
+        self.timers.settings = DelaySettings(timerWheelEnable=False)
+        answer = self.sent(properties="TIMER_DELAY_MS\x011000")
+        self.assertRefused(answer, ResponseCode.SYSTEM_ERROR, "timerWheelEnable is false")
+
+    def test_timerTopic(self) -> None:
+        """
+        Nobody sends to the topic in which they wait, and nobody reads it.
+        """
+        answer = self.sent(topic="rmq_sys_timer")
+        self.assertRefused(answer, ResponseCode.NO_PERMISSION, "rmq_sys_timer")
+        self.assertEqual(self.pulled(topic="rmq_sys_timer").code, ResponseCode.NO_PERMISSION)
 
     def test_badDelay(self) -> None:
         """

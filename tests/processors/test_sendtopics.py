@@ -29,6 +29,17 @@ class MakeTests(BrokerTests):
     Which topics are made.
     """
 
+    def test_delayedTooLong(self) -> None:
+        """
+        A message that could not be stored in its topic does not wait for that: it is
+        refused.
+        """
+        group = "g" * 200
+        self.topics.ensureRetryTopic(group, 1, False)
+        answer = self.sent(topic=f"%RETRY%{group}", properties="DELAY\x011")
+        self.assertEqual(answer.code, ResponseCode.MESSAGE_ILLEGAL)
+        self.assertIn("topic of 207 bytes", answer.remark or "")
+
     def test_inherits(self) -> None:
         """
         A topic that is not there is made after TBW102, with as many queues as the

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.captures import captures
 from txrocket.message import splitProperties
-from txrocket.processors.send import storedProperties
+from txrocket.processors.stored import storedProperties
 from txrocket.protocol.parts import joinProperties
 
 CLUSTER = "CLUSTER\x01c"

@@ -54,7 +54,9 @@ def capturedBatches() -> list[Capture]:
     return [frame for frame in captures() if frame.requestCode == 320 and frame.kind == "request"]
 
 
-def makeRecords(data: bytes, properties: bytes = b"", **changes: Any) -> tuple[bytes, list[int]]:
+def makeRecords(
+    data: bytes, properties: bytes = b"", **changes: Any
+) -> tuple[bytes, list[int], list[bytes]]:
     """
     Records of a batch with small numbers.
     """
@@ -216,6 +218,8 @@ class ClientFormTests(SynchronousTestCase):
             [],
             [plain, Message("U", b"")],
             [plain, Message("T", b"", delayTimeLevel=1)],
+            [plain, Message("T", b"", delayTimeMs=1)],
+            [plain, Message("T", b"", deliverTimeMs=1)],
             [plain, Message("T", b"", waitStoreMsgOK=False)],
             [Message("%RETRY%group", b"")],
             [Message("T", b"", flag=2**31)],
@@ -238,7 +242,7 @@ class ClientFormTests(SynchronousTestCase):
                 damaged = bytearray(ANNOTATED)
                 damaged[place] ^= flip
                 try:
-                    records, sizes = makeRecords(bytes(damaged), b"x\x01y")
+                    records, sizes, _ = makeRecords(bytes(damaged), b"x\x01y")
                 except MalformedRecord:
                     continue
                 self.assertEqual(len(decodeRecords(records, checkCrc=True)), len(sizes))
@@ -276,7 +280,7 @@ class LogFormTests(SynchronousTestCase):
         CRC of each body, consecutive offsets.
         """
         for row in javaRows("batch"):
-            records, sizes = batchRecords(
+            records, sizes, _ = batchRecords(
                 base64.b64decode(row["client"]),
                 encodeTopic(row["topic"]),
                 encodeProperties(row["batchProperties"]),
@@ -309,7 +313,7 @@ class LogFormTests(SynchronousTestCase):
             offsets = [offset for _, _, offset in ids]
             # The broker reads the request's properties and adds its cluster's name.
             properties = {**splitProperties(fields["i"]), "CLUSTER": "HarnessCluster"}
-            records, sizes = batchRecords(
+            records, sizes, _ = batchRecords(
                 frame.body,
                 encodeTopic(fields["b"]),
                 encodeProperties(properties),
@@ -354,10 +358,11 @@ class LogFormTests(SynchronousTestCase):
             + own
             for body, own in parts
         )
-        records, sizes = makeRecords(data, added, bornHost=bornHost, storeHost=storeHost)
+        records, sizes, said = makeRecords(data, added, bornHost=bornHost, storeHost=storeHost)
         messages = decodeRecords(records, checkCrc=True)
         self.assertEqual(b"".join(map(encodeMessageExt, messages)), records)
         self.assertEqual([message.storeSize for message in messages], sizes)
+        self.assertEqual([message.propertiesData for message in messages], said)
         for number, (message, (body, own)) in enumerate(zip(messages, parts, strict=True)):
             self.assertEqual((message.body, message.flag, message.topic), (body, 7, "T"))
             self.assertEqual(message.queueOffset, 10 + number)
@@ -383,7 +388,7 @@ class LogFormTests(SynchronousTestCase):
         """
         The V6 bits of sysFlag follow the hosts, whatever the request says.
         """
-        records, _ = makeRecords(ANNOTATED, sysFlag=0x30)
+        records, *_ = makeRecords(ANNOTATED, sysFlag=0x30)
         self.assertEqual({message.sysFlag for message in decodeRecords(records)}, {0})
-        records, _ = makeRecords(ANNOTATED, bornHost=V6)
+        records, *_ = makeRecords(ANNOTATED, bornHost=V6)
         self.assertEqual(decodeRecords(records)[1].sysFlag, BORNHOST_V6_FLAG)

@@ -18,6 +18,7 @@ from tests.captures import captures
 from txrocket.errors import responseError
 from txrocket.protocol.codes import (
     VERSION,
+    InspectCode,
     LanguageCode,
     RequestCode,
     ResponseCode,
@@ -27,6 +28,7 @@ from txrocket.protocol.codes import (
 from txrocket.protocol.headers import HEADERS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "codes.rst"
+INSPECTION = DOCUMENT.with_name("inspection.rst")
 JAVA = json.loads((Path(__file__).parents[1] / "fixtures" / "codes.json").read_text("utf-8"))
 
 # Codes that RocketMQ 4.9.7 names and neither its name server, broker nor client
@@ -125,6 +127,16 @@ class CodeTests(SynchronousTestCase):
         """
         self.assertEqual(requestName(11), "PULL_MESSAGE (11)")
         self.assertEqual(requestName(361), "361")
+        self.assertEqual(requestName(30001), "INSPECT_LOCKS (30001)")
+
+    def test_own(self) -> None:
+        """
+        Our own codes are none of RocketMQ's, and each is on a page of its own.
+        """
+        self.assertEqual(set(InspectCode) & set(RequestCode), set())
+        text = INSPECTION.read_text(encoding="utf-8")
+        for each in InspectCode:
+            self.assertIn(f"   * - {int(each)}\n     - {each.name}\n", text)
 
 
 class DocumentTests(SynchronousTestCase):

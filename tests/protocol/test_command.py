@@ -24,6 +24,7 @@ from txrocket.protocol.command import (
     rawRequest,
     rawResponse,
     requestCommand,
+    requestTemplate,
     responseCommand,
 )
 from txrocket.protocol.fields import headerFromFields
@@ -423,6 +424,16 @@ class RawTests(SynchronousTestCase):
             for each in (plain, quick):
                 each.extFields["Signature"] = "s"
             self.assertEqual(quick.encode(), plain.encode())
+
+    @given(st.integers(0, 2**31 - 1), st.text(), st.booleans())
+    def test_template(self, number: int, value: str, oneway: bool) -> None:
+        """
+        A header that is filled into a template is the one that is made for one request.
+        """
+        plain = requestCommand(RequestCode.PULL_MESSAGE, oneway=oneway)
+        plain.extFields["a"], plain.opaque = value, number
+        template = requestTemplate(RequestCode.PULL_MESSAGE, b'{"a":%b}', oneway=oneway)
+        self.assertEqual(template % (orjson.dumps(value), number), plain.encode()[8:])
 
 
 class NamingTests(SynchronousTestCase):

@@ -115,6 +115,16 @@ class UniqueIdTests(SynchronousTestCase):
         self.assertEqual(decodeUniqueId(long)[:2], ("::1", 0x0B1F))
         self.assertRaises(ValueError, self.ids, [now], b"\x01\x02")
 
+    def test_at(self) -> None:
+        """
+        Who knows the time need not ask for it again.
+        """
+        now = utc(2023, 11, 1)
+        source = UniqueIds(bytes(4), 1, 1, lambda: now, utcMonthStart)
+        made = [source(), source.at(now + 7), source.at(now)]
+        parts = [(each.elapsed, each.counter) for each in map(decodeUniqueId, made)]
+        self.assertEqual(parts, [(0, 0), (7, 1), (0, 2)])
+
     def test_counter(self) -> None:
         """
         The counter wraps after 16 bits, and no two ids in a row are equal.

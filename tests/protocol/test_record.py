@@ -10,10 +10,11 @@ import ipaddress
 import mmap
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -574,6 +575,11 @@ class DamageTests(SynchronousTestCase):
         record[84:88] = struct.pack(">i", -256)
         before = struct.pack(">BH", 0, len(record) + 165) + bytes(165)
         self.assertRaises(MalformedRecord, decodeRecord, before + record, 168)
+        # The same, where the bytes before are the end of another record's properties.
+        properties = encodeTopic("TopicTest") + struct.pack(">H", len(record) + 156) + bytes(156)
+        first = makeRecord(properties=properties)
+        self.assertEqual(len(decodeRecords(first)), 1)
+        self.assertRaises(MalformedRecord, decodeRecords, first + record)
 
     def test_propertiesThatAreNoText(self) -> None:
         """
@@ -620,6 +626,74 @@ class ReadingTests(SynchronousTestCase):
         self.assertEqual([message.queueOffset for message in messages], [0, 1, 2, 3, 4])
         self.assertEqual({message.brokerName for message in messages}, {"broker-a"})
         self.assertEqual(decodeRecords(b""), [])
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["T", "topic", "主题"]),
+                st.sampled_from([b"", b"x", b"y" * 300]),
+                st.sampled_from([(V4, V4), (V4, V4), (V4, V6), (V6, V4), (V6, V6)]),
+                st.sampled_from([0, 1, 0x301]),
+            ),
+            min_size=1,
+            max_size=5,
+        ),
+        st.booleans(),
+        st.tuples(st.integers(0, 1 << 11), st.sampled_from([None, 0, 1, 0x7F, 0xFF])),
+        st.integers(0, 3),
+    )
+    @settings(max_examples=300, deadline=None)
+    def test_oneByOne(
+        self,
+        given: list[tuple[str, bytes, tuple[bytes, bytes], int]],
+        checkCrc: bool,
+        damage: tuple[int, int | None],
+        cut: int,
+    ) -> None:
+        """
+        Whatever is read at once, sound or not, is what is read one by one: the same
+        messages, or the same fault.
+        """
+        records = bytearray()
+        for number, (topic, body, (born, store), sysFlag) in enumerate(given):
+            records += makeRecord(
+                topic=encodeTopic(topic),
+                body=body,
+                bornHost=born,
+                storeHost=store,
+                sysFlag=sysFlag,
+                queueOffset=number,
+            )
+        position, value = damage
+        if value is not None:
+            records[position % len(records)] = value
+        data = bytes(records[: len(records) - cut])
+
+        def oneByOne() -> list[MessageExt]:
+            found: list[MessageExt] = []
+            while (position := sum(each.storeSize for each in found)) < len(data):
+                found.append(decodeRecord(data, position, checkCrc=checkCrc, brokerName="b"))
+            return [
+                msgspec.structs.replace(each, propertiesData=each.propertiesData + b"\x02a\x01b")
+                for each in found
+            ]
+
+        def outcome(read: Callable[[], list[MessageExt]]) -> object:
+            try:
+                return read()
+            except MalformedRecord as error:
+                return str(error)
+
+        def atOnce() -> list[MessageExt]:
+            return decodeRecords(
+                data,
+                checkCrc=checkCrc,
+                inflate=False,
+                brokerName="b",
+                appended=b"\x02a\x01b",
+            )
+
+        self.assertEqual(outcome(atOnce), outcome(oneByOne))
 
     def test_asStored(self) -> None:
         """

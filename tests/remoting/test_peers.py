@@ -15,6 +15,7 @@ from twisted.internet.interfaces import IProtocolFactory
 
 from tests.remoting.doubles import (
     PEER,
+    Raise,
     RemotingTests,
     Wire,
     frame,
@@ -119,14 +120,15 @@ class PeersTests(PeersBase):
 
     def test_failed(self) -> None:
         """
-        A failed attempt fails all who wait, and the error names the address and
-        the reason.
+        A failed attempt fails all who wait, and the error names the address, the time
+        spent and the reason.
         """
         waiting = [self.peers.connection(A) for _ in range(3)]
+        self.clock.advance(1.5)
         self.attempts[0].refuse()
         for each in waiting:
             error = self.failureResultOf(each, ConnectFailed).value
-            self.assertTrue(str(error).startswith(f"connecting to {A} failed: "), str(error))
+            self.assertIn(f"connecting to {A} failed after 1.500 s: ", str(error))
             self.assertIn("refused", str(error))
             self.assertEqual(error.address, A)
 
@@ -278,7 +280,7 @@ class PeersTests(PeersBase):
         self.peers.forget(A)
         self.assertTrue(self.attempts[0].cancelled)
         error = self.failureResultOf(waiting, ConnectFailed).value
-        self.assertEqual(str(error), f"connecting to {A} failed: it was given up")
+        self.assertEqual(str(error), f"connecting to {A} failed because it was given up")
 
     def test_forgetPausing(self) -> None:
         """
@@ -458,3 +460,20 @@ class RequestTests(PeersBase):
         late = self.peers.oneway(B, requestCommand(CODE), 3)
         self.clock.advance(3)
         self.failureResultOf(late, ConnectFailed)
+        # By a connection that is up it is handed over before there is a Deferred.
+        self.assertIsNone(self.successResultOf(self.peers.oneway(A, requestCommand(CODE), 0)))
+        self.patch(self.attempts[0].protocol, "oneway", Raise(ZeroDivisionError()))
+        self.failureResultOf(self.peers.oneway(A, requestCommand(CODE), 3), ZeroDivisionError)
+
+    def test_up(self) -> None:
+        """
+        Who can do without a connection asks whether there is one; none is made.
+        """
+        self.assertIsNone(self.peers.up(A))
+        self.assertEqual(self.attempts, [])
+        self.peers.connection(A)
+        self.assertIsNone(self.peers.up(A))
+        self.attempts[0].succeed()
+        self.assertIs(self.peers.up(A), self.attempts[0].protocol)
+        self.attempts[0].protocol.connected = 0
+        self.assertIsNone(self.peers.up(A))

@@ -26,6 +26,7 @@ from txrocket.echo import echo
 from txrocket.errors import (
     ConnectionLost,
     InvalidMessage,
+    RemotingError,
     RequestTimedOut,
     ResponseError,
     TooManyRequests,
@@ -40,6 +41,7 @@ from txrocket.protocol.command import (
 )
 from txrocket.remoting.node import Limits, Remoting
 from txrocket.remoting.protocol import CLOSE_TIMEOUT, RemotingProtocol
+from txrocket.remoting.responses import Pending
 
 CODE = RequestCode.HEART_BEAT
 
@@ -108,14 +110,16 @@ class RequestTests(RemotingTests):
     def test_lost(self) -> None:
         """
         A lost connection fails what is under way at once; the error names
-        phase, request, peer and reason.  What is sent afterwards fails too.
+        phase, request, peer, time spent and reason.  What is sent afterwards fails too.
         """
         pending = self.protocol.request(requestCommand(CODE), 3)
+        self.clock.advance(0.25)
         lost = self.protocol.whenLost()
         lose(self.protocol, TransportLost("reset"))
         error = self.failureResultOf(pending, ConnectionLost).value
         self.assertIn(
-            f"waiting for the answer to HEART_BEAT (34): the connection to {ADDRESS} was lost: ",
+            f"waiting for the answer to HEART_BEAT (34): the connection to {ADDRESS} was lost"
+            " after 0.250 s: ",
             str(error),
         )
         self.assertIn("reset", str(error))
@@ -242,6 +246,94 @@ class RequestTests(RemotingTests):
         self.assertEqual(len(self.wire.writes), 1)
 
 
+class Posted(Pending[str]):
+    """
+    What a caller waits for itself.
+    """
+
+    code = CODE
+
+    def answered(self, response: RemotingCommand, /) -> None:
+        self.callback(f"answered {response.code}")
+
+    def failed(self, error: RemotingError, /) -> None:
+        self.callback(f"failed: {type(error).__name__}")
+
+
+class PostTests(RemotingTests):
+    """
+    L{RemotingProtocol.reserve} and L{RemotingProtocol.post}.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.remoting = Remoting(self.clock, Limits(requests=4, unsent=8000))
+        self.protocol, self.wire = connected(self.remoting, accepted=False, capacity=5000)
+
+    def post(self, size: int = 1) -> Posted:
+        """
+        Send a request that somebody else has encoded.
+        """
+        posted = Posted()
+        posted.opaque, posted.timeout = self.protocol.reserve(), 3.0
+        posted.deadline = self.clock.seconds() + 3.0
+        command = requestCommand(CODE, body=bytes(size))
+        command.opaque = posted.opaque
+        self.protocol.post(posted, command.encodeHead(), command.body)
+        return posted
+
+    def test_outcome(self) -> None:
+        """
+        Who posts is told of an answer, that none came in time, or that none can come.
+        """
+        posted = self.post()
+        (sent,) = self.wire.drain()
+        self.assertEqual((sent.opaque, sent.body), (posted.opaque, b"\0"))
+        self.protocol.dataReceived(reply(sent.opaque))
+        self.assertEqual(self.successResultOf(posted), "answered 0")
+        late = self.post()
+        self.clock.advance(3.0)
+        self.assertEqual(self.successResultOf(late), "failed: RequestTimedOut")
+        lost = self.post()
+        lose(self.protocol, ConnectionDone())
+        self.assertEqual(self.successResultOf(lost), "failed: ConnectionLost")
+
+    def test_together(self) -> None:
+        """
+        It is numbered and written with the other requests, in their order.
+        """
+        self.protocol.request(requestCommand(CODE, body=b"first"), 3)
+        self.post(2)
+        self.assertEqual([each.body for each in self.wire.drain()], [b"first"])
+        self.clock.advance(0)
+        (second,) = self.wire.drain()
+        self.assertEqual((second.opaque, second.body), (1, bytes(2)))
+
+    def test_reserve(self) -> None:
+        """
+        There is no number while the limit is reached, hooks want to look, too much waits
+        for a peer that does not read, or there is no connection.
+        """
+        for size in (1, 6000, 9000):
+            # The second fills the transport, the third is more than may wait for it.
+            self.assertGreaterEqual(self.protocol.reserve(), 0)
+            self.post(size)
+            self.clock.advance(0)
+        self.assertEqual(self.protocol.reserve(), -1)
+        self.wire.drain()
+        self.assertGreater(self.protocol.reserve(), 0)
+        self.post()
+        self.assertEqual(self.protocol.reserve(), -1)
+        self.clock.advance(3.0)
+        self.assertGreater(self.protocol.reserve(), 0)
+        self.remoting.registerHook(Recorder("hook", []))
+        self.assertEqual(self.protocol.reserve(), -1)
+        self.remoting.hooks.clear()
+        self.assertGreater(self.protocol.reserve(), 0)
+        lose(self.protocol, ConnectionDone())
+        self.assertEqual(self.protocol.reserve(), -1)
+
+
 class OnewayTests(RemotingTests):
     """
     L{RemotingProtocol.oneway}.
@@ -268,9 +360,26 @@ class OnewayTests(RemotingTests):
             protocol.oneway(requestCommand(CODE))
         error = self.assertRaises(TooManyRequests, protocol.oneway, requestCommand(CODE))
         self.assertIn(f"not sent to {ADDRESS}: 2 oneway requests", str(error))
+        self.clock.advance(0)
         self.assertEqual(len(wire.drain()), 3)
         protocol.oneway(requestCommand(CODE))
         self.assertEqual(len(wire.drain()), 1)
+
+    def test_oneWrite(self) -> None:
+        """
+        The first goes out at once, and those that follow it in one write at the end of
+        the turn, in their order, unless there is too much of them.
+        """
+        protocol, wire = connected(Remoting(self.clock), accepted=False)
+        for number in range(3):
+            protocol.oneway(requestCommand(CODE, body=b"%d" % number))
+        self.assertEqual([each.body for each in wire.drain()], [b"0"])
+        self.clock.advance(0)
+        self.assertEqual([each.body for each in wire.drain()], [b"1", b"2"])
+        self.assertEqual(len(wire.writes), 2)
+        for size in (1, 1, 200_000):
+            protocol.oneway(requestCommand(CODE, body=bytes(size)))
+        self.assertEqual([len(each.body) for each in wire.drain()], [1, 1, 200_000])
 
 
 class HookTests(RemotingTests):

@@ -31,6 +31,15 @@ def answer(opaque: int) -> RemotingCommand:
     return response
 
 
+def expect(table: ResponseTable, opaque: int, timeout: float) -> PendingRequest:
+    """
+    Send a request, so to speak.
+    """
+    pending = table.request(opaque, HEART_BEAT, timeout)
+    table.add(pending)
+    return pending
+
+
 def note(pending: PendingRequest, clock: Clock, opaque: int, failed: dict[int, float]) -> None:
     """
     Write down when a request fails.
@@ -69,7 +78,7 @@ class ResponseTableTests(SynchronousTestCase):
         """
         Send a request, so to speak.
         """
-        return self.table.expect(opaque, HEART_BEAT, timeout)
+        return expect(self.table, opaque, timeout)
 
     def test_anyOrder(self) -> None:
         """
@@ -140,7 +149,7 @@ class ResponseTableTests(SynchronousTestCase):
         due: dict[int, float] = {}
         for opaque, (pause, timeout, answered) in enumerate(requests):
             passTime(clock, pause)
-            note(table.expect(opaque, HEART_BEAT, timeout), clock, opaque, failed)
+            note(expect(table, opaque, timeout), clock, opaque, failed)
             if answered:
                 table.answer(answer(opaque))
             else:
@@ -183,16 +192,17 @@ class ResponseTableTests(SynchronousTestCase):
     def test_lost(self) -> None:
         """
         A lost connection fails all requests at once, naming phase, request,
-        peer and reason, and leaves no timer.
+        peer, time spent and reason, and leaves no timer.
         """
         first, second = self.expect(1), self.expect(2)
+        self.clock.advance(1.5)
         self.table.failAll("Connection was closed cleanly.")
         for each in (first, second):
             error = self.failureResultOf(each, ConnectionLost).value
             self.assertEqual(
                 str(error),
                 "waiting for the answer to HEART_BEAT (34): the connection to "
-                "192.0.2.7:10911 was lost: Connection was closed cleanly.",
+                "192.0.2.7:10911 was lost after 1.500 s: Connection was closed cleanly.",
             )
         self.assertEqual((len(self.table), self.clock.getDelayedCalls()), (0, []))
 
@@ -234,11 +244,11 @@ class ResponseTableTests(SynchronousTestCase):
         No more requests are under way than may be; nothing else changes.
         """
         table = ResponseTable(self.clock, ADDRESS, 2)
-        pending = table.expect(1, HEART_BEAT, 3.0)
-        table.expect(2, HEART_BEAT, 3.0)
-        error = self.assertRaises(TooManyRequests, table.expect, 3, HEART_BEAT, 3.0)
+        pending = expect(table, 1, 3.0)
+        expect(table, 2, 3.0)
+        error = self.assertRaises(TooManyRequests, table.request, 3, HEART_BEAT, 3.0)
         self.assertIn("HEART_BEAT (34) was not sent to 192.0.2.7:10911: 2 requests", str(error))
         pending.cancel()
         self.failureResultOf(pending, CancelledError)
-        table.expect(4, HEART_BEAT, 3.0)
+        expect(table, 4, 3.0)
         self.assertEqual(len(table), 2)

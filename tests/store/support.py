@@ -144,7 +144,8 @@ def abandon(store: MessageStore) -> None:
     End a store as a crash of its process does: nothing more is written.
     """
     for loop in store._loops:
-        loop.stop()
+        if loop.running:
+            loop.stop()
     store._release()
 
 

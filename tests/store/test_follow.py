@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.store.support import START, StoreCase, abandon
 from txrocket.protocol.javahash import tagsCode
-from txrocket.store.follow import SCHEDULE_TOPIC
+from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC
 from txrocket.store.messages import MessageStore
 from txrocket.store.reading import GetStatus
 
@@ -71,6 +71,23 @@ class HashTests(StoreCase):
         store = self.start()
         self.assertEqual([b"a", b"b"], self.bodies(store, SCHEDULE_TOPIC))
         store.stop()
+
+    def test_time(self) -> None:
+        """
+        For a message that waits for a time of its own it is that time, whatever its tag
+        is; 0 if it says none.
+        """
+        for properties, expected in (
+            ({"TIMER_OUT_MS": "1700000000123"}, 1700000000123),
+            ({"TIMER_OUT_MS": "9" * 18}, 10**18 - 1),
+            ({"TIMER_OUT_MS": "9" * 19}, 0),
+            ({"TIMER_OUT_MS": "-1"}, 0),
+            ({"TIMER_OUT_MS": "1_0"}, 0),
+            ({"TIMER_OUT_MS": "soon"}, 0),
+            ({}, 0),
+        ):
+            self.assertEqual(expected, self.hashOf(TIMER_TOPIC, TAGS="a", **properties))
+        self.assertEqual(tagsCode("a"), self.hashOf("T", TAGS="a", TIMER_OUT_MS="1700000000123"))
 
 
 class BehindTests(StoreCase):

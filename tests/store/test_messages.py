@@ -317,6 +317,21 @@ class GetTests(StoreCase):
         self.assertEqual(2, self.check(0, GetStatus.FOUND, 3).count)
         self.check(2, GetStatus.MESSAGE_WAS_REMOVING, 3)
 
+    def test_gap(self) -> None:
+        """
+        Entries that fill a gap are passed over, also in a log that is so long that
+        it has room for a record of their size.
+        """
+        self.fill(2)
+        self.store.queues.put("T", 0, 4, 100, 100, 0)
+        self.store.queues.write()
+        self.store.log.written = 1 << 40
+        self.assertEqual(2, self.check(0, GetStatus.FOUND, 2).count)
+        self.assertEqual(1, self.check(2, GetStatus.FOUND, 5).count)
+        found = self.store.entries("T", 0, 0, 10)
+        messages = self.store.messages([(at, size) for at, size, _ in found])
+        self.assertEqual([0, 1, None, None, 1], [each and each.queueOffset for each in messages])
+
     def test_tags(self) -> None:
         """
         A message is matched by the hash of its tag; what does not match is

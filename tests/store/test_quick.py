@@ -6,8 +6,10 @@ else goes, gives the same.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import struct
 import tempfile
 from typing import Any
 
@@ -18,11 +20,12 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import HOST, START, Disk, StoreCase, filesOf
+from txrocket.errors import InvalidMessage
 from txrocket.message import MessageExt, splitProperties
 from txrocket.protocol.javahash import tagsCode
 from txrocket.store import index as indexModule
 from txrocket.store.files import Handles
-from txrocket.store.follow import SCHEDULE_TOPIC, filed
+from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC, filed
 from txrocket.store.index import Index, idHash, keyHash
 from txrocket.store.messages import MessageStore
 from txrocket.store.segments import SyncJob
@@ -105,11 +108,12 @@ def leastKey(topic: str) -> bytes:
 
 MESSAGES = st.lists(
     st.tuples(
-        st.sampled_from(["T", "U", SCHEDULE_TOPIC]),
+        st.sampled_from(["T", "U", SCHEDULE_TOPIC, TIMER_TOPIC]),
         st.integers(0, 2),
         st.sampled_from([b"", b"body", b"b" * 1000]),
         PROPERTIES.filter(lambda each: len(each) < 2000),
         st.booleans(),
+        st.integers(0, 3),
     ),
     max_size=40,
 )
@@ -120,7 +124,7 @@ class TakeTests(SynchronousTestCase):
     L{Follow.take<txrocket.store.follow.Follow.take>}.
     """
 
-    def outcome(self, messages: list[tuple[str, int, bytes, bytes, bool]], plain: bool) -> Any:
+    def outcome(self, messages: list[tuple[str, int, bytes, bytes, bool, int]], plain: bool) -> Any:
         """
         Put messages, in stretches, and tell what became of them.
         """
@@ -147,8 +151,16 @@ class TakeTests(SynchronousTestCase):
                     lambda offset, data, puts, timestamp: store.follow.feed(offset, data)
                 )
             store.start()
-            for topic, queueId, body, properties, last in messages:
-                store.put(topic, queueId, body, properties, bornTimestamp=1, bornHost=HOST)
+            for topic, queueId, body, properties, last, batch in messages:
+                if batch:
+                    one = struct.pack(">5i", 22 + len(body) + len(properties), 0, 0, 0, len(body))
+                    one += body + len(properties).to_bytes(2, "big") + properties
+                    with contextlib.suppress(InvalidMessage):
+                        store.putBatch(
+                            topic, queueId, one * batch, b"n\x01v", bornTimestamp=1, bornHost=HOST
+                        )
+                else:
+                    store.put(topic, queueId, body, properties, bornTimestamp=1, bornHost=HOST)
                 if last:
                     clock.advance(0.7)
             store.stop()
@@ -158,7 +170,7 @@ class TakeTests(SynchronousTestCase):
 
     @settings(max_examples=40, deadline=None)
     @given(MESSAGES)
-    def test_asRead(self, messages: list[tuple[str, int, bytes, bytes, bool]]) -> None:
+    def test_asRead(self, messages: list[tuple[str, int, bytes, bytes, bool, int]]) -> None:
         """
         Queues, index and those who wait for messages learn the same as if the
         records had been read.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
 
-from twisted.logger import capturedLogs
+from twisted.logger import LogEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
@@ -40,8 +41,14 @@ class TableTests(SynchronousTestCase):
         """
         What a restart finds, and warns of.
         """
-        with capturedLogs() as events:
+        # Not capturedLogs: it goes on for ever after an error, and keeps all events.
+        events: list[LogEvent] = []
+        observer: Any = events.append
+        globalLogPublisher.addObserver(observer)
+        try:
             found = Table(self.disk, self.path).load(decode)
+        finally:
+            globalLogPublisher.removeObserver(observer)
         self.warnings = [f"{each['path']}: {each['problems']}" for each in events]
         return found
 

@@ -13,7 +13,8 @@ and all attempts included.
 """
 
 from txrocket.blocking.client import Client
+from txrocket.blocking.inspector import Inspector
 from txrocket.blocking.settings import Settings
 from txrocket.blocking.tls import TLS
 
-__all__ = ["TLS", "Client", "Settings"]
+__all__ = ["TLS", "Client", "Inspector", "Settings"]

@@ -39,6 +39,7 @@ from txrocket.errors import (
     InvalidMessage,
     MessageTooLarge,
     QueryNotFound,
+    SendFailed,
     responseError,
 )
 from txrocket.filters.expressions import buildSubscription
@@ -246,7 +247,8 @@ class Client:
         @param timeout: of each request.
         @return: a result for each request.
         @raise InvalidMessage: if a message cannot be sent; then none was.
-        @raise SendFailed: if a request failed; those before it did not.
+        @raise SendFailed: if a request failed; those before it did not, and their results
+            are in the error's C{sent}.
         """
         most = self.settings.maxMessageSize
         batches = []
@@ -258,7 +260,14 @@ class Client:
             raise InvalidMessage("a batch has at least one message")
         if len({each.topic for each in batches}) > 1:
             raise InvalidMessage("the messages of a batch have one topic")
-        return [self._sender.send(each, None, self._deadline(timeout)) for each in batches]
+        results: list[SendResult] = []
+        for batch in batches:
+            try:
+                results.append(self._sender.send(batch, None, self._deadline(timeout)))
+            except SendFailed as error:
+                error.sent = tuple(results)
+                raise
+        return results
 
     def sendData(
         self,

@@ -58,11 +58,11 @@ class Link:
             host, port = parseAddress(address)
             return cls(address, _connect(host, port, deadline, tls), limit)
         except TimeoutError:
-            reason: object = f"not connected within {deadline.seconds:.3g} s"
+            why = f": not connected within {deadline.seconds:.3g} s"
         # UnicodeError, which is a ValueError: what is no host name at all.
         except (OSError, ValueError) as error:
-            reason = error
-        raise ConnectFailed(address, f"connecting to {address} failed: {reason}") from None
+            why = f" after {deadline.elapsed:.3f} s: {error}"
+        raise ConnectFailed(address, f"connecting to {address} failed{why}") from None
 
     def isAlive(self) -> bool:
         """
@@ -128,7 +128,7 @@ class Link:
             raise ConnectionLost(
                 self.address,
                 f"{doing} {requestName(command.code)}: the connection to {self.address} was"
-                f" lost: {error}",
+                f" lost after {deadline.elapsed:.3f} s: {error}",
             ) from None
 
     def close(self) -> None:

@@ -15,17 +15,20 @@ the group subscribes to::
 
 A group has one subscription for each topic, whoever of its members told of it:
 the one with the greatest C{subVersion}.  A topic that a heartbeat leaves out is
-no longer subscribed to.
+no longer subscribed to.  So members that do not want the same lose messages; that
+is logged when it begins, when it changes and when it ends, and can be asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from txrocket.broker.members import Client, Members, Registry
+from txrocket.broker.differing import DifferingGroups, differencesOf
+from txrocket.broker.members import Client, Member, Members, Registry
+from txrocket.broker.views import Views
 from txrocket.errors import RocketError
 from txrocket.model import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from txrocket.protocol.bodies import (
@@ -38,6 +41,7 @@ from txrocket.protocol.bodies import (
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import NotifyConsumerIdsChangedRequestHeader
+from txrocket.protocol.inspection import DifferingConsumerConnection
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["Client", "ConsumerGroup", "Consumers", "Producers"]
@@ -96,6 +100,15 @@ class Producers:
         found.turn += 1
         return peers[found.turn % len(peers)]
 
+    def find(self, clientId: str) -> RemotingProtocol | None:
+        """
+        The connection of a client that has a producer of any group: to bring it a
+        reply.
+
+        @return: L{None} if there is none.
+        """
+        return self._registry.find(clientId)
+
     def connection(self, group: str) -> ProducerConnection | None:
         """
         The producers of a group; L{None} if there are none.
@@ -134,6 +147,7 @@ class ConsumerGroup(Members):
     @ivar messageModel: whether they broadcast or share.
     @ivar consumeFromWhere: where the group starts when it is new.
     @ivar subscriptions: topic to subscription.
+    @ivar views: what each of them said itself.
     """
 
     def __init__(self) -> None:
@@ -142,6 +156,14 @@ class ConsumerGroup(Members):
         self.messageModel: MessageModel | None = None
         self.consumeFromWhere: ConsumeFromWhere | None = None
         self.subscriptions: dict[str, SubscriptionData] = {}
+        self.views = Views()
+
+    def remove(self, member: Member) -> None:
+        """
+        A member leaves.
+        """
+        super().remove(member)
+        self.views.forget(member.client.clientId)
 
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
         """
@@ -168,6 +190,8 @@ class ConsumerGroup(Members):
 class Consumers:
     """
     The connected consumers.
+
+    @ivar differing: the groups whose members have different subscriptions.
     """
 
     _log = Logger()
@@ -181,7 +205,10 @@ class Consumers:
         self._clock = clock
         self._notifies = notifies
         self._registry = Registry(ConsumerGroup, self._changed)
+        # Groups whose members are told, and those that are looked at, when the turn ends.
         self._told: dict[str, None] = {}
+        self._looked: dict[str, None] = {}
+        self.differing = DifferingGroups(self._registry.groups, lambda: int(clock.seconds() * 1000))
 
     def register(self, data: ConsumerData, client: Client, now: int) -> bool:
         """
@@ -195,8 +222,11 @@ class Consumers:
         group.messageModel = data.messageModel
         group.consumeFromWhere = data.consumeFromWhere
         changed = group.subscribe(data.subscriptionDataSet) or joined
+        otherwise = group.views.say(client.clientId, data.subscriptionDataSet)
         if changed:
             self._changed(data.groupName)
+        elif otherwise:
+            self._soon(self._looked, data.groupName)
         return changed
 
     def unregister(self, group: str, peer: RemotingProtocol) -> None:
@@ -216,6 +246,13 @@ class Consumers:
         A group; L{None} if it has no member.
         """
         return self._registry.groups.get(group)
+
+    def subscriptions(self) -> Iterator[tuple[str, Iterable[SubscriptionData]]]:
+        """
+        What each group wants.
+        """
+        for name, group in self._registry.groups.items():
+            yield name, group.subscriptions.values()
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """
@@ -252,13 +289,17 @@ class Consumers:
         found = self._registry.groups.get(group)
         if found is None:
             return None
-        return ConsumerConnection(
+        told = (
             found.connections(),
             dict(found.subscriptions),
             found.consumeType,
             found.messageModel,
             found.consumeFromWhere,
         )
+        differences = differencesOf(found)
+        if differences:
+            return DifferingConsumerConnection(*told, differences)
+        return ConsumerConnection(*told)
 
     # --- telling members ---------------------------------------------------
 
@@ -271,12 +312,18 @@ class Consumers:
         read in one turn of the reactor, and so are the ends of many connections;
         all changes of a turn are told in one round of notices.
         """
-        if not self._told:
+        self._soon(self._told, group)
+
+    def _soon(self, due: dict[str, None], group: str) -> None:
+        if not self._told and not self._looked:
             self._clock.callLater(0, self._tell)
-        self._told[group] = None
+        due[group] = None
 
     def _tell(self) -> None:
-        told, self._told = self._told, {}
+        told, looked = self._told, self._looked
+        self._told, self._looked = {}, {}
+        for name in told | looked:
+            self.differing.look(name)
         for name in told:
             group = self._registry.groups.get(name)
             if group is not None and self._notifies(name):

@@ -21,38 +21,77 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.broker.detours import Place, aside, deliver
-from txrocket.broker.kept import Kept
-from txrocket.errors import (
-    FlushDiskTimeout,
-    InvalidMessage,
-    MalformedRecord,
-    MessageIllegal,
-    StoreError,
-)
+from txrocket.broker.detours import Place, aside, deliver, move
+from txrocket.broker.reached import Reached
+from txrocket.broker.times import withoutTimes
+from txrocket.errors import InvalidMessage, MessageIllegal, StoreError
 from txrocket.message import PROPERTY_DELAY, PROPERTY_REAL_TOPIC, MessageExt
 from txrocket.protocol.bodies import DelayOffsetSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.store.flush import InThread
 from txrocket.store.follow import SCHEDULE_TOPIC
-from txrocket.store.messages import MessageStore
+from txrocket.store.messages import Appended, MessageStore
 from txrocket.store.tables import Table
 
 __all__ = ["DelayLevels"]
 
-# Messages that are delivered at once: what is more waits for the next turn of the
-# reactor, in which others have theirs.
+# Messages that are delivered at once, and their bytes: what is more waits for the next
+# turn of the reactor, in which others have theirs.
 _BATCH: Final = 128
+_BATCH_SIZE: Final = 1024 * 1024
 
 # How long to wait, in seconds, before the store is tried again that took nothing.
 _PATIENCE: Final = 1.0
 
 _HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+
+
+class _Level:
+    """
+    One level.
+
+    @ivar delay: in milliseconds.
+    @ivar timer: when its first message is to be looked at.
+    @ivar busy: whether messages of it are being delivered.
+    @ivar limit: a queue offset, and the time at which all before it are due at the
+        latest.
+    @ivar failing: whether the last try to deliver failed.
+    """
+
+    __slots__ = ("busy", "delay", "failing", "limit", "number", "timer")
+
+    def __init__(self, number: int, delay: int) -> None:
+        self.number = number
+        self.delay = delay
+        self.timer: IDelayedCall | None = None
+        self.busy = False
+        self.limit = 0, 0
+        self.failing = False
+
+    def left(self, offset: int, end: int, when: int, now: int) -> int:
+        """
+        How many milliseconds a message has to wait yet.
+
+        No message waits longer than its level from now on.  One that would was stored
+        before the clock was set back, or the levels were changed; and for a while also
+        those that come then, for times of the store never go back.  Java delivers such
+        a message at once, which may be too early.
+
+        @param offset: its queue offset.
+        @param end: that of the message which will come next.
+        """
+        left = when - now
+        if left <= self.delay:
+            return left
+        before, latest = self.limit
+        if offset >= before:
+            before, latest = end, now + self.delay
+        self.limit = before, min(latest, now + self.delay)
+        return self.limit[1] - now
 
 
 class DelayLevels:
@@ -80,15 +119,10 @@ class DelayLevels:
         """
         self._clock = clock
         self._store = store
-        self._delays = delays
+        self._levels = [_Level(number, delay) for number, delay in enumerate(delays, 1)]
         self._delivered = delivered
         self.offsets: dict[int, int] = {}
-        self._safe: dict[int, int] = {}
-        self._kept = Kept(
-            table, lambda: encodeBody(DelayOffsetSerializeWrapper(self._safe)), inThread
-        )
-        self._timers: dict[int, IDelayedCall] = {}
-        self._delivering: set[int] = set()
+        self._reached: Reached[DelayOffsetSerializeWrapper] = Reached(store, table, inThread)
         self._running = False
 
     # --- messages that come ------------------------------------------------
@@ -103,15 +137,17 @@ class DelayLevels:
         if text is None:
             return None
         try:
-            level = min(int(text), len(self._delays))
+            number = min(int(text), len(self._levels))
         except ValueError:
             raise MessageIllegal(f"delay level {text[:20]!r} is no number") from None
-        if level <= 0:
+        if number <= 0:
             return None
+        level = self._levels[number - 1]
         # It is due when it was stored so long ago, and that will be now or later.
-        self._watch(level, self._delays[level - 1] / 1000)
-        properties = {**place.properties, PROPERTY_DELAY: str(level)}
-        return aside(SCHEDULE_TOPIC, level - 1, place._replace(properties=properties))
+        self._watch(level, level.delay / 1000)
+        # As in 5.x, a level counts more than a time.
+        properties = {**withoutTimes(place.properties), PROPERTY_DELAY: str(number)}
+        return aside(SCHEDULE_TOPIC, number - 1, place._replace(properties=properties))
 
     # --- life --------------------------------------------------------------
 
@@ -121,18 +157,17 @@ class DelayLevels:
 
         @raise StoreCorrupt: if it cannot be read.
         """
-        saved = self._kept.load(lambda data: decodeBody(DelayOffsetSerializeWrapper, data))
+        saved = self._reached.load(DelayOffsetSerializeWrapper)
         if saved is not None:
             self.offsets = dict(saved.offsetTable)
-            self._safe = dict(saved.offsetTable)
 
     def start(self) -> None:
         """
         Begin to deliver, once the store is open.
         """
         self._running = True
-        for level, offset in self.offsets.items():
-            self._correct(level, offset)
+        for level in self._levels:
+            self._correct(level.number)
         self.look()
 
     def stop(self) -> None:
@@ -140,17 +175,19 @@ class DelayLevels:
         Deliver nothing more.
         """
         self._running = False
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        for level in self._levels:
+            if level.timer is not None:
+                level.timer.cancel()
+                level.timer = None
 
     def look(self) -> None:
         """
         See to levels that have messages nobody waits for: on a start, or because a
         full disk kept them from their queue when they came.
         """
-        for level in range(1, len(self._delays) + 1):
-            if self.offsets.get(level, 0) < self._store.maxOffset(SCHEDULE_TOPIC, level - 1):
+        for level in self._levels:
+            end = self._store.maxOffset(SCHEDULE_TOPIC, level.number - 1)
+            if self.offsets.get(level.number, 0) < end and level.timer is None:
                 self._watch(level, 0)
 
     def save(self) -> Deferred[None]:
@@ -160,131 +197,125 @@ class DelayLevels:
 
         @return: a Deferred that fires once nothing is being written.
         """
-        reached = dict(self.offsets)
-        if reached == self._safe:
-            return self._kept.idle()
+        if not self.offsets:
+            return succeed(None)
+        return self._reached.save(DelayOffsetSerializeWrapper(dict(self.offsets)))
 
-        def flushed(none: None) -> Deferred[None]:
-            self._safe = reached
-            return self._kept.save()
-
-        return maybeDeferred(self._store.flushed).addCallback(flushed).addErrback(self._kept.failed)
+    def runtime(self) -> dict[str, object]:
+        """
+        How far each level was delivered, and where its queue ends.
+        """
+        return {
+            f"scheduleMessageOffset_{number}": (
+                f"{offset},{self._store.maxOffset(SCHEDULE_TOPIC, number - 1)}"
+            )
+            for number, offset in self.offsets.items()
+        }
 
     # --- delivering --------------------------------------------------------
 
     def _now(self) -> int:
         return int(self._clock.seconds() * 1000)
 
-    def _watch(self, level: int, seconds: float) -> None:
-        if self._running and level not in self._timers and level not in self._delivering:
-            self._timers[level] = self._clock.callLater(seconds, self._look, level)
+    def _watch(self, level: _Level, seconds: float) -> None:
+        if level.timer is not None:
+            # One that is later was made before the clock was set back.
+            if level.timer.getTime() > self._clock.seconds() + seconds:
+                level.timer.reset(seconds)
+        elif self._running and not level.busy:
+            level.timer = self._clock.callLater(seconds, self._look, level)
 
-    def _look(self, level: int) -> None:
-        del self._timers[level]
-        if level in self._delivering:
-            return
+    def _look(self, level: _Level) -> None:
+        level.timer = None
         try:
+            # What came in this turn is seen only once it is written, and nobody else
+            # waits for it.
+            self._store.write()
             self._deliver(level)
         except StoreError as error:
             self._later(level, error)
 
-    def _later(self, level: int, error: object) -> None:
-        self._log.error(
-            "Messages of delay level {level} come late, the next try is in {seconds} s: {error}",
-            level=level,
-            seconds=_PATIENCE,
-            error=error,
-        )
+    def _later(self, level: _Level, error: StoreError) -> None:
+        if not level.failing:
+            level.failing = True
+            self._log.error(
+                "Messages of delay level {number} come late, every {seconds} s they are tried"
+                " again: {error}",
+                number=level.number,
+                seconds=_PATIENCE,
+                error=error,
+            )
         self._watch(level, _PATIENCE)
 
-    def _correct(self, level: int, offset: int) -> int:
+    def _correct(self, number: int) -> int:
         """
         Where to go on: messages may have become too old, or be gone after a crash.
         """
-        low = self._store.minOffset(SCHEDULE_TOPIC, level - 1)
-        high = self._store.maxOffset(SCHEDULE_TOPIC, level - 1)
+        offset = self.offsets.get(number, 0)
+        low = self._store.minOffset(SCHEDULE_TOPIC, number - 1)
+        high = self._store.maxOffset(SCHEDULE_TOPIC, number - 1)
         corrected = min(max(offset, low), high)
         if corrected != offset:
             self._log.warn(
-                "Delay level {level} was delivered up to {offset}, its queue has {low} to {high}:"
+                "Delay level {number} was delivered up to {offset}, its queue has {low} to {high}:"
                 " it goes on at {corrected}",
-                level=level,
+                number=number,
                 offset=offset,
                 low=low,
                 high=high,
                 corrected=corrected,
             )
-            self.offsets[level] = corrected
+            self.offsets[number] = corrected
         return corrected
 
-    def _deliver(self, level: int) -> None:
+    def _deliver(self, level: _Level) -> None:
         """
         Deliver what is due of a level, and wait for what is not.
         """
-        offset = self._correct(level, self.offsets.get(level, 0))
+        queueId = level.number - 1
+        start = self._correct(level.number)
+        end = self._store.maxOffset(SCHEDULE_TOPIC, queueId)
         now = self._now()
         due: list[tuple[int, int]] = []
-        for at, size, when in self._store.entries(SCHEDULE_TOPIC, level - 1, offset, _BATCH):
-            # As Java: what would wait longer than its level, because the clock was set
-            # back or the levels were changed, waits no more.
-            left = when - now
-            if 0 < left <= self._delays[level - 1]:
+        size = 0
+        entries = self._store.entries(SCHEDULE_TOPIC, queueId, start, _BATCH)
+        for offset, (at, length, when) in enumerate(entries, start):
+            left = level.left(offset, end, when, now)
+            if left > 0:
                 if not due:
                     self._watch(level, left / 1000)
                 break
-            due.append((at, size))
-        if due:
-            self._put(level, offset, due)
-
-    def _put(self, level: int, offset: int, due: list[tuple[int, int]]) -> None:
-        end, error = 0, None
-        messages = self._store.messages(due)
-        for message in messages:
-            try:
-                end = self._putOne(message) or end
-            except StoreError as failed:
-                error = failed
+            size += length
+            if due and size > _BATCH_SIZE:
                 break
-            offset += 1
+            due.append((at, length))
+        if due:
+            level.busy = True
+            moving = move(self._store, due, self._putOne)
+            moving.addCallback(self._moved, level, start)
+            moving.addErrback(self._broke, level)
+
+    def _putOne(self, message: MessageExt) -> Appended:
+        topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
+        if topic == _HALF_TOPIC:
+            # Java 4.9.7 lets halves be delayed, and then drops them here.
+            raise InvalidMessage("half of a transaction is not delivered")
+        appended = deliver(self._store, message)
+        self._delivered(topic, 1, appended.sizes[0])
+        return appended
+
+    def _broke(self, failure: Failure, level: _Level) -> None:
+        # No error that was thought of: it is tried again when somebody looks.
+        level.busy = False
+        self._log.failure("Delivering delay level {number} failed", failure, number=level.number)
+
+    def _moved(self, result: tuple[int, StoreError | None], level: _Level, start: int) -> None:
+        count, error = result
+        level.busy = False
+        if count:
+            self.offsets[level.number] = start + count
         if error is not None:
             self._later(level, error)
-        if end:
-            self._delivering.add(level)
-            self._store.stored(end).addBoth(self._stored, level, offset)
-        elif error is None:
-            self.offsets[level] = offset
-            self._watch(level, 0)
-
-    def _putOne(self, message: MessageExt | None) -> int | None:
-        """
-        @return: where the message ends in the log; L{None} if it cannot be delivered,
-            ever.
-        @raise StoreError: if the store takes no messages now.
-        """
-        if message is None:
-            return None
-        try:
-            if message.properties.get(PROPERTY_REAL_TOPIC) == _HALF_TOPIC:
-                # Java 4.9.7 lets halves be delayed, and then drops them here.
-                raise InvalidMessage("half of a transaction is not delivered")
-            appended = deliver(self._store, message, [PROPERTY_DELAY])
-        except (InvalidMessage, MalformedRecord) as error:
-            self._log.error(
-                "The delayed message {id} is not delivered: {error}",
-                id=message.offsetMsgId,
-                error=error,
-            )
-            return None
-        self._delivered(message.properties[PROPERTY_REAL_TOPIC], 1, appended.sizes[0])
-        return appended.end
-
-    def _stored(self, result: Failure | None, level: int, offset: int) -> None:
-        self._delivering.discard(level)
-        # A disk that is slow has the messages in its files, and they are there for
-        # consumers already.
-        if isinstance(result, Failure) and not result.check(FlushDiskTimeout):
-            result.trap(StoreError)
-            self._later(level, result.getErrorMessage())
             return
-        self.offsets[level] = offset
+        level.failing = False
         self._watch(level, 0)

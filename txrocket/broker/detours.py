@@ -6,22 +6,37 @@ and their properties tell where they belong::
     sent, sent back, committed --> Detours --> the topic itself
                                        \\--> SCHEDULE_TOPIC_XXXX  REAL_TOPIC, REAL_QID
                                                  time passes
-                                       the topic itself <-- L{deliver}
+                                       the topic itself <-- L{move}, L{deliver}
 
 The store knows nothing of this: what it puts goes where it is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from txrocket.errors import MalformedRecord
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from txrocket.errors import FlushDiskTimeout, InvalidMessage, MalformedRecord, StoreError
 from txrocket.message import PROPERTY_REAL_QID, PROPERTY_REAL_TOPIC, MessageExt
-from txrocket.protocol.parts import PROPERTIES_LIMIT, tooManyProperties
+from txrocket.protocol.parts import PROPERTIES_LIMIT, encodeTopic, tooManyProperties
 from txrocket.store.messages import Appended, MessageStore
 
-__all__ = ["Detour", "Detours", "Place", "aside", "deliver", "encodeSplit", "realPlace"]
+__all__ = [
+    "Detour",
+    "Detours",
+    "Place",
+    "Put",
+    "aside",
+    "deliver",
+    "encodeSplit",
+    "move",
+    "realPlace",
+]
+
+_log = Logger()
 
 
 class Place(NamedTuple):
@@ -67,7 +82,10 @@ class Detours:
 def aside(topic: str, queueId: int, place: Place) -> Place:
     """
     A place to wait, in a topic of the broker's own.
+
+    @raise InvalidMessage: if the message could not be stored where it belongs.
     """
+    encodeTopic(place.topic)
     real = {PROPERTY_REAL_TOPIC: place.topic, PROPERTY_REAL_QID: str(place.queueId)}
     return Place(topic, queueId, {**place.properties, **real})
 
@@ -103,28 +121,87 @@ def encodeSplit(properties: Mapping[str, str]) -> bytes:
     return data
 
 
-def deliver(store: MessageStore, message: MessageExt, without: Iterable[str]) -> Appended:
+def deliver(store: MessageStore, message: MessageExt) -> Appended:
     """
     Put a message that has waited into the topic that it belongs to.
 
-    @param without: properties that have had their effect.
+    It keeps its properties, as in Java: also the one that had it wait, and those that
+    say where it belonged.
+
     @raise MalformedRecord: if it does not say where it belongs.
     @raise InvalidMessage: if it cannot be stored there.
     @raise StoreError: if the store takes no messages now.
     """
     topic, queueId = realPlace(message)
-    properties = dict(message.properties)
-    for name in without:
-        properties.pop(name, None)
     return store.put(
         topic,
         queueId,
         message.body,
-        encodeSplit(properties),
+        message.propertiesData,
         message.bornTimestamp,
         message.bornHostData,
         message.flag,
         message.sysFlag,
         message.reconsumeTimes,
-        message.preparedTransactionOffset,
     )
+
+
+#: Puts a message that has waited to where it goes now.
+Put: TypeAlias = Callable[[MessageExt], Appended]
+
+
+@inlineCallbacks
+def move(
+    store: MessageStore, places: Sequence[tuple[int, int]], put: Put
+) -> Generator[Deferred[Any], None, tuple[int, StoreError | None]]:
+    """
+    Put messages that have waited to where they go now.
+
+    What is not there any more, or can never be put, is passed over.
+
+    @param places: their offsets in the log, and sizes.
+    @return: a Deferred of how many, from the first on, need not be moved again; and
+        why not all.
+    """
+    # Where the log ends with each of them, or with the one before it.
+    ends: list[int] = []
+    losses = store.losses
+    error: StoreError | None = None
+    try:
+        for message in store.messages(places):
+            ends.append(_movedOne(message, put) or (ends[-1] if ends else 0))
+            if store.losses != losses:
+                break
+    except StoreError as failed:
+        error = failed
+    if store.losses == losses:
+        try:
+            if ends and ends[-1]:
+                yield store.stored(ends[-1])
+            return len(ends), error
+        except FlushDiskTimeout:
+            # They are in the files, and there for consumers already.
+            return len(ends), error
+        except StoreError as failed:
+            error = failed
+    # Some are lost, and who asks for them now would wait for ever.  The first may have
+    # been written with a file that they filled.
+    error = error or store.settle(losses)
+    written = store.written.offset
+    return sum(1 for end in ends if end <= written), error
+
+
+def _movedOne(message: MessageExt | None, put: Put) -> int:
+    """
+    @return: where the message ends in the log; 0 if it is not put, ever.
+    @raise StoreError: if the store takes no messages now.
+    """
+    if message is None:
+        return 0
+    try:
+        return put(message).end
+    except (InvalidMessage, MalformedRecord) as error:
+        _log.error(
+            "The message {id} is not delivered: {error}", id=message.offsetMsgId, error=error
+        )
+        return 0

@@ -57,7 +57,8 @@ class Sending:
 
 class ISendHook(Interface):
     """
-    Looks at every message that is sent to the broker.
+    Looks at every message that is sent to the broker, and at every reply, whether it
+    is stored or not.
     """
 
     def beforeSend(sending: Sending) -> None:

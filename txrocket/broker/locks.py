@@ -20,6 +20,7 @@ from typing import NamedTuple
 import attrs
 
 from txrocket.model import MessageQueue
+from txrocket.protocol.inspection import HeldLock, LockList
 
 __all__ = ["LOCK_MAX_LIVE_TIME", "Holder", "QueueLocks"]
 
@@ -106,6 +107,22 @@ class QueueLocks:
             for queue, lock in self._groups.get(group, {}).items()
             if not self._expired(lock, now)
         }
+
+    def first(self, most: int, now: int, only: str | None = None) -> LockList:
+        """
+        Who has which queue.
+
+        @param most: how many are told of.
+        @param only: the one group that is meant, if not all are.
+        """
+        told: list[HeldLock] = []
+        count = 0
+        for group in list(self._groups) if only is None else [only]:
+            found = self.holders(group, now)
+            count += len(found)
+            room = most - len(told)
+            told += [HeldLock(group, each, *found[each]) for each in sorted(found)[:room]]
+        return LockList(tuple(told), count - len(told))
 
     def expire(self, now: int) -> None:
         """

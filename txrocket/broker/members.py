@@ -75,6 +75,13 @@ class Members:
     def __len__(self) -> int:
         return len(self.byId)
 
+    def remove(self, member: Member) -> None:
+        """
+        A member leaves.
+        """
+        del self.byId[member.client.clientId]
+        del self.byPeer[member.client.peer]
+
     def connections(self) -> frozenset[Connection]:
         """
         Who they are and where.
@@ -105,6 +112,8 @@ class Registry(Generic[_Group]):
         self._left = left
         self._groups: dict[str, _Group] = {}
         self._names: dict[RemotingProtocol, set[str]] = {}
+        # All that an id is in its groups, the latest last.
+        self._byId: dict[str, dict[Member, None]] = {}
 
     @property
     def groups(self) -> Mapping[str, _Group]:
@@ -132,6 +141,7 @@ class Registry(Generic[_Group]):
                 self._remove(name, group, former)
         member = Member(client, now)
         group.byId[client.clientId] = group.byPeer[client.peer] = member
+        self._byId.setdefault(client.clientId, {})[member] = None
         names = self._names.get(client.peer)
         if names is None:
             names = self._names[client.peer] = set()
@@ -150,6 +160,16 @@ class Registry(Generic[_Group]):
             if not group:
                 del self._groups[name]
             self._left(name)
+
+    def find(self, clientId: str) -> RemotingProtocol | None:
+        """
+        The connection of a client, whatever groups it is in: the one on which it was
+        last heard for the first time.
+
+        @return: L{None} if it is in none.
+        """
+        members = self._byId.get(clientId)
+        return next(reversed(members)).client.peer if members else None
 
     def expire(self, now: int) -> None:
         """
@@ -172,8 +192,12 @@ class Registry(Generic[_Group]):
                     client.peer.close()
 
     def _remove(self, name: str, group: _Group, member: Member) -> None:
-        del group.byId[member.client.clientId]
-        del group.byPeer[member.client.peer]
+        clientId = member.client.clientId
+        group.remove(member)
+        same = self._byId[clientId]
+        del same[member]
+        if not same:
+            del self._byId[clientId]
         # The connection itself stays known until it is lost, so that nobody can
         # have us wait for that more than once.
         self._names[member.client.peer].discard(name)

@@ -2,13 +2,9 @@
 """
 Which names topics and groups may have, and which have a meaning of their own.
 
-RocketMQ's C{TopicValidator} and, for groups, its client's C{Validators}::
-
-    topic    1 to 127 of   A-Z a-z 0-9 _ - % |
-    group    1 to 255 of   the same
-
-A topic's name becomes the name of a folder in the store, and so does a group's
-with a prefix; without a dot and a slash among the characters none leaves it.
+What a name is made of is in L{txrocket.protocol.names}.  A topic's name becomes
+the name of a folder in the store, and so does a group's with a prefix; without a
+dot and a slash among the characters none leaves it.
 
     %RETRY%group    messages that a group could not consume, to be tried again
     %DLQ%group      those that were tried often enough
@@ -18,12 +14,17 @@ with a prefix; without a dot and a slash among the characters none leaves it.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from txrocket.errors import NoPermission, RemoteSystemError
-from txrocket.protocol.names import NOT_SENT_TO
-from txrocket.protocol.parts import TOPIC_LIMIT
+from txrocket.protocol.names import (
+    AUTO_CREATE_TOPIC,
+    GROUP_LIMIT,
+    NOT_SENT_TO,
+    RETRY_PREFIX,
+    groupFault,
+    topicFault,
+)
 
 __all__ = [
     "AUTO_CREATE_TOPIC",
@@ -41,13 +42,7 @@ __all__ = [
     "retryTopic",
 ]
 
-GROUP_LIMIT: Final = 255
-
-RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
-
-#: The topic whose queues and permissions a topic inherits that is made by a send.
-AUTO_CREATE_TOPIC: Final = "TBW102"
 
 #: Topics that every broker has for itself.  A broker's own name, its cluster's
 #: and its reply topic's are so too at that broker, and in none of these sets.
@@ -55,12 +50,6 @@ SYSTEM_TOPICS: Final = NOT_SENT_TO | {AUTO_CREATE_TOPIC, "BenchmarkTest", "RMQ_S
 
 _SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-
-# \Z and not $, which would let a line feed pass at the end.
-_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z").match
-
-# How much of a bad name is quoted back.
-_QUOTED: Final = 60
 
 
 def checkTopic(name: str | None) -> str:
@@ -70,7 +59,7 @@ def checkTopic(name: str | None) -> str:
     @return: the name.
     @raise RemoteSystemError: as Java answers, with what is wrong.
     """
-    return _check("topic", name, TOPIC_LIMIT)
+    return _sound(name, topicFault(name))
 
 
 def checkGroup(name: str | None) -> str:
@@ -80,21 +69,12 @@ def checkGroup(name: str | None) -> str:
     @return: the name.
     @raise RemoteSystemError: with what is wrong.
     """
-    return _check("group", name, GROUP_LIMIT)
+    return _sound(name, groupFault(name))
 
 
-def _check(what: str, name: str | None, limit: int) -> str:
-    if not name or name.isspace():
-        raise RemoteSystemError(f"the {what} is blank")
-    if len(name) > limit:
-        raise RemoteSystemError(
-            f"the {what} that begins with {name[:_QUOTED]!r} has {len(name)} characters, "
-            f"at most {limit} are allowed"
-        )
-    if _LEGAL(name) is None:
-        raise RemoteSystemError(
-            f"the {what} {name[:_QUOTED]!r} holds characters other than letters, digits and _-%|"
-        )
+def _sound(name: str | None, fault: str | None) -> str:
+    if name is None or fault is not None:
+        raise RemoteSystemError(fault or "")
     return name
 
 

@@ -9,6 +9,8 @@ tool that misses a name gives up.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.settings import PoolSettings, PullSettings, SendSettings
 from txrocket.broker.stats import Stats
@@ -28,12 +30,21 @@ class RuntimeInfo:
     """
 
     def __init__(
-        self, store: MessageStore, stats: Stats, longPoll: LongPoll, configuration: Configuration
+        self,
+        store: MessageStore,
+        stats: Stats,
+        longPoll: LongPoll,
+        configuration: Configuration,
+        others: Sequence[Callable[[], Mapping[str, object]]],
     ) -> None:
+        """
+        @param others: tell what else there is to tell.
+        """
         self._store = store
         self._stats = stats
         self._longPoll = longPoll
         self._configuration = configuration
+        self._others = others
 
     def table(self) -> dict[str, str]:
         """
@@ -42,6 +53,8 @@ class RuntimeInfo:
         @raise StoreError: if the disk does not tell how full it is.
         """
         own = {**self._files(), **self._waiting()}
+        for other in self._others:
+            own |= other()
         return self._stats.runtime() | {name: str(value) for name, value in own.items()}
 
     def _files(self) -> dict[str, object]:

@@ -26,6 +26,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from txrocket.broker.announce import Announcement
+from txrocket.broker.consumerfilters import ConsumerFilters
 from txrocket.broker.groups import Groups
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.offsets import Offsets
@@ -116,6 +117,7 @@ class Broker(Service):
     topics: Topics
     groups: Groups
     offsets: Offsets
+    filters: ConsumerFilters
     longPoll: LongPoll
     announcement: Announcement
     peers: Peers
@@ -143,6 +145,7 @@ class Broker(Service):
             self.offsets.load()
             for clockwork in self.clockworks:
                 clockwork.load()
+            self.filters.load()
             self.store.start()
             for endpoint in self.endpoints:
                 self._listen(endpoint)
@@ -239,3 +242,4 @@ class Broker(Service):
         yield self.offsets.save()
         for clockwork in self.clockworks:
             yield clockwork.save()
+        yield self.filters.save()

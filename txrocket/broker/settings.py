@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from txrocket.config import atLeast
+from txrocket.config import atLeast, between
 from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE
 
 __all__ = [
@@ -25,12 +25,14 @@ __all__ = [
     "BrokerSettings",
     "ClientSettings",
     "DelaySettings",
+    "FilterSettings",
     "GroupSettings",
     "OffsetSettings",
     "PoolSettings",
     "PullSettings",
     "SendSettings",
     "TopicSettings",
+    "TransactionSettings",
     "UnsupportedSettings",
 ]
 
@@ -190,10 +192,32 @@ class OffsetSettings:
 @attrs.frozen
 class DelaySettings:
     """
-    Messages that are delivered late.
+    Messages that are delivered late.  What begins with C{timer} is of RocketMQ 5.x.
+
+    @ivar timerWheelEnable: whether messages are taken that have a time of their own.
+    @ivar timerMaxDelaySec: how far away that may be.
+    @ivar timerFlushIntervalMs: how often it is written how far these were delivered.
     """
 
     flushDelayOffsetInterval: int = attrs.field(default=10_000, validator=atLeast(1))
+    timerWheelEnable: bool = attrs.field(default=True, metadata=_LIVE)
+    timerMaxDelaySec: int = attrs.field(default=3 * 24 * 3600, validator=atLeast(1), metadata=_LIVE)
+    timerFlushIntervalMs: int = attrs.field(default=1000, validator=atLeast(1))
+
+
+@attrs.frozen
+class TransactionSettings:
+    """
+    Asking about transactions that are undecided.
+
+    @ivar transactionTimeOut: how old half of one must be, unless it says so itself.
+    @ivar transactionCheckInterval: how often all of them are looked at.
+    @ivar transactionCheckMax: how often producers are asked about one.
+    """
+
+    transactionTimeOut: int = attrs.field(default=6000, validator=atLeast(0), metadata=_LIVE)
+    transactionCheckMax: int = attrs.field(default=15, validator=atLeast(1), metadata=_LIVE)
+    transactionCheckInterval: int = attrs.field(default=60_000, validator=atLeast(1))
 
 
 @attrs.frozen
@@ -206,6 +230,8 @@ class SendSettings:
     @ivar osPageCacheBusyTimeOutMills: how long the disk may take for what waits
         for it before further sends are refused; they would only wait longer.
     @ivar brokerFastFailureEnable: whether sends are refused early at all.
+    @ivar storeReplyMessageEnable: whether replies are kept that were brought to who
+        asked.
     """
 
     rejectTransactionMessage: bool = attrs.field(default=False, metadata=_LIVE)
@@ -217,6 +243,7 @@ class SendSettings:
         default=1000, validator=atLeast(1), metadata=_LIVE
     )
     brokerFastFailureEnable: bool = attrs.field(default=True, metadata=_LIVE)
+    storeReplyMessageEnable: bool = attrs.field(default=True, metadata=_LIVE)
 
 
 @attrs.frozen
@@ -229,6 +256,7 @@ class PullSettings:
     @ivar pullThreadPoolQueueCapacity: how many pulls may be held.
     @ivar slaveReadEnable: whether to send those who are far behind to a slave.
     @ivar enablePropertyFilter: whether filters that look at properties may be used.
+    @ivar filterSupportRetry: whether they are used for a group's retried messages too.
     """
 
     longPollingEnable: bool = attrs.field(default=True, metadata=_LIVE)
@@ -238,6 +266,22 @@ class PullSettings:
     )
     slaveReadEnable: bool = attrs.field(default=False, metadata=_LIVE)
     enablePropertyFilter: bool = attrs.field(default=False, metadata=_LIVE)
+    filterSupportRetry: bool = attrs.field(default=False, metadata=_LIVE)
+
+
+@attrs.frozen
+class FilterSettings:
+    """
+    Keeping the groups' expressions.
+
+    @ivar filterDataCleanTimeSpan: how long one is kept that its group uses no more.
+    @ivar maxErrorRateOfBloomFilter: of what Java's broker may keep beside the queues.
+    @ivar expectConsumerNumUseFilter: likewise.
+    """
+
+    filterDataCleanTimeSpan: int = attrs.field(default=86_400_000, validator=atLeast(1))
+    maxErrorRateOfBloomFilter: int = attrs.field(default=20, validator=between(1, 99))
+    expectConsumerNumUseFilter: int = attrs.field(default=32, validator=atLeast(1))
 
 
 @attrs.frozen
@@ -261,7 +305,9 @@ SECTIONS: tuple[type, ...] = (
     OffsetSettings,
     DelaySettings,
     SendSettings,
+    TransactionSettings,
     PullSettings,
+    FilterSettings,
     PoolSettings,
     UnsupportedSettings,
 )

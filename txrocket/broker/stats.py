@@ -156,6 +156,7 @@ class Stats:
         self._cluster = cluster
         self._topics: dict[str, _Counter] = {}
         self._groups: dict[tuple[str, str], _Counter] = {}
+        self._backs: dict[tuple[str, str], _Counter] = {}
         # The sums of those that went away.
         self._goneTopics, self._goneGroups = _Counter(), _Counter()
         # For the whole broker, brought up to date when a sample is taken.
@@ -172,11 +173,12 @@ class Stats:
 
     # --- counting ----------------------------------------------------------
 
-    def put(self, topic: str, count: int, size: int) -> None:
+    def put(self, topic: str, count: int, size: int, times: int = 1) -> None:
         """
         Messages were stored.
 
         @param size: of their records.
+        @param times: by so many requests.
         """
         try:
             counter = self._topics[topic]
@@ -184,7 +186,7 @@ class Stats:
             counter = self._topics[topic] = _Counter()
         counter.count += count
         counter.size += size
-        counter.times += 1
+        counter.times += times
 
     def got(self, group: str, topic: str, count: int, size: int) -> None:
         """
@@ -198,6 +200,19 @@ class Stats:
             counter = self._groups[topic, group] = _Counter()
         counter.count += count
         counter.size += size
+        counter.times += 1
+
+    def sentBack(self, group: str, topic: str) -> None:
+        """
+        A group could not deal with a message.
+
+        @param topic: the one that the message was sent to first.
+        """
+        try:
+            counter = self._backs[topic, group]
+        except KeyError:
+            counter = self._backs[topic, group] = _Counter()
+        counter.count += 1
         counter.times += 1
 
     def missed(self) -> None:
@@ -219,13 +234,18 @@ class Stats:
         self._forget(
             [topic] if topic in self._topics else [],
             [each for each in self._groups if each[0] == topic],
+            [each for each in self._backs if each[0] == topic],
         )
 
     def forgetGroup(self, group: str) -> None:
         """
         A group was deleted.
         """
-        self._forget([], [each for each in self._groups if each[1] == group])
+        self._forget(
+            [],
+            [each for each in self._groups if each[1] == group],
+            [each for each in self._backs if each[1] == group],
+        )
 
     def sample(self) -> None:
         """
@@ -238,7 +258,12 @@ class Stats:
         self._allPut.count, self._allGot.count = totals.put, totals.got
         # Like any other, these begin with what is counted first.
         whole = [each for each in (self._allPut, self._allGot) if each.count]
-        counters = [*self._topics.values(), *self._groups.values(), *whole]
+        counters = [
+            *self._topics.values(),
+            *self._groups.values(),
+            *self._backs.values(),
+            *whole,
+        ]
         for window in (self._minute, self._hour, self._day):
             if window.isDue(self._ticks):
                 window.sample(totals.at, counters)
@@ -246,6 +271,7 @@ class Stats:
             self._forget(
                 [key for key, each in self._topics.items() if self._day.isStill(each)],
                 [key for key, each in self._groups.items() if self._day.isStill(each)],
+                [key for key, each in self._backs.items() if self._day.isStill(each)],
             )
         if _date(totals.at) != self._date:
             self._date = _date(totals.at)
@@ -264,6 +290,9 @@ class Stats:
         elif what == "GROUP_GET":
             topic, _, group = key.partition("@")
             counter = self._groups.get((topic, group))
+        elif name == "SNDBCK_PUT_NUMS":
+            topic, _, group = key.partition("@")
+            counter = self._backs.get((topic, group))
         elif key == self._cluster and name in ("BROKER_PUT_NUMS", "BROKER_GET_NUMS"):
             counter = self._allPut if what == "BROKER_PUT" else self._allGot
         if counter is None or measure not in ("NUMS", "SIZE"):
@@ -329,12 +358,16 @@ class Stats:
             self._missed,
         )
 
-    def _forget(self, topics: list[str], groups: list[tuple[str, str]]) -> None:
+    def _forget(
+        self, topics: list[str], groups: list[tuple[str, str]], backs: list[tuple[str, str]]
+    ) -> None:
         # What was counted since the start stays counted.
         for topic in topics:
             self._goneTopics.add(self._topics.pop(topic))
         for group in groups:
             self._goneGroups.add(self._groups.pop(group))
+        for back in backs:
+            del self._backs[back]
 
     def _rates(self, *names: str) -> str:
         """

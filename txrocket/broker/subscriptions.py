@@ -5,24 +5,33 @@ What a pull wants: the rules between a pull, its group and the group's members.
 A pull brings its subscription along, or means the one of its group's heartbeats.
 A group's heartbeat may be behind its pull; the pull is then told so, because with
 the older subscription it would lose messages.
+
+All retried messages of a group are wanted, unless C{filterSupportRetry} says that
+what the group wants of their own topics decides::
+
+    %RETRY%group  --> message, property RETRY_TOPIC --> subscription of the group
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 from txrocket.broker.clients import Consumers
 from txrocket.broker.groups import Groups
+from txrocket.broker.names import RETRY_PREFIX
 from txrocket.broker.settings import PullSettings
 from txrocket.errors import (
     NoPermission,
     RemoteSystemError,
+    ResponseError,
     SubscriptionGroupNotExist,
     SubscriptionNotExist,
     SubscriptionNotLatest,
 )
 from txrocket.filters.expressions import ExpressionTypes, MessageFilter, buildSubscription
-from txrocket.filters.tags import TAG
+from txrocket.filters.tags import isTagType
+from txrocket.message import PROPERTY_RETRY_TOPIC, MessageExt
 from txrocket.model import MessageModel, SubscriptionData, SubscriptionGroupConfig
 from txrocket.protocol.headers import PullMessageRequestHeader
 
@@ -48,9 +57,14 @@ class Subscriptions:
         consumers: Consumers,
         expressionTypes: ExpressionTypes,
         settings: PullSettings,
+        formerly: Callable[[str, str], SubscriptionData | None] = lambda group, topic: None,
     ) -> None:
+        """
+        @param formerly: what a group wanted of a topic before, if that is known.
+        """
         self._groups = groups
         self._consumers = consumers
+        self._formerly = formerly
         self.settings = settings
         self._compile = lru_cache(_COMPILED)(expressionTypes.compile)
         self._build = lru_cache(_COMPILED)(buildSubscription)
@@ -82,9 +96,38 @@ class Subscriptions:
             subscription = self._build(header.topic, header.subscription, header.expressionType)
         else:
             subscription = self._registered(header, config)
-        if subscription.expressionType not in (TAG, None, ""):
+        wanted = self.filterOf(subscription)
+        if self.settings.filterSupportRetry and header.topic.startswith(RETRY_PREFIX):
+            group = header.topic.removeprefix(RETRY_PREFIX)
+            return MessageFilter(wanted.matches, partial(self._wantedAgain, group))
+        return wanted
+
+    def filterOf(self, subscription: SubscriptionData) -> MessageFilter:
+        """
+        The filter that a subscription asks for.
+
+        @raise ResponseError: if the broker does not evaluate such expressions, or it is
+            none.
+        """
+        if not isTagType(subscription.expressionType):
             self._checkEnabled(subscription)
         return self._compile(subscription)
+
+    def _wantedAgain(self, group: str, message: MessageExt) -> bool:
+        """
+        Whether a group still wants a message that it is to be given again.
+        """
+        topic = message.properties.get(PROPERTY_RETRY_TOPIC, "")
+        subscription = self._consumers.subscription(group, topic)
+        if subscription is None:
+            subscription = self._formerly(group, topic)
+        if subscription is None or isTagType(subscription.expressionType):
+            return True
+        try:
+            accepts = self._compile(subscription).accepts
+        except ResponseError:
+            return True
+        return accepts is None or accepts(message)
 
     def _registered(
         self, header: PullMessageRequestHeader, config: SubscriptionGroupConfig

@@ -24,11 +24,14 @@ from twisted.logger import Logger
 from txrocket.broker.kept import Kept
 from txrocket.broker.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, retryTopic
 from txrocket.broker.settings import TopicSettings
+from txrocket.broker.wheel import TIMER_QUEUES
 from txrocket.errors import TopicNotExist
 from txrocket.model import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig
 from txrocket.protocol.bodies import TopicConfigSerializeWrapper
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.names import replyTopic
 from txrocket.store.flush import InThread
+from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC
 from txrocket.store.tables import Table
 
 __all__ = ["UNIT_FLAG", "UNIT_SUB_FLAG", "Topics"]
@@ -248,8 +251,11 @@ def _ownTopics(cluster: str, broker: str, settings: TopicSettings) -> dict[str, 
         TopicConfig(cluster, perm=perm(settings.clusterTopicEnable)),
         TopicConfig(broker, 1, 1, perm(settings.brokerTopicEnable)),
         TopicConfig("OFFSET_MOVED_EVENT", 1, 1),
-        TopicConfig("SCHEDULE_TOPIC_XXXX", _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
-        TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
+        TopicConfig(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
+        # For nobody to send to or to read.  A Java broker deletes the queues of topics
+        # that it does not know of when it is asked to clean up.
+        TopicConfig(TIMER_TOPIC, TIMER_QUEUES, TIMER_QUEUES, perm=0),
+        TopicConfig(replyTopic(cluster), 1, 1),
     ]
     if settings.autoCreateTopicEnable:
         queues = settings.defaultTopicQueueNums

@@ -21,15 +21,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from txrocket.client.cluster import Cluster
+    from txrocket.client.consuming import Consuming, IConsumeMessageHook
     from txrocket.client.listening import ConsumeLater
     from txrocket.client.litepull import LitePullConsumer
     from txrocket.client.offsets import LocalOffsets
-    from txrocket.client.producer import ISendMessageHook, Producer, Sending
+    from txrocket.client.producer import Producer
     from txrocket.client.pullconsumer import PullConsumer
     from txrocket.client.pullschedule import PullSchedule
     from txrocket.client.pushconsumer import PushConsumer
     from txrocket.client.queues import FaultTable, byHash, byMachineRoom, byRandom
     from txrocket.client.results import PullResult, PullStatus, SendResult, SendStatus
+    from txrocket.client.sending import ISendMessageHook, Sending
+    from txrocket.client.traceviews import MessageTrace, TraceReader
     from txrocket.client.transaction import (
         LocalTransactionState,
         TransactionProducer,
@@ -40,11 +43,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "ConsumeLater",
+    "Consuming",
     "FaultTable",
+    "IConsumeMessageHook",
     "ISendMessageHook",
     "LitePullConsumer",
     "LocalOffsets",
     "LocalTransactionState",
+    "MessageTrace",
     "Producer",
     "PullConsumer",
     "PullResult",
@@ -55,6 +61,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Sending",
+    "TraceReader",
     "TransactionProducer",
     "TransactionSendResult",
     "byHash",
@@ -65,11 +72,14 @@ __all__ = [
 _MODULES: Final = {
     "Cluster": "cluster",
     "ConsumeLater": "listening",
+    "Consuming": "consuming",
     "FaultTable": "queues",
-    "ISendMessageHook": "producer",
+    "IConsumeMessageHook": "consuming",
+    "ISendMessageHook": "sending",
     "LitePullConsumer": "litepull",
     "LocalOffsets": "offsets",
     "LocalTransactionState": "transaction",
+    "MessageTrace": "traceviews",
     "Producer": "producer",
     "PullConsumer": "pullconsumer",
     "PullResult": "results",
@@ -79,7 +89,8 @@ _MODULES: Final = {
     "Room": "window",
     "SendResult": "results",
     "SendStatus": "results",
-    "Sending": "producer",
+    "TraceReader": "traceviews",
+    "Sending": "sending",
     "TransactionProducer": "transaction",
     "TransactionSendResult": "transaction",
     "byHash": "queues",

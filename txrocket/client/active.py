@@ -8,7 +8,7 @@ may ask of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from twisted.application.service import Service
@@ -22,6 +22,7 @@ from txrocket.client.cluster import Cluster
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.offsets import MemoryOffsets, OffsetStore, RemoteOffsets
 from txrocket.client.rebalance import Rebalance
+from txrocket.client.running import runningInfo
 from txrocket.errors import RemoteSystemError, RocketError, ServiceNotAvailable
 from txrocket.message import MessageExt
 from txrocket.model import (
@@ -117,7 +118,7 @@ class ActiveConsumer(Service, ABC):
         return succeed(None)
 
     @inlineCallbacks
-    def stop(self, within: float = 5.0) -> Any:
+    def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
         """
         Fetch no more, keep the offsets, and leave.
 
@@ -135,7 +136,7 @@ class ActiveConsumer(Service, ABC):
         yield kept.addTimeout(within, self._clock).addErrback(self._notKept)
         yield self.cluster.removeConsumer(self)
 
-    def stopService(self) -> Any:
+    def stopService(self) -> Deferred[None]:
         """
         The same, for who stops services.
         """
@@ -290,20 +291,11 @@ class ActiveConsumer(Service, ABC):
         """
         All that it tells of itself.
         """
-        return ConsumerRunningInfo(
-            properties={
-                "PROP_NAMESERVER_ADDR": ";".join(self.cluster.nameServers.addresses),
-                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.value,
-                "PROP_CONSUMER_START_TIMESTAMP": str(self._startedAt),
-                "PROP_CLIENT_VERSION": "V4_9_7",
-                "consumerGroup": self.group,
-                "messageModel": self._model.value,
-                "consumeFromWhere": self._where.value,
-            },
-            subscriptionSet=tuple(
-                sorted(self._subscribed(), key=lambda each: f"{each.topic}@{each.subString}")
-            ),
-            mqTable=self._queueInfo(),
+        return runningInfo(
+            self.consumerData(),
+            self.cluster.nameServers.addresses,
+            self._startedAt,
+            self._queueInfo(),
         )
 
     def _queueInfo(self) -> dict[MessageQueue, ProcessQueueInfo]:

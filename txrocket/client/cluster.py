@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
@@ -250,7 +250,7 @@ class Cluster(MultiService):
         return self.peers.stop()
 
     @inlineCallbacks
-    def stopService(self) -> Any:
+    def stopService(self) -> Generator[Deferred[Any], Any, None]:
         """
         Stop the services whose parent this is, one after the other and the last
         first, and then as L{stop} does: consumers may need a producer until they

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import CoroutineType
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.client.listening import ConsumeLater, Listening
+from txrocket.client.listening import ConsumeLater, Listener, Listening
 from txrocket.client.window import Window
 from txrocket.errors import RocketError
 from txrocket.message import MessageExt
@@ -34,6 +35,9 @@ SendBack = Callable[[MessageExt, int], "Deferred[None]"]
 
 # When to try again here what could not be sent back, in seconds.
 _AGAIN: Final = 5.0
+
+# What a listener returns, or comes of it, that is not done yet, or not at all.
+_UNDONE: Final = Deferred, CoroutineType, ConsumeLater, Failure
 
 # The level at which a message comes again that took too long.
 _LATE_LEVEL: Final = 3
@@ -71,6 +75,8 @@ class Concurrently:
         self._sendBack = sendBack
         self._prepare = prepare
         self._waiting: deque[tuple[Window, Sequence[MessageExt]]] = deque()
+        # Those that L{_giveEach} has at hand.
+        self._left: deque[MessageExt] = deque()
         self.running = 0
         # Groups of messages on their way back, and those to be tried again here.
         self._sending = 0
@@ -83,6 +89,8 @@ class Concurrently:
         """
         Messages were pulled.
         """
+        if self._listening.plain is not None and not self._waiting and not self._looping:
+            messages = self._giveEach(self._listening.plain, window, messages)
         batch = self._listening.batch
         for start in range(0, len(messages), batch):
             self._waiting.append((window, messages[start : start + batch]))
@@ -103,6 +111,7 @@ class Concurrently:
         """
         self._stopped = True
         self._waiting.clear()
+        self._left.clear()
         for call in self._again:
             call.cancel()
         self._again.clear()
@@ -154,6 +163,44 @@ class Concurrently:
         finally:
             self._looping = False
 
+    def _giveEach(
+        self, listener: Listener, window: Window, messages: Sequence[MessageExt]
+    ) -> Sequence[MessageExt]:
+        """
+        Give messages to a listener that is done with each when it returns, and see once
+        for all of them to what follows from that; it is half of what a message costs.
+
+        @return: those that are left for L{_run}, because too many calls are under way.
+        """
+        prepare, left, done = self._prepare, self._left, []
+        left.extend(messages)
+        now = self._clock.seconds()
+        # One more than may be: this one is no call, but has the calls.
+        self.running += 1
+        self._looping = True
+        try:
+            while left and self.running <= self._limit and not window.dropped:
+                message = left.popleft()
+                window.consumedAt = now
+                try:
+                    result = listener(prepare(message))
+                except Exception:
+                    result = Failure()
+                if result is None or not isinstance(result, _UNDONE):
+                    done.append(message)
+                else:
+                    window.begin([message], now)
+                    self.running += 1
+                    self._called(self._listening.outcome(result), window, [message])
+        finally:
+            self._looping = False
+        self._finish(window, done)
+        messages = list(left)
+        left.clear()
+        self.running -= 1
+        self._settle()
+        return messages
+
     def _call(self, window: Window, messages: Sequence[MessageExt]) -> None:
         window.begin(messages, self._clock.seconds())
         self.running += 1
@@ -161,6 +208,9 @@ class Concurrently:
             result = self._listening.call([self._prepare(each) for each in messages])
         except Exception:
             result = Failure()
+        self._called(result, window, messages)
+
+    def _called(self, result: Any, window: Window, messages: Sequence[MessageExt]) -> None:
         if isinstance(result, Deferred):
             result.addBoth(self._later, window, messages)
         else:

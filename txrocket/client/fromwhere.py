@@ -6,19 +6,19 @@ there, where the consumer is told to; C{computePullFromWhere} of Java's rebalanc
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import attrs
-from twisted.internet.defer import inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.offsets import OffsetStore
 from txrocket.model import ConsumeFromWhere, MessageQueue
+from txrocket.protocol.names import RETRY_PREFIX
 
 __all__ = ["FromWhere"]
-
-_RETRY_PREFIX = "%RETRY%"
 
 
 @attrs.frozen
@@ -39,16 +39,19 @@ class FromWhere:
     timestamp: float
 
     @inlineCallbacks
-    def find(self, queue: MessageQueue) -> Any:
+    def find(self, queue: MessageQueue) -> Generator[Deferred[Any], Any, int]:
         """
         Where to begin in a queue.
 
         @return: a Deferred of the offset; it fails with a L{RocketError} if the
             broker does not say.
         """
-        offset, why = (yield self._offsets.fetch(queue)), "the group's offset"
-        if offset is None:
+        offset: int
+        kept: int | None = yield self._offsets.fetch(queue)
+        if kept is None:
             offset, why = yield self._first(queue)
+        else:
+            offset, why = kept, "the group's offset"
         self._log.info(
             "Group {group} begins at {offset} in queue {queueId} of {topic} at {broker}: {why}",
             group=self._group,
@@ -61,9 +64,9 @@ class FromWhere:
         return offset
 
     @inlineCallbacks
-    def _first(self, queue: MessageQueue) -> Any:
+    def _first(self, queue: MessageQueue) -> Generator[Deferred[Any], Any, tuple[int, str]]:
         requests, where = self._requests, self.where
-        if queue.topic.startswith(_RETRY_PREFIX):
+        if queue.topic.startswith(RETRY_PREFIX):
             # What comes again was not dealt with by anybody, however old it is.  Java
             # skips it if it begins by time.
             return 0, "all that is to be tried again, for it has none there"

@@ -6,7 +6,8 @@ locks; the consumers' part of Java's C{MQClientAPIImpl} and C{MQAdminImpl}.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import suppress
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList, fail, inlineCallbacks, succeed
@@ -15,10 +16,18 @@ from twisted.python.failure import Failure
 from txrocket.client.cluster import Cluster
 from txrocket.client.pulling import unknownBroker
 from txrocket.client.routes import Route
-from txrocket.errors import ConnectFailed, QueryNotFound, ResponseError
+from txrocket.errors import (
+    ConnectFailed,
+    QueryNotFound,
+    RemoteSystemError,
+    ResponseError,
+    RocketError,
+    SubscriptionParseFailed,
+)
 from txrocket.message import MessageExt
-from txrocket.model import MASTER_ID, MessageQueue
+from txrocket.model import MASTER_ID, MessageQueue, SubscriptionData
 from txrocket.protocol.bodies import (
+    CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -83,21 +92,14 @@ class GroupRequests:
         asked = self._ask(queue, request, _OFFSET_TIMEOUT, slave=True)
         return asked.addCallbacks(read, none)
 
-    def updateOffset(
-        self, queue: MessageQueue, offset: int, *, oneway: bool = False
-    ) -> Deferred[None]:
+    def updateOffset(self, queue: MessageQueue, offset: int) -> Deferred[None]:
         """
         Have the group's offset in a queue kept.
-
-        @param oneway: whether to do without an answer.
         """
         header = UpdateConsumerOffsetRequestHeader(
             self._group, queue.topic, queue.queueId, offset, queue.brokerName
         )
-        request = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=oneway)
-        if oneway:
-            address = self._address(queue, slave=True)
-            return address.addCallback(self._cluster.peers.oneway, request, _OFFSET_TIMEOUT)
+        request = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header)
         return self._ask(queue, request, _OFFSET_TIMEOUT, slave=True).addCallback(_nothing)
 
     # --- a queue ---------------------------------------------------------
@@ -153,7 +155,7 @@ class GroupRequests:
     # --- the group -------------------------------------------------------
 
     @inlineCallbacks
-    def consumerIds(self, topic: str) -> Any:
+    def consumerIds(self, topic: str) -> Generator[Deferred[Any], Any, list[str]]:
         """
         The ids of the group's members, as the brokers of a topic know them.
 
@@ -163,16 +165,15 @@ class GroupRequests:
         @return: a Deferred of them, sorted.  It fails if no broker knows the group.
         """
         header = GetConsumerListByGroupRequestHeader(self._group)
-        route = yield self._routes.find(topic)
-        brokers = [each.brokerAddrs for each in route.data.brokerDatas if each.brokerAddrs]
-        if not brokers:
+        addresses = yield self._brokers(topic)
+        if not addresses:
             raise ConnectFailed("", f"topic {topic} has no broker")
         asked = [
             self._cluster.ask(
-                addresses[min(addresses)],
+                address,
                 requestCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header),
             ).addCallback(_consumerIds)
-            for addresses in brokers
+            for address in addresses
         ]
         results = yield DeferredList(asked, consumeErrors=True)
         known = [ids for answered, ids in results if answered]
@@ -183,6 +184,30 @@ class GroupRequests:
                 (each for each in failures if each.check(ResponseError)), failures[0]
             ).raiseException()
         return sorted(set().union(*known))
+
+    @inlineCallbacks
+    def check(self, subscription: SubscriptionData) -> Any:
+        """
+        Ask the brokers of a topic whether they evaluate a subscription's expression.
+        Java asks any one of them; but each has settings of its own.
+
+        Those that cannot be asked do not count: what they say is heard when they are
+        pulled from.
+
+        @return: a Deferred that fails with L{SubscriptionParseFailed} or
+            L{RemoteSystemError} if one does not.
+        """
+        body = encodeBody(CheckClientRequestBody(self._cluster.clientId, self._group, subscription))
+        asked: list[Deferred[RemotingCommand]] = []
+        with suppress(RocketError):
+            addresses = yield self._brokers(subscription.topic)
+            for address in addresses:
+                request = requestCommand(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+                asked.append(self._cluster.ask(address, request))
+        results = yield DeferredList(asked, consumeErrors=True)
+        for answered, failure in results:
+            if not answered and failure.check(SubscriptionParseFailed, RemoteSystemError):
+                failure.raiseException()
 
     def lock(
         self, brokerName: str, queues: Collection[MessageQueue]
@@ -200,19 +225,13 @@ class GroupRequests:
             lambda answer: decodeBody(LockBatchResponseBody, answer.body).lockOKMQSet
         )
 
-    def unlock(
-        self, brokerName: str, queues: Collection[MessageQueue], *, oneway: bool = False
-    ) -> Deferred[None]:
+    def unlock(self, brokerName: str, queues: Collection[MessageQueue]) -> Deferred[None]:
         """
         Give locks back.
-
-        @param oneway: whether to do without an answer.
         """
         body = UnlockBatchRequestBody(self._group, self._cluster.clientId, frozenset(queues))
-        request = requestCommand(RequestCode.UNLOCK_BATCH_MQ, None, encodeBody(body), oneway=oneway)
+        request = requestCommand(RequestCode.UNLOCK_BATCH_MQ, None, encodeBody(body))
         master = self._master(brokerName)
-        if oneway:
-            return master.addCallback(self._cluster.peers.oneway, request, _LOCK_TIMEOUT)
         return master.addCallback(self._cluster.ask, request, _LOCK_TIMEOUT).addCallback(_nothing)
 
     def sendBack(
@@ -269,6 +288,17 @@ class GroupRequests:
             return found[0]
 
         return self._routes.refresh(queue.topic).addCallback(look)
+
+    def _brokers(self, topic: str) -> Deferred[list[str]]:
+        """
+        One address of each broker of a topic: its master's, if it has one.
+        """
+
+        def read(route: Route) -> list[str]:
+            brokers = [each.brokerAddrs for each in route.data.brokerDatas]
+            return [each[min(each)] for each in brokers if each]
+
+        return self._routes.find(topic).addCallback(read)
 
     def _master(self, brokerName: str) -> Deferred[str]:
         address = self._routes.address(brokerName)

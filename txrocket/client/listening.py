@@ -45,6 +45,10 @@ class ConsumeLater:
 class Listening:
     """
     A listener.
+
+    @ivar batch: how many messages it is given at most.
+    @ivar plain: the listener itself if it is given one message at a time, here, and is no
+        C{async def}: who calls it gets what L{call} returns or raises, but for a coroutine.
     """
 
     def __init__(self, listener: Listener, batch: int, reactor: Any, *, blocking: bool) -> None:
@@ -61,6 +65,8 @@ class Listening:
         self.batch = batch or 1
         self._reactor = reactor
         self._blocking = blocking
+        waits = blocking or inspect.iscoroutinefunction(listener)
+        self.plain = listener if self._single and not waits else None
 
     def call(self, messages: Sequence[MessageExt]) -> Any:
         """
@@ -73,7 +79,12 @@ class Listening:
         if self._blocking:
             threads = self._reactor.getThreadPool()
             return deferToThreadPool(self._reactor, threads, self._listener, given)
-        result = self._listener(given)
+        return self.outcome(self._listener(given))
+
+    def outcome(self, result: Any) -> Any:
+        """
+        What a listener returned, or a Deferred of what its coroutine does.
+        """
         if inspect.iscoroutine(result):
             return Deferred.fromCoroutine(result)
         return result

@@ -20,7 +20,7 @@ offset moved: a reader that dies with a message gets it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -90,7 +90,8 @@ class LitePullConsumer(ActiveConsumer):
             consumeTimestamp = self._clock.seconds() - 1800
         self._autoCommit = autoCommit
         self._batch = pullBatch
-        self._reading = Reading(self._settled)
+        # When the reader has dealt with messages there may be room again.
+        self._reading = Reading(lambda ahead: self._prefetch.pull(ahead))
         self._prefetch = Prefetch(
             cluster,
             group,
@@ -228,7 +229,7 @@ class LitePullConsumer(ActiveConsumer):
     # --- where to read ---------------------------------------------------
 
     @inlineCallbacks
-    def seek(self, queue: MessageQueue, offset: int) -> Any:
+    def seek(self, queue: MessageQueue, offset: int) -> Generator[Deferred[Any], Any, None]:
         """
         Go on at an offset of a queue.
 
@@ -267,7 +268,9 @@ class LitePullConsumer(ActiveConsumer):
         return self._seekTo(queue, lambda queue: self._requests.searchByTime(queue, when))
 
     @inlineCallbacks
-    def _seekTo(self, queue: MessageQueue, find: Callable[[MessageQueue], Deferred[int]]) -> Any:
+    def _seekTo(
+        self, queue: MessageQueue, find: Callable[[MessageQueue], Deferred[int]]
+    ) -> Generator[Deferred[Any], Any, None]:
         self._ahead(queue)
         offset = yield find(queue)
         # It may have been lost meanwhile.
@@ -344,12 +347,6 @@ class LitePullConsumer(ActiveConsumer):
         return self._offsets.persist()
 
     # --- queues ----------------------------------------------------------
-
-    def _settled(self, window: Window) -> None:
-        # There may be room again.
-        ahead = self._prefetch.get(window.queue)
-        if ahead is not None:
-            self._prefetch.pull(ahead)
 
     def _divided(self) -> Iterable[str]:
         return self._subscriptions

@@ -32,19 +32,18 @@ from txrocket.message import (
 from txrocket.model import MessageQueue
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import RemotingCommand, rawRequest, requestCommand
+from txrocket.protocol.command import RemotingCommand, rawRequest, requestCommand, requestTemplate
 from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
 from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from txrocket.protocol.names import checkSendTopic
+from txrocket.protocol.names import RETRY_PREFIX, checkSendTopic
 from txrocket.protocol.parts import PROPERTIES_LIMIT, encodeProperties, joinProperties
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
 
-__all__ = ["REPLY", "Outgoing", "withProperties"]
+__all__ = ["REPLY", "Outgoing", "Stored", "sendTemplate", "withProperties"]
 
 #: What the property MSG_TYPE of a reply says.
 REPLY: Final = "reply"
 
-_RETRY_PREFIX: Final = "%RETRY%"
 
 _STORED: Final = {each.value: each for each in SendStatus}
 
@@ -103,7 +102,7 @@ class Outgoing:
                 self.reply = properties[PROPERTY_MSG_TYPE] == REPLY
             if PROPERTY_TRAN_MSG in properties and properties[PROPERTY_TRAN_MSG].lower() == "true":
                 self.sysFlag = TRANSACTION_PREPARED_TYPE
-            if self.topic.startswith(_RETRY_PREFIX):
+            if self.topic.startswith(RETRY_PREFIX):
                 properties = self._consumed(properties)
         if PROPERTY_UNIQ_KEY in properties:
             self.msgId = properties[PROPERTY_UNIQ_KEY]
@@ -169,7 +168,8 @@ class Outgoing:
         @param queues: how many queues the topic gets if it is not there yet.
         @param born: when it was sent, in milliseconds.
         """
-        if not (self.batch or self.reply or self.reconsumeTimes or self.maxReconsumeTimes):
+        asked = self.reconsumeTimes or self.maxReconsumeTimes is not None
+        if not (self.batch or self.reply or asked):
             properties = orjson.dumps(self.properties)
             fields = _template(group, self.topic, queues, queue)
             fields %= self.sysFlag, born, self.flag, properties
@@ -212,7 +212,7 @@ class Outgoing:
         status = _STORED.get(response.code)
         if status is None:
             raise responseError(response.code, response.remark, address)
-        header = response.decodeHeader(_Stored)
+        header = response.decodeHeader(Stored)
         if queue.queueId != header.queueId:
             queue = MessageQueue(queue.topic, queue.brokerName, header.queueId)
         return SendResult(
@@ -227,9 +227,10 @@ class Outgoing:
         )
 
 
-class _Stored(SendMessageResponseHeader):
+class Stored(SendMessageResponseHeader):
     """
-    The same with what Java reads beside the header, so that all is read in one go.
+    The header of the answer to a send, with what Java reads beside it, so that all is
+    read in one go.
     """
 
     regionId: str | None = field(name="MSG_REGION", default=None)
@@ -244,11 +245,30 @@ def _template(group: str, topic: str, queues: int, queue: MessageQueue) -> bytes
     The fields of a send, as JSON, in which sysFlag, born timestamp, flag and properties
     are to be filled in.
     """
+    return _leaving(group, topic, queues, queue, f=b'"%d"', g=b'"%d"', h=b'"%d"', i=b"%b")
+
+
+def sendTemplate(group: str, topic: str, queues: int, queue: MessageQueue) -> bytes:
+    """
+    The header of a message's request, as JSON, in which born timestamp, flag, unique id,
+    all other properties and the number of the request are to be filled in.  The properties
+    are as JSON has them, each with the separator before it.
+    """
+    properties = orjson.dumps(f"{PROPERTY_UNIQ_KEY}\x01")[:-1] + b'%b%b"'
+    fields = _leaving(group, topic, queues, queue, g=b'"%d"', h=b'"%d"', i=properties)
+    return requestTemplate(_SEND, fields)
+
+
+def _leaving(
+    group: str, topic: str, queues: int, queue: MessageQueue, **placeholders: bytes
+) -> bytes:
+    """
+    The fields of a send, as JSON, in which some are to be filled in.
+    """
     header = Outgoing(topic)._header(group, queue, queues, 0)
-    filled = {"f": b'"%d"', "g": b'"%d"', "h": b'"%d"', "i": b"%b"}
     # Their names are letters, in the order of the header.
     members = [
-        b'"%b":%b' % (name.encode(), filled.get(name) or _literally(text))
+        b'"%b":%b' % (name.encode(), placeholders.get(name) or _literally(text))
         for name, text in sorted(header.toFields().items())
     ]
     return b"{%b}" % b",".join(members)

@@ -7,120 +7,40 @@ Sending; Java's C{DefaultMQProducer}.
 
 One message's way::
 
-    check --> route known? --> queue --> request --> SendResult
-                 |                ^         |
-               ask for it         |   failed, may be tried again, time left:
-                                  +---- at another broker, if there is one
-
-An error that another attempt would not cure ends it at once: see C{retriable} of
-L{RocketError}.  All attempts together have one time limit.
+    check, name, compress --> L{Attempts<txrocket.client.attempts.Attempts>} --> SendResult
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import Attribute, Interface
 
+from txrocket.client.asking import Asking, replyTo
+from txrocket.client.attempts import Attempts
 from txrocket.client.cluster import Cluster
-from txrocket.client.outgoing import REPLY, Outgoing, withProperties
-from txrocket.client.queues import FaultTable, Selector, byHash, inTurn
-from txrocket.client.results import SendResult, SendStatus
-from txrocket.client.routes import Route
-from txrocket.errors import (
-    ConnectFailed,
-    InvalidMessage,
-    ProtocolError,
-    RequestTimedOut,
-    ResponseError,
-    RocketError,
-    SendFailed,
-    ServiceNotAvailable,
-    TopicNotExist,
-    responseError,
-)
-from txrocket.message import (
-    PROPERTY_CLUSTER,
-    PROPERTY_CORRELATION_ID,
-    PROPERTY_MSG_TYPE,
-    PROPERTY_REPLY_TO_CLIENT,
-    PROPERTY_TTL,
-    Message,
-    MessageExt,
-)
+from txrocket.client.queues import FaultTable, Selector, byHash
+from txrocket.client.quicksend import QuickSends
+from txrocket.client.results import SendResult
+from txrocket.client.sending import ISendMessageHook, Sending
+from txrocket.errors import InvalidMessage, RocketError, SendFailed, ServiceNotAvailable
+from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
 from txrocket.protocol.batch import splitBatch
 from txrocket.protocol.bodies import ProducerData
-from txrocket.protocol.command import RemotingCommand
-from txrocket.protocol.headers import (
-    CheckTransactionStateRequestHeader,
-)
-from txrocket.protocol.names import checkGroupName, checkSendTopic
+from txrocket.protocol.headers import CheckTransactionStateRequestHeader
+from txrocket.protocol.names import checkGroupName
+
+if TYPE_CHECKING:
+    from txrocket.client.tracing import SendTrace
 
 __all__ = ["ISendMessageHook", "Producer", "Sending", "innerProducer"]
 
 _INNER: Final = "CLIENT_INNER_PRODUCER"
-
-# To look up a member of an enumeration takes as long as a call.
-_SEND_OK: Final = SendStatus.SEND_OK
-
-
-class Sending(Outgoing):
-    """
-    A message on its way; what a hook sees.
-
-    @ivar message: the message, or the messages of a batch.
-    @ivar queue: where it is sent, as of the last attempt.
-    @ivar attempts: how often it was tried.
-    @ivar began: when the first attempt began, in seconds.
-    @ivar result: what became of it, once that is known.
-    @ivar error: why it failed, once it has.
-    @ivar oneway: whether nobody waits for the answer.
-    """
-
-    began = 0.0
-    deadline = 0.0
-    attempts = 0
-    address = ""
-    queue: MessageQueue | None = None
-    fixed = False
-    selector: Selector | None = None
-    key: Any = None
-    oneway = False
-    result: SendResult | None = None
-    error: BaseException | None = None
-
-    def __init__(self, topic: str, message: Message | Sequence[Message], timeout: float) -> None:
-        checkSendTopic(topic)
-        self.topic = topic
-        self.message = message
-        self.timeout = timeout
-
-
-class ISendMessageHook(Interface):
-    """
-    Looks at every message that a producer sends.
-    """
-
-    name: str = Attribute("For logs.")
-
-    def beforeSend(sending: Sending) -> None:
-        """
-        A message is about to be sent, for the first time.
-
-        What a hook raises is logged, and changes nothing.
-        """
-
-    def afterSend(sending: Sending) -> None:
-        """
-        A message was sent, or was not.
-        """
 
 
 class Producer(Service):
@@ -145,6 +65,7 @@ class Producer(Service):
         retryNotStored: bool = False,
         faults: FaultTable | None = None,
         hooks: Sequence[ISendMessageHook] = (),
+        trace: bool | str = False,
     ) -> None:
         """
         @param timeout: how many seconds a send may take, all attempts included.
@@ -155,24 +76,43 @@ class Producer(Service):
         @param retryNotStored: whether to try another broker if one has the message
             but says that it is not as safe as it should be.
         @param faults: keeps away from brokers that are slow, if given.
+        @param trace: whether to write down what becomes of each message, for tools to
+            show: in RMQ_SYS_TRACE_TOPIC, or in the topic that is named.
         """
         checkGroupName(group)
         self.cluster = cluster
         self.group = group
         self._timeout = timeout
-        self._retries = retries
         self._compressOver = compressOver
         self._maxMessageSize = maxMessageSize
-        self._queues = defaultTopicQueueNums
-        self._retryNotStored = retryNotStored
-        self._faults = faults
-        self._hooks = hooks
-        self._routes = cluster.routes
-        self._clock = cluster.reactor
-        self._topics: dict[str, None] = {}
-        self._turn = cluster.choose(2**31)
-        self._underWay = 0
-        self._drained: list[Deferred[None]] = []
+        self._trace: SendTrace | None = None
+        if trace:
+            # It needs this module in its turn.
+            from txrocket.client.tracing import sendTrace
+
+            self._trace = sendTrace(cluster, group, trace)
+            hooks = (*hooks, self._trace)
+        self._attempts = Attempts(
+            cluster,
+            group,
+            retries=retries,
+            queues=defaultTopicQueueNums,
+            retryNotStored=retryNotStored,
+            faults=faults,
+            hooks=hooks,
+        )
+        self._underWay = self._attempts.underWay
+        self._asking = Asking(cluster, self._attempts.topics, defaultTopicQueueNums, self.send)
+        self._quick: QuickSends | None = None
+        if faults is None and not hooks:
+            self._quick = QuickSends(
+                cluster,
+                group,
+                self._attempts,
+                queues=defaultTopicQueueNums,
+                compressOver=compressOver,
+                maxMessageSize=maxMessageSize,
+            )
 
     # --- life ------------------------------------------------------------
 
@@ -184,6 +124,8 @@ class Producer(Service):
         """
         self.cluster.addProducer(self)
         Service.startService(self)
+        if self._trace is not None:
+            self._trace.traces.start()
 
     def start(self) -> Deferred[None]:
         """
@@ -196,7 +138,7 @@ class Producer(Service):
         return succeed(None)
 
     @inlineCallbacks
-    def stop(self, within: float = 5.0) -> Any:
+    def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
         """
         Take no more messages, wait for those that are under way, and leave.
 
@@ -205,13 +147,16 @@ class Producer(Service):
         if not self.running:
             return
         Service.stopService(self)
-        if self._underWay:
-            drained: Deferred[None] = Deferred()
-            self._drained.append(drained)
-            yield drained.addTimeout(within, self._clock).addErrback(self._notDrained)
-        yield self.cluster.removeProducer(self)
+        clock = self.cluster.reactor
+        end = clock.seconds() + within
+        drained = self._underWay.drained()
+        yield drained.addTimeout(within, clock).addErrback(self._notDrained)
+        leaving = self.cluster.removeProducer(self)
+        if self._trace is not None:
+            yield self._trace.traces.stop(max(0.0, end - clock.seconds()))
+        yield leaving
 
-    def stopService(self) -> Any:
+    def stopService(self) -> Deferred[None]:
         """
         The same, for who stops services.
         """
@@ -228,7 +173,7 @@ class Producer(Service):
         self._log.warn(
             "Producer {group} stops while {count} messages are under way",
             group=self.group,
-            count=self._underWay,
+            count=self._underWay.count,
         )
 
     # --- as a member -----------------------------------------------------
@@ -237,7 +182,7 @@ class Producer(Service):
         """
         The topics that it has sent to.
         """
-        return self._topics
+        return self._attempts.topics
 
     def producerData(self) -> ProducerData:
         """
@@ -279,11 +224,16 @@ class Producer(Service):
         @return: a Deferred that fails with L{InvalidMessage} if the message cannot
             be sent, and with L{SendFailed} if it could not.
         """
+        chosen = queue is not None or selector is not None or key is not None
+        if not chosen and self._quick is not None and self.running:
+            quick = self._quick.send(message, self._timeout if timeout is None else timeout)
+            if quick is not None:
+                return quick
         try:
             sending = self._prepared(message, timeout)
         except RocketError:
             return fail()
-        return self._send(sending, queue, selector, key)
+        return self._attempts.send(_aimed(sending, queue, selector, key))
 
     def sendBatch(
         self,
@@ -298,7 +248,8 @@ class Producer(Service):
 
         @param timeout: in seconds, of each request.
         @return: a Deferred of a result for each request.  It fails as L{send}'s does
-            with the first that fails; those before it were sent, those after it not.
+            with the first that fails; those before it were sent, and their results are
+            in the error's C{sent}, those after it not.
         """
         return self._sendBatches(messages, queue, timeout)
 
@@ -314,14 +265,17 @@ class Producer(Service):
             raise InvalidMessage("a batch has at least one message")
         if len({each.topic for each in batches}) > 1:
             raise InvalidMessage("the messages of a batch have one topic")
-        results = []
+        results: list[SendResult] = []
         # Between two requests none is under way, but the whole is.
-        self._underWay += 1
+        self._underWay.count += 1
         try:
             for sending in batches:
-                results.append((yield self._send(sending, queue, None, None)))
+                results.append((yield self._attempts.send(_aimed(sending, queue))))
+        except SendFailed as error:
+            error.sent = tuple(results)
+            raise
         finally:
-            self._over()
+            self._underWay.over()
         return results
 
     def sendOneway(
@@ -345,7 +299,7 @@ class Producer(Service):
         except RocketError:
             return fail()
         sending.oneway = True
-        return self._send(sending, queue, selector, key)
+        return self._attempts.send(_aimed(sending, queue, selector, key))
 
     def request(self, message: Message, timeout: float | None = None) -> Deferred[MessageExt]:
         """
@@ -355,35 +309,9 @@ class Producer(Service):
         @return: a Deferred of the reply; it fails with L{RequestTimedOut} if none
             comes in time, and as L{send}'s does.
         """
-        seconds = self._timeout if timeout is None else timeout
-        correlationId = str(uuid.UUID(int=self.cluster.choose(2**128)))
-        asking = withProperties(
-            message,
-            {
-                PROPERTY_CORRELATION_ID: correlationId,
-                PROPERTY_REPLY_TO_CLIENT: self.cluster.clientId,
-                PROPERTY_TTL: str(int(seconds * 1000)),
-            },
-        )
-        replies = self.cluster.requests.replies
-
-        def forget(reply: Deferred[Any]) -> None:
-            replies.pop(correlationId, None)
-
-        reply: Deferred[MessageExt] = Deferred(forget)
-        replies[correlationId] = reply
-
-        def late(result: Any, after: float) -> Failure:
-            return Failure(
-                RequestTimedOut("", f"no reply to the message to {message.topic} in {after:g} s")
-            )
-
-        def failed(failure: Failure) -> None:
-            if replies.pop(correlationId, None) is not None:
-                reply.errback(failure)
-
-        self.send(asking, timeout=seconds).addErrback(failed)
-        return reply.addTimeout(seconds, self._clock, onTimeoutCancel=late)
+        if not self.running:
+            return fail(self._notRunning())
+        return self._asking.request(message, self._timeout if timeout is None else timeout)
 
     def reply(
         self, request: MessageExt, body: bytes, timeout: float | None = None
@@ -393,31 +321,17 @@ class Producer(Service):
 
         @param request: the message, as it was consumed.
         """
-        properties = request.properties
-        cluster = properties.get(PROPERTY_CLUSTER)
-        asker = properties.get(PROPERTY_REPLY_TO_CLIENT)
-        if not cluster or not asker:
-            return fail(InvalidMessage("a message that wants no reply cannot be replied to"))
-        answer = Message(
-            f"{cluster}_REPLY_TOPIC",
-            body,
-            properties={
-                PROPERTY_MSG_TYPE: REPLY,
-                PROPERTY_REPLY_TO_CLIENT: asker,
-                **{
-                    name: properties[name]
-                    for name in (PROPERTY_CORRELATION_ID, PROPERTY_TTL)
-                    if name in properties
-                },
-            },
-        )
+        try:
+            answer = replyTo(request, body)
+        except InvalidMessage:
+            return fail()
         return self.send(answer, timeout=timeout)
 
     def queuesOf(self, topic: str) -> Deferred[tuple[MessageQueue, ...]]:
         """
         The queues that a topic's messages can be sent to.
         """
-        return self._routes.find(topic).addCallback(lambda route: route.writeQueues)
+        return self.cluster.routes.find(topic).addCallback(lambda route: route.writeQueues)
 
     # --- preparing -------------------------------------------------------
 
@@ -425,7 +339,7 @@ class Producer(Service):
         self, topic: str, message: Message | Sequence[Message], timeout: float | None
     ) -> Sending:
         if not self.running:
-            raise ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
+            raise self._notRunning()
         return Sending(topic, message, self._timeout if timeout is None else timeout)
 
     def _prepared(self, message: Message, timeout: float | None) -> Sending:
@@ -438,249 +352,24 @@ class Producer(Service):
         sending.takeBatch(messages, self.cluster.uniqueId, self._maxMessageSize)
         return sending
 
-    # --- attempts --------------------------------------------------------
+    def _notRunning(self) -> ServiceNotAvailable:
+        return ServiceNotAvailable(f"producer {self.group} is not started, or was stopped")
 
-    def _send(
-        self,
-        sending: Sending,
-        queue: MessageQueue | None,
-        selector: Selector | None,
-        key: Any,
-    ) -> Deferred[Any]:
-        if queue is not None:
-            sending.fixed, sending.queue = True, queue
-        if selector is not None or key is not None:
-            sending.selector, sending.key = selector or byHash, key
-        sending.began = self._clock.seconds()
-        sending.deadline = sending.began + sending.timeout
-        for hook in self._hooks:
-            self._show(hook, hook.beforeSend, sending)
-        self._underWay += 1
-        route = self._routes.get(sending.topic)
-        if route is not None and route.writeQueues and sending.topic in self._topics:
-            return self._attempt(route, sending)
-        return self._attemptOn(self._route(sending), sending)
 
-    def _done(
-        self, result: SendResult | Failure | None, sending: Sending
-    ) -> SendResult | Failure | None:
-        """
-        A message's last attempt is over, or there was none.
-        """
-        if isinstance(result, Failure):
-            result = self._gaveUp(result, sending)
-        else:
-            sending.result = result
-        for hook in self._hooks:
-            self._show(hook, hook.afterSend, sending)
-        self._over()
-        return result
-
-    def _gaveUp(self, failure: Failure, sending: Sending) -> SendResult | Failure:
-        error = failure.value
-        # What cannot be sent was not, and what else is raised is somebody's bug or wish.
-        if isinstance(error, RocketError) and not isinstance(error, InvalidMessage):
-            if sending.result is not None:
-                # Another broker was to have it as well, and one has it.
-                return sending.result
-            elapsed = self._clock.seconds() - sending.began
-            error = SendFailed(sending.topic, error, sending.address, sending.attempts, elapsed)
-            failure = Failure(error)
-        sending.error = error
-        return failure
-
-    def _show(
-        self, hook: ISendMessageHook, look: Callable[[Sending], None], sending: Sending
-    ) -> None:
-        try:
-            look(sending)
-        except Exception:
-            self._log.failure(
-                "Hook {name} failed of a message to {topic}", name=hook.name, topic=sending.topic
-            )
-
-    def _over(self) -> None:
-        self._underWay -= 1
-        while self._drained and not self._underWay:
-            self._drained.pop().callback(None)
-
-    def _route(self, sending: Sending) -> Deferred[Route]:
-        topic = sending.topic
-        self._topics[topic] = None
-        known = self._routes.get(topic)
-        if known is not None and known.writeQueues:
-            return succeed(known)
-
-        def inherit(failure: Failure) -> Deferred[Route]:
-            failure.trap(TopicNotExist)
-
-            def missing(inherited: Failure) -> Failure:
-                return failure if inherited.check(TopicNotExist) else inherited
-
-            return self._routes.inherit(topic, self._queues).addErrback(missing)
-
-        # One that has no queues may have some by now.
-        return self._inTime(self._routes.refresh(topic).addErrback(inherit), sending)
-
-    def _inTime(self, found: Deferred[Route], sending: Sending) -> Deferred[Route]:
-        """
-        A route, if it comes before the message's time is over.
-        """
-
-        def late(result: Any, after: float) -> Failure:
-            said = f"no name server told the route of {sending.topic} within {after:g} s"
-            return Failure(RequestTimedOut("", said))
-
-        left = max(0.0, sending.deadline - self._clock.seconds())
-        return found.addTimeout(left, self._clock, onTimeoutCancel=late)
-
-    # Whatever follows ends with _done, which each attempt calls itself if it is the last:
-    # to add it to the Deferred of each message would cost a microsecond.
-
-    def _attemptOn(self, found: Deferred[Route], sending: Sending) -> Deferred[Any]:
-        args = (sending,)
-        return found.addCallbacks(self._attempt, self._done, callbackArgs=args, errbackArgs=args)
-
-    def _attempt(self, route: Route, sending: Sending) -> Deferred[Any]:
-        began = self._clock.seconds()
-        left = sending.deadline - began
-        peers = self.cluster.peers
-        try:
-            if left <= 0:
-                raise RequestTimedOut("", "no time was left to send it")
-            request = self._request(sending, route)
-            if request is None:
-                return self._seek(sending)
-        except Exception:
-            return fail().addErrback(self._done, sending)
-        if sending.oneway:
-            return peers.oneway(sending.address, request, left).addBoth(self._done, sending)
-        args = sending, began
-        return peers.request(sending.address, request, left).addCallbacks(
-            self._answered, self._unanswered, callbackArgs=args, errbackArgs=args
-        )
-
-    def _request(self, sending: Sending, route: Route) -> RemotingCommand | None:
-        """
-        The next request for a message; L{None} if the broker that it is for is not
-        known.
-        """
-        failed = sending.queue.brokerName if sending.attempts and sending.queue else None
-        if not sending.fixed:
-            sending.queue = self._choose(sending, route, failed)
-        queue = sending.queue
-        assert queue is not None
-        sending.attempts += 1
-        sending.address = self._routes.address(queue.brokerName) or ""
-        if not sending.address:
-            return None
-        born = int(sending.began * 1000)
-        return sending.request(self.group, queue, self._queues, born, oneway=sending.oneway)
-
-    def _seek(self, sending: Sending) -> Deferred[Any]:
-        """
-        Find the broker of a queue, which is in no route that is known.
-        """
-        assert sending.queue is not None
-        error = ConnectFailed("", f"no master of broker {sending.queue.brokerName} is known")
-
-        def unanswered(failure: Failure) -> None:
-            failure.trap(RocketError)
-
-        sought = self._inTime(self._routes.refresh(sending.topic), sending)
-        return sought.addErrback(unanswered).addCallbacks(
-            lambda found: self._again(error, sending), self._done, errbackArgs=(sending,)
-        )
-
-    def _choose(self, sending: Sending, route: Route, failed: str | None) -> MessageQueue:
-        queues = route.writeQueues
-        if not queues:
-            raise TopicNotExist(f"topic {sending.topic} has no queue that can be written to")
-        if sending.selector is not None:
-            message = sending.message
-            assert isinstance(message, Message)
-            return sending.selector(queues, message, sending.key)
-        self._turn += 1
-        if self._faults is not None:
-            return self._faults.select(queues, self._turn, self.cluster.now())
-        if failed is None:
-            return queues[self._turn % len(queues)]
-        queue = inTurn(queues, self._turn, failed)
-        # It counts on over those that were left out: all after them get their share.
-        self._turn += (queues.index(queue) - self._turn) % len(queues)
-        return queue
-
-    def _answered(self, response: RemotingCommand, sending: Sending, began: float) -> Any:
-        queue = sending.queue
-        assert queue is not None
-        refused: ResponseError | None = None
-        try:
-            result = sending.resultOf(response, queue, sending.address)
-        except ResponseError as error:
-            refused = error
-        except ProtocolError:
-            return self._done(Failure(), sending)
-        if self._faults is not None:
-            self._note(queue, began, failed=refused is not None)
-        if refused is not None:
-            return self._again(refused, sending)
-        route = self._routes.get(sending.topic)
-        if route is not None and route.inherited:
-            # It has come into being with this message.
-            self._refresh(sending.topic)
-        if result.sendStatus is not _SEND_OK and self._mayGoElsewhere(sending):
-            sending.result = result
-            return self._retry(sending, responseError(response.code, response.remark))
-        return self._done(result, sending)
-
-    def _mayGoElsewhere(self, sending: Sending) -> bool:
-        chosen = sending.fixed or sending.selector is not None
-        return self._retryNotStored and not chosen and self._mayRetry(sending)
-
-    def _unanswered(self, failure: Failure, sending: Sending, began: float) -> Any:
-        error = failure.value
-        if not isinstance(error, RocketError):
-            return self._done(failure, sending)
-        assert sending.queue is not None
-        if self._faults is not None:
-            self._note(sending.queue, began, failed=True)
-        # The broker may have moved, or be gone.
-        self._refresh(sending.topic)
-        return self._again(error, sending)
-
-    def _refresh(self, topic: str) -> None:
-        # A failure leaves things as they were.
-        self._routes.refresh(topic).addErrback(lambda failure: failure.trap(RocketError))
-
-    def _note(self, queue: MessageQueue, began: float, *, failed: bool) -> None:
-        assert self._faults is not None
-        latency = int((self._clock.seconds() - began) * 1000)
-        self._faults.note(queue.brokerName, latency, self.cluster.now(), failed=failed)
-
-    def _mayRetry(self, sending: Sending) -> bool:
-        # What nobody waits for is not worth a second attempt.
-        retries = 0 if sending.oneway else self._retries
-        return sending.attempts <= retries and self._clock.seconds() < sending.deadline
-
-    def _again(self, error: RocketError, sending: Sending) -> Any:
-        if not error.retriable or not self._mayRetry(sending):
-            return self._done(Failure(error), sending)
-        return self._retry(sending, error)
-
-    def _retry(self, sending: Sending, error: RocketError) -> Deferred[Any]:
-        self._log.info(
-            "Sending to topic {topic} again after attempt {attempts}: {error}",
-            topic=sending.topic,
-            attempts=sending.attempts,
-            error=error,
-        )
-
-        def nowhere(failure: Failure) -> Route:
-            failure.trap(RocketError)
-            # There is no other attempt, so the last one's failure is the message's.
-            raise error
-
-        return self._attemptOn(self._route(sending).addErrback(nowhere), sending)
+def _aimed(
+    sending: Sending,
+    queue: MessageQueue | None,
+    selector: Selector | None = None,
+    key: Any = None,
+) -> Sending:
+    """
+    A message that is to go to a queue, or to one that a selector chooses.
+    """
+    if queue is not None:
+        sending.fixed, sending.queue = True, queue
+    if selector is not None or key is not None:
+        sending.selector, sending.key = selector or byHash, key
+    return sending
 
 
 def innerProducer(cluster: Cluster) -> Producer:

@@ -13,12 +13,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from msgspec.structs import force_setattr
-
 from txrocket.client.results import PullData, PullResult, PullStatus
 from txrocket.errors import MalformedRecord, RocketError, UnsupportedCompression, responseError
 from txrocket.filters.tags import TAG, tagSubscription
-from txrocket.message import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET, MessageExt
+from txrocket.message import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET, PROPERTY_TAGS, MessageExt
 from txrocket.model import MessageQueue
 from txrocket.protocol.codes import ResponseCode
 from txrocket.protocol.command import RemotingCommand
@@ -40,6 +38,9 @@ __all__ = [
 COMMIT_FLAG: Final = 0x1
 _SUSPEND: Final = 0x2
 _SUBSCRIPTION: Final = 0x4
+
+# The name of the tag's property, and what stands behind it.
+_TAGS: Final = f"{PROPERTY_TAGS}\x01".encode()
 
 _STATUS: Final[dict[int, PullStatus]] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
@@ -139,15 +140,32 @@ def pullResult(
     (status, nextOffset, low, high, data), suggested = pullData(answer, address)
     messages: list[MessageExt] = []
     if data:
-        messages = decodeRecords(data, inflate=False, brokerName=queue.brokerName)
         known = f"\x02{PROPERTY_MIN_OFFSET}\x01{low}\x02{PROPERTY_MAX_OFFSET}\x01{high}".encode()
-        for message in messages:
-            # Nobody else has the message yet, and a copy of each would cost more
-            # than all the rest of its decoding.
-            force_setattr(message, "propertiesData", message.propertiesData + known)
+        messages = decodeRecords(data, inflate=False, brokerName=queue.brokerName, appended=known)
         if tags:
-            messages = [each for each in messages if each.tags in tags]
+            encoded = _encoded(tags)
+            messages = [each for each in messages if _isWanted(each, tags, encoded)]
     return PullResult(status, nextOffset, low, high, tuple(messages)), suggested
+
+
+@lru_cache(1024)
+def _encoded(tags: frozenset[str]) -> frozenset[bytes]:
+    return frozenset(each.encode(errors="replace") for each in tags)
+
+
+def _isWanted(message: MessageExt, tags: frozenset[str], encoded: frozenset[bytes]) -> bool:
+    """
+    Whether a message has one of some tags.  That it has one, and which, is seen without
+    splitting its properties, a fifth of the price, if there are no two ways to read them.
+    """
+    data = message.propertiesData
+    before, found, after = data.partition(_TAGS)
+    if not found:
+        return False
+    if (before and before[-1] != 2) or _TAGS in after:
+        return message.tags in tags
+    tag = after.partition(b"\x02")[0]
+    return tag in encoded if tag.isascii() else message.tags in tags
 
 
 def readable(message: MessageExt) -> MessageExt:

@@ -10,8 +10,9 @@ One queue's life::
                                  |         |-- nothing: pull on; the broker waits
                                  |         |-- window full: once there is room
                                  |         |-- failed: after 3 s
-                                 |         '-- offset is none: a new window, where
-                                 |             the broker says
+                                 |         '-- offset is none: go on where the broker
+                                 |             says; if that is before, once what was
+                                 |             pulled is dealt with, in a new window
     end: dropped                 '-- moved by an administrator
 """
 
@@ -31,6 +32,8 @@ from txrocket.client.pulling import Puller
 from txrocket.client.results import PullResult, PullStatus
 from txrocket.client.window import Room, Window
 from txrocket.errors import (
+    FilterDataNotExist,
+    FilterDataNotLatest,
     FlowControl,
     RocketError,
     SubscriptionNotExist,
@@ -48,6 +51,14 @@ _TIMEOUT: Final = 30.0
 # When to pull again, in seconds: after a failure, and if the broker asks for a rest.
 _AFTER_FAILURE: Final = 3.0
 _AFTER_FLOW_CONTROL: Final = 0.02
+
+# The broker has not heard of the group or its expression, or not the latest.
+_UNHEARD: Final = (
+    SubscriptionNotExist,
+    SubscriptionNotLatest,
+    FilterDataNotExist,
+    FilterDataNotLatest,
+)
 
 
 class Consuming(Protocol):
@@ -108,6 +119,8 @@ class Pulls:
         self.paused = False
         self._stopped = False
         self._throttled: set[Window] = set()
+        # Where the broker wants to go on, before what is held.
+        self._behind: dict[Window, int] = {}
         self._failing: set[Window] = set()
         self._later: dict[Window, IDelayedCall] = {}
         self._underWay: dict[Window, Deferred[PullResult]] = {}
@@ -183,9 +196,12 @@ class Pulls:
         """
         if window in self._throttled:
             self.pull(window)
+        elif self._behind and not len(window) and window in self._behind:
+            self.move(window.queue, self._behind[window])
 
     def _drop(self, window: Window) -> None:
         window.dropped = True
+        self._behind.pop(window, None)
         self._throttled.discard(window)
         self._failing.discard(window)
         self._cancel(window)
@@ -207,7 +223,7 @@ class Pulls:
         self._throttled.discard(window)
         if window.dropped or self.paused or self._stopped:
             return
-        if window in self._underWay or window in self._later:
+        if window in self._underWay or window in self._later or window in self._behind:
             return
         if window.why(self._room, span=not self._orderly) is not None:
             self._throttled.add(window)
@@ -256,11 +272,7 @@ class Pulls:
                 asked=window.nextOffset,
                 given=result.nextBeginOffset,
             )
-            if result.nextBeginOffset == window.nextOffset:
-                # A broker that contradicts itself is not asked again at once.
-                self._pullLater(window, _AFTER_FAILURE)
-            else:
-                self.move(window.queue, result.nextBeginOffset)
+            self._correct(window, result.nextBeginOffset)
             return
         window.nextOffset = result.nextBeginOffset
         if status is PullStatus.FOUND:
@@ -274,6 +286,22 @@ class Pulls:
             # What was passed over is dealt with as well.
             self._offsets.update(window.queue, window.nextOffset)
         self.pull(window)
+
+    def _correct(self, window: Window, offset: int) -> None:
+        """
+        A queue does not have the offset that was asked for, but another.
+        """
+        if offset == window.nextOffset:
+            # A broker that contradicts itself is not asked again at once.
+            self._pullLater(window, _AFTER_FAILURE)
+        elif not len(window):
+            self.move(window.queue, offset)
+        elif offset < window.nextOffset:
+            # What is held has offsets that come again: it is dealt with first.
+            self._behind[window] = offset
+        else:
+            window.nextOffset = offset
+            self.pull(window)
 
     def _failed(self, failure: Failure, window: Window) -> None:
         # Cancelled: by who took it out already.
@@ -291,8 +319,7 @@ class Pulls:
                 queue=window.queue,
                 error=failure.value,
             )
-        if failure.check(SubscriptionNotExist, SubscriptionNotLatest):
-            # The broker has not heard of the group, or not the latest.
+        if failure.check(*_UNHEARD):
             self._cluster.heartbeat()
         self._pullLater(window, _AFTER_FAILURE)
 

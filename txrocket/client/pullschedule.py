@@ -21,7 +21,7 @@ visited any more.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, TypeAlias
 
 from twisted.application.service import Service
@@ -96,7 +96,7 @@ class PullSchedule(Service):
         return succeed(None)
 
     @inlineCallbacks
-    def stop(self, within: float = 5.0) -> Any:
+    def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
         """
         Begin no more visits, wait for those that are under way, and leave.
 
@@ -115,7 +115,7 @@ class PullSchedule(Service):
             yield drained.addTimeout(within, self._clock).addErrback(self._notDrained)
         yield self._consumer.stop(within)
 
-    def stopService(self) -> Any:
+    def stopService(self) -> Deferred[None]:
         """
         The same, for who stops services.
         """

@@ -16,7 +16,7 @@ How the parts work together::
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from twisted.python.failure import Failure
 from txrocket.client.assign import Assign, averagely
 from txrocket.client.cluster import Cluster
 from txrocket.client.concurrently import Concurrently
+from txrocket.client.consuming import IConsumeMessageHook, Watch, Watched
 from txrocket.client.fromwhere import FromWhere
 from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.heldlocks import HeldLocks
@@ -39,10 +40,13 @@ from txrocket.client.ownqueues import InOrder, OwnQueues
 from txrocket.client.pulling import readable
 from txrocket.client.pulls import Pulls
 from txrocket.client.rebalance import Rebalance
-from txrocket.client.returning import RETRY_PREFIX, Returning, originTopic
+from txrocket.client.returning import Returning, originTopic
+from txrocket.client.running import runningInfo
+from txrocket.client.tracing import ConsumeTrace, consumeTrace
 from txrocket.client.window import Room, Window
 from txrocket.errors import ConfigError, RocketError
 from txrocket.filters.expressions import buildSubscription
+from txrocket.filters.tags import isTagType
 from txrocket.message import MessageExt
 from txrocket.model import (
     ConsumeFromWhere,
@@ -57,7 +61,8 @@ from txrocket.protocol.bodies import (
     ConsumerData,
     ConsumerRunningInfo,
 )
-from txrocket.protocol.names import checkGroupName, checkTopicName
+from txrocket.protocol.compression import COMPRESSED_FLAG
+from txrocket.protocol.names import RETRY_PREFIX, checkGroupName, checkTopicName
 
 __all__ = ["PushConsumer"]
 
@@ -104,6 +109,8 @@ class PushConsumer(Service):
         consumeTimeout: float = 900.0,
         maxReconsumeTimes: int | None = None,
         suspend: float = 1.0,
+        hooks: Sequence[IConsumeMessageHook] = (),
+        trace: bool | str = False,
     ) -> None:
         """
         @param listener: is given each message; see L{txrocket.client.listening}.
@@ -124,9 +131,12 @@ class PushConsumer(Service):
         @param consumeTimeout: after how many seconds a message that a listener has
             not dealt with is sent back.  Not in order.
         @param maxReconsumeTimes: how often a message is tried again: 16 times, or
-            for ever in order, if not given.
+            for ever in order, if not given, or -1 as in Java.
         @param suspend: how many seconds a queue is held up by a message that the
             listener did not deal with.  In order only.
+        @param hooks: look at every call of the listener.
+        @param trace: whether to write down what becomes of each message, for tools to
+            show: in RMQ_SYS_TRACE_TOPIC, or in the topic that is named.
         @raise InvalidMessage: if the group's name is none.
         @raise ConfigError: if the listener is to block, and is an C{async def}.
         """
@@ -138,7 +148,7 @@ class PushConsumer(Service):
         self._model = messageModel
         self._consumeTimeout = consumeTimeout
         self._subscriptions: dict[str, SubscriptionData] = {}
-        requests = GroupRequests(cluster, group)
+        self._requests = requests = GroupRequests(cluster, group)
         if offsets is None:
             offsets = MemoryOffsets() if self._broadcast else RemoteOffsets(requests)
         self._offsets = offsets
@@ -158,6 +168,15 @@ class PushConsumer(Service):
         )
         listening = Listening(listener, batch, cluster.reactor, blocking=blocking)
         self._listening = listening
+        self._trace: ConsumeTrace | None = None
+        if trace:
+            self._trace = consumeTrace(cluster, group, trace)
+            hooks = (*hooks, self._trace)
+        if hooks:
+            watch = Watch(self._clock, group, hooks, consumeTimeout, orderly=orderly)
+            listening = Watched(watch, listener, batch, cluster.reactor, blocking=blocking)
+        if maxReconsumeTimes == -1:
+            maxReconsumeTimes = None
         maxTimes = _MAX_TIMES if maxReconsumeTimes is None else maxReconsumeTimes
         returning = Returning(cluster, requests, group, maxTimes)
         self._orderly = orderly
@@ -254,6 +273,8 @@ class PushConsumer(Service):
         self.cluster.addConsumer(self)
         Service.startService(self)
         self._startedAt = self.cluster.now()
+        if self._trace is not None:
+            self._trace.traces.start()
         self._consuming.start()
         self._pulls.start()
         self._queues.start()
@@ -264,12 +285,30 @@ class PushConsumer(Service):
     def start(self) -> Deferred[None]:
         """
         Begin.
+
+        @return: a Deferred that fires at once if all expressions are of tags.  For
+            others the brokers are asked, and if one does not evaluate them, the
+            consumer is stopped, and the Deferred fails with what that one says.
         """
         try:
             self.startService()
         except RocketError:
             return fail()
-        return succeed(None)
+        others = [
+            each for each in self._subscriptions.values() if not isTagType(each.expressionType)
+        ]
+        return self._checked(others) if others else succeed(None)
+
+    @inlineCallbacks
+    def _checked(
+        self, subscriptions: Iterable[SubscriptionData]
+    ) -> Generator[Deferred[Any], Any, None]:
+        try:
+            for each in subscriptions:
+                yield self._requests.check(each)
+        except RocketError:
+            yield self.stop()
+            raise
 
     @inlineCallbacks
     def stop(self, within: float = 5.0) -> Generator[Deferred[Any], Any, None]:
@@ -281,6 +320,7 @@ class PushConsumer(Service):
         if not self.running:
             return
         Service.stopService(self)
+        end = self._clock.seconds() + within
         self._rebalance.stop()
         self._pulls.stop()
         self._queues.stop()
@@ -290,7 +330,10 @@ class PushConsumer(Service):
                 loop.stop()
         yield maybeDeferred(self._offsets.persist).addErrback(self._notKept)
         yield self._queues.release()
-        yield self.cluster.removeConsumer(self)
+        leaving = self.cluster.removeConsumer(self)
+        if self._trace is not None:
+            yield self._trace.traces.stop(max(0.0, end - self._clock.seconds()))
+        yield leaving
 
     def stopService(self) -> Deferred[None]:
         """
@@ -345,10 +388,12 @@ class PushConsumer(Service):
     # --- consuming -------------------------------------------------------
 
     def _prepared(self, message: MessageExt) -> MessageExt:
-        message = readable(message)
-        # The listener sees the topic that it subscribed to.
-        origin = originTopic(message)
-        return message if origin == message.topic else replace(message, topic=origin)
+        if message.sysFlag & COMPRESSED_FLAG:
+            message = readable(message)
+        if message.topic.startswith(RETRY_PREFIX):
+            # The listener sees the topic that it subscribed to.
+            return replace(message, topic=originTopic(message))
+        return message
 
     def _consumed(self, window: Window, offset: int) -> None:
         self._offsets.update(window.queue, offset)
@@ -405,26 +450,12 @@ class PushConsumer(Service):
         """
         All that it tells of itself.
         """
-        return ConsumerRunningInfo(
-            properties={
-                "PROP_NAMESERVER_ADDR": ";".join(self.cluster.nameServers.addresses),
-                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
-                "PROP_CONSUME_ORDERLY": "true" if self._orderly else "false",
-                "PROP_CONSUMER_START_TIMESTAMP": str(self._startedAt),
-                "PROP_CLIENT_VERSION": "V4_9_7",
-                "consumerGroup": self.group,
-                "messageModel": self._model.value,
-                "consumeFromWhere": self._where.value,
-            },
-            subscriptionSet=tuple(
-                sorted(
-                    self._subscriptions.values(), key=lambda each: f"{each.topic}@{each.subString}"
-                )
-            ),
-            mqTable={
-                window.queue: window.info(self._committed(window))
-                for window in sorted(self._pulls.each(), key=lambda each: each.queue)
-            },
+        return runningInfo(
+            self.consumerData(),
+            self.cluster.nameServers.addresses,
+            self._startedAt,
+            {each.queue: each.info(self._committed(each)) for each in self._pulls.each()},
+            PROP_CONSUME_ORDERLY="true" if self._orderly else "false",
         )
 
     def consumeDirectly(

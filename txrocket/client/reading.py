@@ -29,7 +29,7 @@ class Reading:
     A reader's place.
     """
 
-    def __init__(self, settled: Callable[[Window], None]) -> None:
+    def __init__(self, settled: Callable[[Ahead], None]) -> None:
         """
         @param settled: is told of a queue of which messages were dealt with.
         """
@@ -37,7 +37,7 @@ class Reading:
         # Queues with messages that may be read, each once.
         self._ready: deque[Ahead] = deque()
         # Those of which the reader has messages, until it comes back.
-        self._taken: set[Window] = set()
+        self._taken: dict[Window, Ahead] = {}
         self._waiting: Deferred[None] | None = None
         self._error: RocketError | None = None
 
@@ -62,7 +62,7 @@ class Reading:
             if window is None or window.dropped or ahead.paused:
                 continue
             taken = window.take(most - len(messages))
-            self._taken.add(window)
+            self._taken[window] = ahead
             for index, message in enumerate(taken):
                 try:
                     messages.append(readable(message))
@@ -81,10 +81,10 @@ class Reading:
         """
         The reader has dealt with what it was given.
         """
-        taken, self._taken = self._taken, set()
-        for window in taken:
-            window.commit()
-            self._settled(window)
+        while self._taken:
+            window, ahead = self._taken.popitem()
+            window.settle()
+            self._settled(ahead)
 
     def arrival(self) -> Deferred[None]:
         """

@@ -34,13 +34,13 @@ from txrocket.client.grouprequests import GroupRequests
 from txrocket.client.routes import Route
 from txrocket.errors import ResponseError, RocketError, TopicNotExist
 from txrocket.model import MessageQueue
+from txrocket.protocol.names import RETRY_PREFIX
 
 __all__ = ["Changed", "Rebalance"]
 
 # In seconds (rocketmq.client.rebalance.waitInterval).
 _INTERVAL: Final = 20.0
 
-_RETRY_PREFIX: Final = "%RETRY%"
 
 #: Is told of the queues of a topic that a member gets, and of those that it loses.
 Changed: TypeAlias = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]
@@ -216,7 +216,7 @@ class Rebalance:
 
     def _failed(self, topic: str, error: RocketError) -> None:
         # A retry topic comes into being with the group's first heartbeat.
-        young = topic.startswith(_RETRY_PREFIX) and isinstance(error, TopicNotExist)
+        young = topic.startswith(RETRY_PREFIX) and isinstance(error, TopicNotExist)
         # Once, and not every 20 s.
         if self.started and not young and topic not in self._failing:
             self._failing.add(topic)

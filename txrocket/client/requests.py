@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from txrocket.client.members import ConsumerMember, ProducerMember
+from txrocket.client.running import threadStacks
 from txrocket.errors import InvalidMessage, RemoteSystemError
 from txrocket.message import (
     PROPERTY_ARRIVE_TIME,
@@ -148,6 +150,8 @@ class ClientRequests:
         """
         header = request.decodeHeader(GetConsumerRunningInfoRequestHeader)
         info = self._consumer(header.consumerGroup).runningInfo()
+        if header.jstackEnable:
+            info = replace(info, jstack=threadStacks())
         return responseCommand(body=encodeBody(info))
 
     def consumeDirectly(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:

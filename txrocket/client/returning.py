@@ -32,11 +32,9 @@ from txrocket.message import (
     Message,
     MessageExt,
 )
+from txrocket.protocol.names import RETRY_PREFIX
 
-__all__ = ["RETRY_PREFIX", "Returning", "originTopic"]
-
-#: A group's retry topic is this and the group's name.
-RETRY_PREFIX: Final = "%RETRY%"
+__all__ = ["Returning", "originTopic"]
 
 # The delay level of the first time; it is one more each time.
 _FIRST_LEVEL: Final = 3

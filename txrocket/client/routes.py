@@ -44,6 +44,9 @@ def _sorted(data: TopicRouteData) -> TopicRouteData:
 class Routes:
     """
     The routes that a client knows.
+
+    @ivar version: another number whenever a route or an address is another one, for who
+        keeps what follows from them.
     """
 
     _log = Logger()
@@ -58,6 +61,7 @@ class Routes:
         self._asking: dict[str, list[Deferred[Route]]] = {}
         self._followers: list[Callable[[Route], None]] = []
         self._addresses: dict[str, dict[int, str]] = {}
+        self.version = 0
 
     def follow(self, changed: Callable[[Route], None]) -> Callable[[], None]:
         """
@@ -126,7 +130,7 @@ class Routes:
         """
         wanted = set(topics)
         for topic in self._routes.keys() - wanted:
-            del self._routes[topic]
+            self._drop(topic)
         refreshed = [self.refresh(topic).addErrback(self._failed, topic) for topic in wanted]
         return DeferredList(refreshed).addCallback(lambda results: self._collect())
 
@@ -173,31 +177,39 @@ class Routes:
         known = self._routes.pop(topic, None)
         if known is not None and known.data == data and known.inherited == inherited:
             self._routes[topic] = known
-            self._locate(known)
+            if any(self._addresses.get(name) != ids for name, ids in known.brokers.items()):
+                # Another route has told something else meanwhile.
+                self._addresses.update(known.brokers)
+                self.version += 1
             return known
         route = self._routes[topic] = Route(topic, data, inherited=inherited)
+        self.version += 1
         self._collect()
         for changed in tuple(self._followers):
             changed(route)
         return route
 
+    def _drop(self, topic: str) -> None:
+        del self._routes[topic]
+        self.version += 1
+
     def _collect(self) -> None:
         """
         The brokers of all routes; one that is in none is gone.
         """
-        self._addresses = {}
+        addresses: dict[str, dict[int, str]] = {}
         for route in self._routes.values():
-            self._locate(route)
-
-    def _locate(self, route: Route) -> None:
-        self._addresses.update(route.brokers)
+            addresses.update(route.brokers)
+        if addresses != self._addresses:
+            self._addresses = addresses
+            self.version += 1
 
     def _gone(self, failure: Failure, topic: str) -> Failure:
         if failure.check(TopicNotExist):
             known = self._routes.get(topic)
             # What is not there yet is served by what it will inherit from.
             if known is not None and not known.inherited:
-                del self._routes[topic]
+                self._drop(topic)
         return failure
 
     def _asked(self, result: Route | Failure, topic: str) -> None:

@@ -13,11 +13,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE, MessageQueue, QueueData, TopicRouteData
+from txrocket.protocol.names import AUTO_CREATE_TOPIC
 
 __all__ = ["DEFAULT_TOPIC", "Route", "limited", "readQueues", "writeQueues"]
 
 #: The topic that one which does not exist yet inherits from.
-DEFAULT_TOPIC: Final = "TBW102"
+DEFAULT_TOPIC: Final = AUTO_CREATE_TOPIC
 
 
 def writeQueues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:

@@ -18,7 +18,7 @@ Messages in transactions; Java's C{TransactionMQProducer}::
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, maybeDeferred
@@ -28,6 +28,7 @@ from txrocket.client.cluster import Cluster
 from txrocket.client.producer import Producer
 from txrocket.client.pulling import unknownBroker
 from txrocket.client.results import SendResult, SendStatus
+from txrocket.client.topicroute import DEFAULT_TOPIC
 from txrocket.errors import RocketError, ServiceNotAvailable
 from txrocket.message import (
     PROPERTY_DELAY,
@@ -98,16 +99,41 @@ class TransactionProducer(Producer):
 
     _log = Logger()
 
-    def __init__(self, cluster: Cluster, group: str, check: Execute, **options: Any) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        check: Execute,
+        *,
+        topics: Iterable[str] = (),
+        **options: Any,
+    ) -> None:
         """
         @param group: what brokers know the producers by that can answer for each
             other's transactions.
         @param check: told of a half message whose transaction the broker has not
             heard of; says what became of it.
+        @param topics: the topics that the group sends to, so that their brokers can ask
+            before this producer has sent something.  Brokers where topics come into
+            being by themselves can ask anyway.
         @param options: as L{Producer}'s.
         """
         super().__init__(cluster, group, **options)
         self._check = check
+        self._attempts.topics |= dict.fromkeys((DEFAULT_TOPIC, *topics))
+
+    def startService(self) -> None:
+        """
+        Begin, and have brokers know of it: they may have something to ask, of a producer
+        that has ended.
+
+        @raise ConfigError: if the cluster has a producer of this group already.
+        """
+        super().startService()
+        for topic in self.topics():
+            # If there is none, or nobody to say so, it will be asked for again.
+            found = self.cluster.routes.find(topic)
+            found.addErrback(lambda failure: failure.trap(RocketError) and None)
 
     @inlineCallbacks
     def sendInTransaction(
@@ -125,7 +151,7 @@ class TransactionProducer(Producer):
         """
         half = self._half(message)
         # A stop waits for the whole, and not only for the half message.
-        self._underWay += 1
+        self._underWay.count += 1
         try:
             result = yield self.send(half, timeout=timeout)
             state, error = LocalTransactionState.ROLLBACK_MESSAGE, None
@@ -134,9 +160,9 @@ class TransactionProducer(Producer):
                     state = yield _call(execute, half)
                 except Exception as raised:
                     state, error = LocalTransactionState.UNKNOW, raised
-            yield self._end(result, state, error)
+            yield self._end(half, result, state, error)
         finally:
-            self._over()
+            self._underWay.over()
         if error is not None:
             raise error
         return TransactionSendResult(result, state)
@@ -154,7 +180,11 @@ class TransactionProducer(Producer):
 
     @inlineCallbacks
     def _end(
-        self, result: SendResult, state: LocalTransactionState, error: Exception | None
+        self,
+        half: Message,
+        result: SendResult,
+        state: LocalTransactionState,
+        error: Exception | None,
     ) -> Generator[Deferred[Any], Any, None]:
         name = result.messageQueue.brokerName
         remark = None if error is None else f"the local transaction failed: {error}"
@@ -169,6 +199,8 @@ class TransactionProducer(Producer):
                 bname=name,
             )
             address = self.cluster.routes.address(name)
+            if self._trace is not None:
+                self._trace.ended(half, result.msgId, address, state.name, result)
             if address is None:
                 raise unknownBroker(name)
             yield self._tell(address, header, remark)
@@ -222,4 +254,6 @@ class TransactionProducer(Producer):
             header.transactionId,
             header.bname,
         )
+        if self._trace is not None:
+            self._trace.ended(message, message.msgId, address, state.name)
         yield self._tell(address, end, None)

@@ -179,10 +179,16 @@ class Window:
 
         @return: the offset that can be committed.
         """
+        self.settle()
+        return self.commitOffset
+
+    def settle(self) -> None:
+        """
+        The same, for who does not commit now.
+        """
         for message in self._taken.values():
             self.size -= len(message.body)
         self._taken.clear()
-        return self.commitOffset
 
     def giveBack(self, messages: Sequence[MessageExt]) -> None:
         """

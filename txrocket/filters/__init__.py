@@ -4,5 +4,5 @@ Which messages of a topic a group wants.
 
 A subscription has an expression and the name of the expression's type.
 L{txrocket.filters.expressions} looks the type up and makes a filter of the
-expression; L{txrocket.filters.tags} is the type that is always there.
+expression; L{txrocket.filters.tags} and L{txrocket.filters.sql92} are RocketMQ's types.
 """

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import attrs
 
 from txrocket.errors import RemoteSystemError, SubscriptionParseFailed
-from txrocket.filters.tags import TAG, tagMatcher, tagSubscription
+from txrocket.filters.tags import TAG, isTagType, tagMatcher, tagSubscription
 from txrocket.message import MessageExt
 from txrocket.model import SubscriptionData
 
@@ -53,13 +53,13 @@ def buildSubscription(
 
     @raise SubscriptionParseFailed: if the expression is none.
     """
-    if not expressionType or expressionType == TAG:
+    if isTagType(expressionType):
         return tagSubscription(topic, expression)
     if not expression:
         raise SubscriptionParseFailed(
             f"an expression of type {expressionType} for topic {topic} must not be empty"
         )
-    return SubscriptionData(topic, expression, expressionType=expressionType)
+    return SubscriptionData(topic, expression, expressionType=expressionType or TAG)
 
 
 def _tags(subscription: SubscriptionData) -> MessageFilter:

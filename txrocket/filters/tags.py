@@ -18,7 +18,7 @@ from txrocket.errors import SubscriptionParseFailed
 from txrocket.model import SubscriptionData
 from txrocket.protocol.javahash import tagsCode
 
-__all__ = ["EVERYTHING", "TAG", "tagMatcher", "tagSubscription"]
+__all__ = ["EVERYTHING", "TAG", "isTagType", "tagMatcher", "tagSubscription"]
 
 TAG: Final = "TAG"
 
@@ -27,6 +27,16 @@ EVERYTHING: Final = "*"
 
 # What Java's trim takes off: not what Unicode calls a space.
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
+
+
+_LEAST_HASH: Final = -(2**31)
+
+
+def isTagType(expressionType: str | None) -> bool:
+    """
+    Whether an expression of a type is one of tags, as it is without a type.
+    """
+    return not expressionType or expressionType == TAG
 
 
 def tagSubscription(topic: str, expression: str | None, version: int = 0) -> SubscriptionData:
@@ -62,6 +72,9 @@ def tagMatcher(subscription: SubscriptionData) -> Callable[[int], bool] | None:
     """
     if subscription.subString == EVERYTHING or subscription.classFilterMode:
         return None
-    # The queue's 64 bits are the hash itself.  Only the queues of delayed messages
-    # hold something else, a time, and nobody filters those by tag.
-    return subscription.codeSet.__contains__
+    codes = subscription.codeSet
+    # The queue's 64 bits are the hash itself, but for the queues of delayed messages,
+    # which hold a time, and which nobody filters by tag.  Java's broker with
+    # enableConsumeQueueExt writes where it keeps the hash, which is less than any int:
+    # then the client alone decides, as it does in Java if that place cannot be read.
+    return lambda hashed: hashed in codes or hashed < _LEAST_HASH

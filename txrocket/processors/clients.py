@@ -17,8 +17,8 @@ CHECK_CLIENT_CONFIG             ClientManageProcessor
 from __future__ import annotations
 
 from txrocket.broker.clients import Consumers, Producers
+from txrocket.broker.subscriptions import Subscriptions
 from txrocket.errors import ConsumerNotOnline, RemoteSystemError
-from txrocket.filters.expressions import ExpressionTypes
 from txrocket.protocol.bodies import CheckClientRequestBody, GetConsumerListByGroupResponseBody
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -40,11 +40,11 @@ class ClientProcessor:
     """
 
     def __init__(
-        self, consumers: Consumers, producers: Producers, expressions: ExpressionTypes
+        self, consumers: Consumers, producers: Producers, subscriptions: Subscriptions
     ) -> None:
         self._consumers = consumers
         self._producers = producers
-        self._expressions = expressions
+        self._subscriptions = subscriptions
 
     def codes(self) -> dict[int, Process]:
         """
@@ -109,10 +109,11 @@ class ClientProcessor:
         Whether the broker can evaluate an expression; a client asks before it
         subscribes with one that is none of tags.
 
-        @raise RemoteSystemError: if it does not evaluate such expressions.
+        @raise RemoteSystemError: if it does not evaluate such expressions, or none
+            but tags.
         @raise SubscriptionParseFailed: if the expression is none.
         """
         subscription = decodeBody(CheckClientRequestBody, request.body).subscriptionData
         if subscription is not None:
-            self._expressions.compile(subscription)
+            self._subscriptions.filterOf(subscription)
         return responseCommand()

@@ -51,7 +51,7 @@ from txrocket.store.reading import StoreReader
 __all__ = ["ConsumerCallProcessor", "GroupProcessor"]
 
 # The ordinal of V3_1_8_SNAPSHOT: older consumers do not know these requests.
-_OLDEST = 77
+_OLDEST = 62
 
 # How long a consumer has to answer, in seconds.
 _TIMEOUT = 10.0

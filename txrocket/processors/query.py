@@ -64,9 +64,18 @@ class QueryProcessor:
     Serves those who look for messages.
     """
 
-    def __init__(self, store: MessageStore, consumers: Consumers) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        consumers: Consumers,
+        filterOf: Callable[[str, str], str] = lambda group, topic: "null",
+    ) -> None:
+        """
+        @param filterOf: what is kept of a group's filter for a topic, as JSON.
+        """
         self._store = store
         self._consumers = consumers
+        self._filterOf = filterOf
 
     def codes(self) -> dict[int, Process]:
         """
@@ -132,8 +141,7 @@ class QueryProcessor:
         if header.consumerGroup is not None:
             subscription = self._consumers.subscription(header.consumerGroup, topic)
             filterData = (
-                # What Java has of a filter by tags, in words.
-                "null"
+                self._filterOf(header.consumerGroup, topic)
                 if subscription is not None
                 else f"no consumer of {header.consumerGroup} that wants {topic} is connected"
             )

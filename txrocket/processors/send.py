@@ -14,39 +14,37 @@ write, just before their answers go out, and no Deferred is made for any of them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-import orjson
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.broker.detours import Detours, encodeSplit
-from txrocket.broker.interfaces import ISendHook, Sending
-from txrocket.broker.names import NOT_SENT_TO, checkSendable, checkTopic
+from txrocket.broker.decisions import HALF_TOPIC
+from txrocket.broker.interfaces import Sending
+from txrocket.broker.names import RETRY_PREFIX
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.broker.stats import Stats
-from txrocket.broker.topics import Topics
 from txrocket.errors import (
     FlushDiskTimeout,
     InvalidMessage,
     MalformedRecord,
     MessageIllegal,
-    NoPermission,
-    RemoteSystemError,
     ResponseError,
-    ServiceNotAvailable,
     StoreError,
-    SystemBusy,
-    TopicNotExist,
 )
-from txrocket.message import PROPERTY_TRAN_MSG, splitProperties
-from txrocket.model import PERM_WRITE, TopicConfig, TopicFilterType
-from txrocket.processors.stored import SPECIAL, UNIQUE, Shapes, storedProperties
+from txrocket.model import TopicFilterType
+from txrocket.processors.admission import Admission
+from txrocket.processors.sendanswers import SendAnswers, unavailable
+from txrocket.processors.sendhooks import SendHooks
+from txrocket.processors.sound import SoundTopics
+from txrocket.processors.stored import SPECIAL, UNIQUE, Shapes, storedProperties, undelayed
+from txrocket.processors.ways import TRANSACTION, Ways
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import (
     ONEWAY_FLAG,
+    Answers,
     RemotingCommand,
     rawResponse,
     responseCommand,
@@ -54,8 +52,6 @@ from txrocket.protocol.command import (
 from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from txrocket.protocol.record import (
     MULTI_TAGS_FLAG,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
 )
 from txrocket.remoting.faults import sayable
 from txrocket.remoting.interfaces import Answer, Process
@@ -63,16 +59,10 @@ from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.messages import Appended, MessageStore
 from txrocket.store.settings import FlushDiskType
 
-__all__ = ["SendProcessor", "storedProperties"]
-
-# All bits of sysFlag that speak of transactions.
-_TRANSACTION = TRANSACTION_ROLLBACK_TYPE
+__all__ = ["SendProcessor"]
 
 # To look up a member of an enumeration takes 0.15 us.
 _ASYNC_FLUSH: Final = FlushDiskType.ASYNC_FLUSH
-
-# Topics that are known to be in order.
-_KNOWN: Final = 10_000
 
 
 class SendProcessor:
@@ -81,84 +71,65 @@ class SendProcessor:
 
     @ivar settings: may be replaced while the broker runs.
     @ivar broker: may be replaced while the broker runs.
+    @ivar sound: topics whose ordinary messages need no further look.
     """
-
-    _log = Logger()
 
     def __init__(
         self,
         store: MessageStore,
-        topics: Topics,
-        detours: Detours,
+        ways: Ways,
         stats: Stats,
-        broker: BrokerSettings,
-        settings: SendSettings,
+        admission: Admission,
+        answers: SendAnswers,
+        hooks: SendHooks,
         *,
-        storeHost: bytes,
-        now: Callable[[], int],
         choose: Callable[[int], int],
-        hooks: Sequence[ISendHook] = (),
         gather: Callable[[], None] = lambda: None,
     ) -> None:
         """
-        @param storeHost: the broker's address, as records hold it.
-        @param now: the time in milliseconds.
         @param choose: picks a number below the one it is given.
         @param gather: has answers wait for the end of the reactor's turn.
         """
         self._store = store
         self._flushed = store.flusher.flushed
-        self._topics = topics
-        self._detours = detours
+        self._topics = admission.topics
+        self._ways = ways
         self._stats = stats
-        self._now = now
-        self._choose = choose
+        self._admission = admission
+        self._answers = answers
         self._hooks = hooks
+        self._choose = choose
         self._gather = gather
-        self._idPrefix = storeHost.hex().upper()
-        self._cluster = f"CLUSTER\x01{broker.brokerClusterName}"
+        self._cluster = f"CLUSTER\x01{admission.broker.brokerClusterName}"
         self._shapes = Shapes(self._cluster)
-        self._credit: list[RemotingCommand] = []
+        self._credit: list[RemotingCommand | Answers] = []
         self._losses = 0  # the store's when the first of them was put
-        # Topics for which L{_quick} need not look at anything again, while all of this
-        # is as it is.
-        self._sound: dict[str, TopicConfig] = {}
-        self.settings = settings
-        self.broker = broker
+        self.sound = SoundTopics(self._topics)
 
     @property
     def settings(self) -> SendSettings:
         """
         When messages are taken.
         """
-        return self._settings
+        return self._admission.settings
 
     @settings.setter
     def settings(self, settings: SendSettings) -> None:
-        self._settings = settings
-        self._sound.clear()
+        self._admission.settings = settings
+        self.sound.clear()
 
     @property
     def broker(self) -> BrokerSettings:
         """
         What senders are told of the broker, and what it lets them do.
         """
-        return self._broker
+        return self._admission.broker
 
     @broker.setter
     def broker(self, settings: BrokerSettings) -> None:
-        self._broker = settings
-        self._sound.clear()
-        self._told = {
-            "MSG_REGION": settings.regionId,
-            "TRACE_ON": "true" if settings.traceOn else "false",
-        }
-        told = orjson.dumps(self._told).replace(b"%", b"%%")
-        # The fields that L{_accepted} gives, as JSON, for one message.
-        self._acceptedJson = (
-            told[:-1]
-            + f',"msgId":"{self._idPrefix}%016X","queueId":"%d","queueOffset":"%d"}}'.encode()
-        )
+        self._admission.broker = settings
+        self._answers.apply(settings)
+        self.sound.clear()
 
     def codes(self) -> dict[int, Process]:
         """
@@ -202,8 +173,26 @@ class SendProcessor:
             credit, self._credit = self._credit, []
             if lost is not None:
                 for response in credit:
-                    self._stats.failed()
-                    self._refuse(response, _unavailable(lost))
+                    if isinstance(response, Answers):
+                        response.change(partial(self.lost, unavailable(lost)))
+                    else:
+                        self.lost(unavailable(lost), response)
+
+    def lost(self, error: ResponseError, response: RemotingCommand) -> None:
+        """
+        Make of an answer one that tells of a message that is not stored.
+        """
+        self._stats.failed()
+        self._answers.refuse(response, error)
+
+    def onCredit(self, response: RemotingCommand | Answers) -> None:
+        """
+        An answer to what was put, and is not in the files yet.
+        """
+        if not self._credit:
+            self._losses = self._store.losses
+            self._gather()
+        self._credit.append(response)
 
     def _serve(
         self,
@@ -219,9 +208,9 @@ class SendProcessor:
             refused = MessageIllegal(str(error))
         except StoreError as error:
             self._stats.failed()
-            refused = _unavailable(error)
+            refused = unavailable(error)
         response = responseCommand()
-        self._refuse(response, refused)
+        self._answers.refuse(response, refused)
         return response
 
     def _quick(
@@ -237,14 +226,14 @@ class SendProcessor:
         @return: L{None}, with nothing done, if it is not ordinary.
         """
         topic, queueId, store = header.topic, header.queueId, self._store
-        config = self._sound.get(topic)
+        config = self.sound.configs.get(topic)
         if (
             config is None
             # A topic that changes becomes another object.
             or config is not self._topics.get(topic)
             or not 0 <= queueId < config.writeQueueNums
             or header.batch
-            or header.sysFlag & _TRANSACTION
+            or header.sysFlag & TRANSACTION
             or request.flag & ONEWAY_FLAG
             or store.settings.flushDiskType is not _ASYNC_FLUSH
             or self._flushed.waiting
@@ -273,11 +262,8 @@ class SendProcessor:
             filing=(hashed, uniqueData, keys),
         )
         self._stats.put(topic, 1, sizes[0])
-        response = rawResponse(self._acceptedJson % (offset, queueId, queueOffset))
-        if not self._credit:
-            self._losses = store.losses
-            self._gather()
-        self._credit.append(response)
+        response = rawResponse(self._answers.acceptedJson % (offset, queueId, queueOffset))
+        self.onCredit(response)
         return response
 
     def _send(
@@ -286,10 +272,9 @@ class SendProcessor:
         peer: RemotingProtocol,
         header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
     ) -> Answer:
-        self._admit()
+        self._admission.admit()
         topic, queueId, batch = header.topic, header.queueId, header.batch
-        config = self._topics.get(topic) or self._make(header, peer)
-        self._check(config, queueId)
+        config = self._admission.topic(header, peer)
         if queueId < 0:
             queueId = self._choose(config.writeQueueNums)
         properties, body, flag = header.properties, request.body, header.flag
@@ -307,24 +292,33 @@ class SendProcessor:
                 batch,
                 peer.address,
             )
-            config = self._before(sending, config)
+            config = self._hooks.before(sending, config)
             topic, queueId, flag = sending.topic, sending.queueId, sending.flag
             properties, body = sending.properties, sending.body
             bornTimestamp = sending.bornTimestamp
         text, waits = storedProperties(properties, self._cluster)
+        goesTo = queueId
+        if topic.startswith(RETRY_PREFIX):
+            # Who sends it takes it for dealt with: it must not be lost, whatever it says.
+            waits = True
+            dead = self._ways.dead(topic, header, request.version)
+            if dead is not None:
+                topic, goesTo, text = dead, 0, undelayed(text)
         if config.topicFilterType is TopicFilterType.MULTI_TAG:
             sysFlag |= MULTI_TAGS_FLAG
         try:
             propertiesData = text.encode()
         except UnicodeEncodeError:
             raise MessageIllegal("properties: half of a surrogate pair is no text") from None
-        goes, goesTo = topic, queueId
-        if sysFlag & _TRANSACTION or SPECIAL(text):
-            goes, goesTo, propertiesData = self._detour(topic, queueId, text, sysFlag, batch)
+        goes = topic
+        if sysFlag & TRANSACTION or SPECIAL(text):
+            goes, goesTo, propertiesData = self._ways.aside(topic, goesTo, text, sysFlag, batch)
+            if goes == HALF_TOPIC:
+                sysFlag &= ~TRANSACTION
         if batch:
             appended = self._store.putBatch(
-                topic,
-                queueId,
+                goes,
+                goesTo,
                 body,
                 propertiesData,
                 bornTimestamp=bornTimestamp,
@@ -346,9 +340,9 @@ class SendProcessor:
             )
         sizes = appended.sizes
         self._stats.put(goes, len(sizes), sizes[0] if len(sizes) == 1 else sum(sizes))
-        response = self._accepted(appended, queueId)
+        response = self._answers.accepted(appended, queueId)
         if sending is not None:
-            self._after(sending, response)
+            self._hooks.after(sending, response)
         return self._answer(request, response, appended, topic, waits)
 
     def _answer(
@@ -366,16 +360,15 @@ class SendProcessor:
         unsaved = topic in self._topics.unsaved
         if not sync and not unsaved:
             self._note(topic)
-            if not self._credit:
-                self._losses = self._store.losses
-                self._gather()
-            self._credit.append(response)
+            self.onCredit(response)
             return response
         stored = self._store.stored(appended.end)
         if unsaved:
             stored.addCallback(lambda none: self._saved(topic))
-        stored.addCallbacks(lambda none: response, self._notStored, errbackArgs=(response,))
-        answer: Deferred[RemotingCommand] = stored  # type: ignore[assignment]
+        else:
+            self._note(topic)
+        stored.addErrback(self.notStored, response)
+        answer: Deferred[RemotingCommand] = stored.addCallback(lambda none: response)
         return answer
 
     def _note(self, topic: str) -> None:
@@ -386,12 +379,11 @@ class SendProcessor:
         if (
             config is not None
             and not self._hooks
-            and not self._settings.startAcceptSendRequestTimeStamp
+            and not self.settings.startAcceptSendRequestTimeStamp
             and config.topicFilterType is not TopicFilterType.MULTI_TAG
+            and not topic.startswith(RETRY_PREFIX)
         ):
-            if len(self._sound) >= _KNOWN:
-                self._sound.clear()
-            self._sound[topic] = config
+            self.sound.note(config)
 
     def _saved(self, topic: str) -> Deferred[None] | None:
         """
@@ -400,7 +392,10 @@ class SendProcessor:
         """
         return self._topics.saved() if topic in self._topics.unsaved else None
 
-    def _notStored(self, failure: Failure, response: RemotingCommand) -> RemotingCommand:
+    def notStored(self, failure: Failure, response: RemotingCommand) -> None:
+        """
+        Make of an answer one that tells of a message that is not on the disk.
+        """
         failure.trap(FlushDiskTimeout, StoreError)
         error = failure.value
         if isinstance(error, FlushDiskTimeout):
@@ -409,142 +404,4 @@ class SendProcessor:
             response.remark = sayable(error.remark)
         else:
             assert isinstance(error, StoreError)
-            self._stats.failed()
-            self._refuse(response, _unavailable(error))
-        return response
-
-    # --- hooks -----------------------------------------------------------
-
-    def _before(self, sending: Sending, config: TopicConfig) -> TopicConfig:
-        """
-        Let hooks look at a message.
-
-        @return: the topic that it goes to now.
-        """
-        where = sending.topic, sending.queueId
-        for hook in self._hooks:
-            hook.beforeSend(sending)
-        if (sending.topic, sending.queueId) == where:
-            return config
-        found = self._topics.get(sending.topic)
-        if found is None:
-            raise TopicNotExist(f"topic {sending.topic}, where a hook sends this, does not exist")
-        self._check(found, sending.queueId)
-        return found
-
-    def _after(self, sending: Sending, response: RemotingCommand) -> None:
-        for hook in self._hooks:
-            try:
-                hook.afterSend(sending, response)
-            except Exception:
-                # The message is taken, and its sender must not be told otherwise.
-                self._log.failure("{hook} failed after a message was taken", hook=hook)
-
-    # --- what may be sent ------------------------------------------------
-
-    def _make(
-        self,
-        header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
-        peer: RemotingProtocol,
-    ) -> TopicConfig:
-        """
-        A topic that is not there yet.
-        """
-        checkSendable(checkTopic(header.topic))
-        config, saved = self._topics.inherit(
-            header.topic,
-            header.defaultTopic,
-            header.defaultTopicQueueNums,
-            header.unitMode,
-            peer.address,
-        )
-        # The sender is told by the one that it waits for.
-        saved.addErrback(lambda failure: failure.trap(StoreError) and None)
-        return config
-
-    def _admit(self) -> None:
-        """
-        Refuse early what would be answered late.
-        """
-        settings = self.settings
-        waiting, seconds = self._store.waiting
-        if waiting and settings.brokerFastFailureEnable:
-            if waiting >= settings.sendThreadPoolQueueCapacity:
-                raise SystemBusy(
-                    f"[OVERLOAD] {waiting} sends wait for the disk already, try again in a while"
-                )
-            if seconds * 1000 > settings.osPageCacheBusyTimeOutMills:
-                raise SystemBusy(
-                    f"[PCBUSY] the disk has taken {seconds:.1f} s for what waits for it,"
-                    " try again in a while"
-                )
-        if settings.startAcceptSendRequestTimeStamp > self._now():
-            raise RemoteSystemError(
-                "no message is taken before startAcceptSendRequestTimeStamp, "
-                f"{settings.startAcceptSendRequestTimeStamp}"
-            )
-
-    def _check(self, config: TopicConfig, queueId: int) -> None:
-        topic = config.topicName
-        if topic in NOT_SENT_TO:
-            checkSendable(topic)
-        if config.order and not self._broker.brokerPermission & PERM_WRITE:
-            raise NoPermission("brokerPermission forbids to send to this broker")
-        if not config.perm & PERM_WRITE:
-            raise NoPermission(f"topic {topic} may not be written to")
-        if queueId >= config.writeQueueNums and queueId >= config.readQueueNums:
-            raise RemoteSystemError(
-                f"queue {queueId} is not one of topic {topic}, which has {config.writeQueueNums}"
-                f" to write to and {config.readQueueNums} to read from"
-            )
-        if queueId < 0 and not config.writeQueueNums:
-            raise NoPermission(f"topic {topic} has no queue to write to")
-
-    def _detour(
-        self, topic: str, queueId: int, properties: str, sysFlag: int, batch: bool
-    ) -> tuple[str, int, bytes]:
-        """
-        Where a message goes that may have to wait, and with which properties.
-
-        @raise ResponseError: if it may not be sent.
-        """
-        split = splitProperties(properties)
-        if batch and sysFlag & _TRANSACTION:
-            raise MessageIllegal("messages in transactions cannot be sent as a batch")
-        if (
-            sysFlag & TRANSACTION_PREPARED_TYPE
-            or split.get(PROPERTY_TRAN_MSG, "").lower() == "true"
-        ):
-            raise NoPermission("this broker takes no messages in transactions")
-        place = self._detours.place(topic, queueId, split)
-        if place.topic == topic:
-            return topic, queueId, properties.encode()
-        if batch:
-            raise MessageIllegal("messages that are delivered late cannot be sent as a batch")
-        return place.topic, place.queueId, encodeSplit(place.properties)
-
-    # --- answers ---------------------------------------------------------
-
-    def _accepted(self, appended: Appended, queueId: int) -> RemotingCommand:
-        offset = appended.offset
-        ids = []
-        for size in appended.sizes:
-            ids.append(f"{self._idPrefix}{offset:016X}")
-            offset += size
-        response = responseCommand()
-        response.fields = {
-            **self._told,
-            "msgId": ",".join(ids),
-            "queueId": str(queueId),
-            "queueOffset": str(appended.queueOffset),
-        }
-        return response
-
-    def _refuse(self, response: RemotingCommand, error: ResponseError) -> None:
-        response.code = error.code
-        response.remark = sayable(error.remark)
-        response.fields = dict(self._told)
-
-
-def _unavailable(error: StoreError) -> ServiceNotAvailable:
-    return ServiceNotAvailable(f"the store takes no messages now: {error}")
+            self.lost(unavailable(error), response)

@@ -19,10 +19,11 @@ from typing import Final, NamedTuple
 from txrocket.message import PROPERTY_WAIT, splitProperties
 from txrocket.store.follow import filed
 
-__all__ = ["SPECIAL", "UNIQUE", "Shape", "Shapes", "storedProperties"]
+__all__ = ["SPECIAL", "UNIQUE", "Shape", "Shapes", "storedProperties", "undelayed"]
 
 _WAIT = re.compile("(?:\\A|(?<=\x02))WAIT\x01[^\x02]*\x02")
 _CLUSTER = re.compile("(?:\\A|(?<=\x02))CLUSTER\x01[^\x02]*\x02")
+_DELAY = re.compile("(?:\\A|(?<=\x02))DELAY\x01[^\x02]*\x02")
 _TRUE = "\x02WAIT\x01true\x02"
 
 #: Finds properties that may have a message go another way than into its topic: names
@@ -62,6 +63,13 @@ def storedProperties(properties: str | None, cluster: str) -> tuple[str, bool]:
     if "CLUSTER\x01" in text:
         text = _CLUSTER.sub("", text)
     return text + cluster, waits
+
+
+def undelayed(properties: str) -> str:
+    """
+    What L{storedProperties} gave, without a delay level.
+    """
+    return _DELAY.sub("", properties)
 
 
 class Shape(NamedTuple):

@@ -23,8 +23,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from zlib import crc32
 
+from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage, MalformedRecord, MessageTooLarge
-from txrocket.message import PROPERTY_UNIQ_KEY, Message, splitProperties
+from txrocket.message import PROPERTY_UNIQ_KEY, TIMER_PROPERTIES, Message, splitProperties
+from txrocket.protocol.names import RETRY_PREFIX
 from txrocket.protocol.parts import (
     PROPERTIES_LIMIT,
     TopicField,
@@ -43,6 +45,7 @@ __all__ = ["batchRecords", "decodeBatch", "encodeBatch", "encodeItem", "splitBat
 
 _ITEM: Final = struct.Struct(">5i")
 _SEPARATOR: Final = 0x02
+_TIMERS: Final = frozenset(TIMER_PROPERTIES)
 
 # A unique id as a property; one with an IPv6 address has 56 digits.
 _UNIQUE_SIZE: Final = len(PROPERTY_UNIQ_KEY) + 1 + 56
@@ -66,11 +69,11 @@ def encodeBatch(messages: Sequence[Message]) -> bytes:
     if not messages:
         raise InvalidMessage("a batch has at least one message")
     first = messages[0]
-    if first.topic.startswith("%RETRY%"):
+    if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessage("messages of a retry topic cannot be sent as a batch")
     parts: list[bytes] = []
     for message in messages:
-        if message.delayTimeLevel > 0:
+        if message.delayTimeLevel > 0 or not _TIMERS.isdisjoint(message.properties):
             raise InvalidMessage("delayed messages cannot be sent as a batch")
         if message.topic != first.topic:
             raise InvalidMessage("the messages of a batch have one topic")
@@ -185,17 +188,35 @@ def batchRecords(
     storeTimestamp: int,
     storeHost: bytes,
     reconsumeTimes: int = 0,
-) -> tuple[bytes, list[int]]:
+) -> tuple[bytes, list[int], list[bytes]]:
     """
     Make log records of a batch request's body.
 
     @param properties: those of the request, added to every message's own.
     @param queueOffset: of the first record; the others follow.
     @param physicalOffset: likewise.
-    @return: the records, one after the other, and the size of each.
+    @return: the records, one after the other, the size of each, and its properties.
     @raise MalformedRecord: if a length in C{data} does not fit.
     @raise InvalidMessage: as L{encodeRecord<txrocket.protocol.record.encodeRecord>}.
     """
+    if speed is not None:
+        made: tuple[bytes, list[int], list[bytes]] | None = speed.batchRecords(
+            data,
+            topic,
+            properties,
+            queueId,
+            queueOffset,
+            physicalOffset,
+            sysFlag,
+            bornTimestamp,
+            bornHost,
+            storeTimestamp,
+            storeHost,
+            reconsumeTimes,
+        )
+        # What it leaves to us is mostly wrong, and told so below.
+        if made is not None:
+            return made
     try:
         flags, base, _ = LAYOUTS[len(bornHost), len(storeHost)]
         sysFlag = sysFlag & ~(BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG) | flags
@@ -204,15 +225,16 @@ def batchRecords(
         )
         pack = _HEADS[len(shared)].pack
         base += len(topic)
-        added = len(properties)
         parts: list[bytes] = []
         sizes = []
+        said = []
         for flag, start, bodyEnd, end in _items(data):
             body = data[start:bodyEnd]
             own = data[bodyEnd + 2 : end]
-            if own and added and own[-1] != _SEPARATOR:
+            if own and properties and own[-1] != _SEPARATOR:
                 own += b"\x02"
-            length = len(own) + added
+            own += properties
+            length = len(own)
             if length > PROPERTIES_LIMIT:
                 raise tooManyProperties(length)
             size = base + len(body) + length
@@ -227,7 +249,8 @@ def batchRecords(
                 shared,
                 len(body),
             )
-            parts += (head, body, topic, length.to_bytes(2, "big"), own, properties)
+            parts += (head, body, topic, length.to_bytes(2, "big"), own)
+            said.append(own)
             sizes.append(size)
             queueOffset += 1
             physicalOffset += size
@@ -235,4 +258,4 @@ def batchRecords(
         raise badHosts(bornHost, storeHost) from None
     except struct.error as error:
         raise InvalidMessage(f"a number does not fit into its field: {error}") from None
-    return b"".join(parts), sizes
+    return b"".join(parts), sizes, said

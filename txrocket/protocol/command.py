@@ -27,6 +27,7 @@ field means that it is not there.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from struct import Struct as Layout
 from struct import error as StructError
 from typing import Final, TypeVar
@@ -45,7 +46,7 @@ from txrocket.protocol.fields import (
     decodeHeader,
     headerFromFields,
 )
-from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.frames import FRAME_LIMIT, FrameBuffer
 
 __all__ = [
     "ONEWAY_FLAG",
@@ -55,6 +56,7 @@ __all__ = [
     "rawRequest",
     "rawResponse",
     "requestCommand",
+    "requestTemplate",
     "responseCommand",
 ]
 
@@ -73,8 +75,9 @@ _SUCCESS: Final = b'{"code":0,"extFields":'
 _OPAQUE: Final = b',"flag":1,"language":"PYTHON","opaque":%d'
 _REST: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
 
-# The header of a request of ours.
-_REQUEST: Final = b'{"code":%d,"extFields":%b,"flag":%d,"language":"PYTHON","opaque":%d' + _REST
+# The header of a request of ours, up to its number.
+_REQUEST: Final = b'{"code":%d,"extFields":%b,"flag":%d,"language":"PYTHON","opaque":'
+_NUMBERED: Final = _REQUEST + b"%d" + _REST
 _Header = TypeVar("_Header", bound=Header)
 
 
@@ -193,7 +196,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
             and self.version == VERSION
         ):
             # The requests that carry the traffic: half of what a map costs.
-            return _REQUEST % (self.code, self.raw, self.flag, self.opaque)
+            return _NUMBERED % (self.code, self.raw, self.flag, self.opaque)
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
             # Java writes an empty map where it has a header without fields, and
@@ -286,6 +289,14 @@ def rawRequest(
     return RemotingCommand(code, _LANGUAGE, VERSION, 0, flag, None, Raw(extFields), None, body)
 
 
+def requestTemplate(code: int, extFields: bytes, *, oneway: bool = False) -> bytes:
+    """
+    The JSON header of many requests of ours, in which their numbers are to be filled in,
+    as C{%d}, behind whatever C{extFields} leaves to be filled in.
+    """
+    return _REQUEST % (code, extFields, ONEWAY_FLAG if oneway else 0) + b"%d" + _REST
+
+
 def responseCommand(
     code: int = 0, remark: str | None = None, header: Header | None = None, body: bytes = b""
 ) -> RemotingCommand:
@@ -307,6 +318,38 @@ def rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") 
     return RemotingCommand(
         0, _LANGUAGE, VERSION, 0, RESPONSE_FLAG, remark, Raw(extFields), None, body
     )
+
+
+class Answers:
+    """
+    Answers that are encoded already, to be written together.
+
+    @ivar frames: all of them, one behind the other.
+    """
+
+    __slots__ = ("frames",)
+
+    body = b""
+
+    def __init__(self, frames: bytes) -> None:
+        self.frames = frames
+
+    def encodeHead(self, limit: int) -> bytes:
+        """
+        All of them: they are short.
+        """
+        return self.frames
+
+    def change(self, change: Callable[[RemotingCommand], None]) -> None:
+        """
+        Change each of them.
+        """
+        changed = FrameBuffer(decodeCommand).feed(self.frames)
+        for answer in changed:
+            # As a map, which can be changed.
+            answer.fields = answer.extFields
+            change(answer)
+        self.frames = b"".join(each.encode() for each in changed)
 
 
 _decodeJson = msgspec.json.Decoder(RemotingCommand, strict=False).decode
@@ -335,7 +378,7 @@ def decodeCommand(data: bytes, start: int, stop: int) -> RemotingCommand:
     else:
         raise UnknownSerializeType(serializeType)
     command.serializeType = serializeType
-    command.body = data[end:stop]
+    command.body = data[end:stop] if end < stop else b""
     return command
 
 

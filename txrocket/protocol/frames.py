@@ -68,10 +68,14 @@ class FrameBuffer(Generic[_Decoded]):
         """
         return len(self._partial)
 
-    def feed(self, data: bytes) -> list[_Decoded]:
+    def feed(
+        self, data: bytes, express: Callable[[bytes, int], int] | None = None
+    ) -> list[_Decoded]:
         """
         Take what came in.
 
+        @param express: deals with whole frames from an offset on, as many as it likes,
+            and tells where the first begins that it leaves.
         @return: what is complete now.  Look at C{fault} after having dealt
             with it.
         """
@@ -88,6 +92,8 @@ class FrameBuffer(Generic[_Decoded]):
             data = bytes(partial)
             partial.clear()
         start, end, decode, limit = 0, len(data), self._decode, self._limit
+        if express is not None:
+            start = express(data, start)
         self._needed = _PREFIX
         try:
             while end - start >= _PREFIX:

@@ -79,6 +79,9 @@ class Remoting:
         on credit, before what it says was done, does it now for all of them at
         once, or changes the answers if that fails.  A send that need not wait for
         the disk is answered so: it saves a Deferred for each message.
+    @ivar express: sees what a peer has sent, from an offset on, before it is decoded,
+        or L{None}.  It deals with whole frames, as many as it likes, and tells where the
+        first begins that it leaves.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Remoting:
         self.defaultProcessor: ProcessorPair | None = None
         self.hooks: list[IHook] = []
         self.settle: Callable[[], None] | None = None
+        self.express: Callable[[RemotingProtocol, bytes, int], int] | None = None
         self.corked = False
         self._uncorked: dict[RemotingProtocol, None] = {}
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.application.internet import backoffPolicy
-from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred, succeed
 from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
@@ -75,6 +75,7 @@ class _Peer:
         self._backoff = backoff
         self._waiting: list[Deferred[RemotingProtocol]] = []
         self._dialling: Deferred[Any] | None = None
+        self._dialledAt = 0.0
         self._failures = 0
         self._mayDialAt = 0.0
         self._pausing: IDelayedCall | None = None
@@ -112,7 +113,7 @@ class _Peer:
         if self._pausing is not None:
             self._pausing.cancel()
             self._pausing = None
-        self._fail("it was given up")
+        self._fail("because it was given up")
         if self._dialling is not None:
             self._dialling.cancel()
         if self._protocol is None:
@@ -127,6 +128,7 @@ class _Peer:
 
     def _dial(self) -> None:
         self._pausing = None
+        self._dialledAt = self._remoting.clock.seconds()
         factory = Factory()
         factory.noisy = False
         factory.protocol = lambda: RemotingProtocol(self._remoting, accepted=False)
@@ -151,16 +153,17 @@ class _Peer:
     def _failed(self, failure: Failure) -> None:
         self._dialling = None
         self._failures += 1
-        self._mayDialAt = self._remoting.clock.seconds() + self._backoff(self._failures)
-        self._fail(failure.getErrorMessage())
+        now = self._remoting.clock.seconds()
+        self._mayDialAt = now + self._backoff(self._failures)
+        self._fail(f"after {now - self._dialledAt:.3f} s: {failure.getErrorMessage()}")
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, why: str) -> None:
         # Who asks again because of this failure is for the next attempt.
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.called:
                 each.errback(
-                    ConnectFailed(self.address, f"connecting to {self.address} failed: {reason}")
+                    ConnectFailed(self.address, f"connecting to {self.address} failed {why}")
                 )
 
 
@@ -198,6 +201,13 @@ class Peers:
             )
         return peer.connection()
 
+    def up(self, address: str) -> RemotingProtocol | None:
+        """
+        The connection to an address, if it is up.
+        """
+        peer = self._peers.get(address)
+        return None if peer is None else peer.protocol
+
     def request(
         self, address: str, command: RemotingCommand, timeout: float
     ) -> Deferred[RemotingCommand]:
@@ -208,8 +218,7 @@ class Peers:
         @return: a Deferred of the response, whatever its code; it fails with a
             L{RemotingError} if there is none.
         """
-        peer = self._peers.get(address)
-        if peer is not None and (protocol := peer.protocol) is not None:
+        if (protocol := self.up(address)) is not None:
             return protocol.request(command, timeout)
         clock = self._remoting.clock
         deadline = clock.seconds() + timeout
@@ -226,6 +235,12 @@ class Peers:
         @return: a Deferred that fires once the request is handed to the
             transport, or fails with a L{RemotingError}.
         """
+        if (protocol := self.up(address)) is not None:
+            try:
+                protocol.oneway(command)
+            except Exception:
+                return fail()
+            return succeed(None)
         return self._connectWithin(address, timeout).addCallback(
             lambda protocol: protocol.oneway(command)
         )

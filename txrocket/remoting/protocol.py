@@ -24,6 +24,7 @@ nothing is logged and no Deferred is made unless something is awaited.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -41,12 +42,12 @@ from txrocket.errors import (
     TooManyRequests,
 )
 from txrocket.protocol.codes import requestName
-from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
+from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Answers, RemotingCommand
 from txrocket.protocol.connection import Connection
 from txrocket.remoting.addresses import NO_HOST, addressOf, hostOf
 from txrocket.remoting.eager import eagerWriter
 from txrocket.remoting.faults import faultResponse
-from txrocket.remoting.responses import ResponseTable
+from txrocket.remoting.responses import Pending, ResponseTable
 
 if TYPE_CHECKING:
     from txrocket.remoting.node import Remoting
@@ -106,8 +107,8 @@ class RemotingProtocol(Protocol):
         self._backlog: list[RemotingCommand] = []
         self._gathered: list[bytes] = []
         # Answers that are to be encoded and written, and the requests that they answer.
-        self._answers: list[RemotingCommand] = []
-        self._answered: list[RemotingCommand] = []
+        self._answers: list[RemotingCommand | Answers] = []
+        self._answered: list[RemotingCommand | None] = []
         self._gatheredSize = 0
         self._gathering = False
         self._unread = False  # the peer does not read: the transport is full
@@ -209,7 +210,11 @@ class RemotingProtocol(Protocol):
         Serve the requests and give out the responses that are complete now.
         """
         self.active = True
-        commands = self._connection.feed(data)
+        remoting = self._remoting
+        if remoting.express is None or remoting.hooks or self._unread or self._backlog:
+            commands = self._connection.feed(data)
+        else:
+            commands = self._connection.feed(data, partial(remoting.express, self))
         if self._backlog:
             self._backlog += commands
         else:
@@ -323,6 +328,29 @@ class RemotingProtocol(Protocol):
         if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
             self._flushSoon()
 
+    def answerTogether(self, answers: Answers) -> None:
+        """
+        Have answers written with the others that wait to be.
+        """
+        if self.connected:
+            self._answers.append(answers)
+            self._answered.append(None)
+            self._gatheredSize += len(answers.frames)
+            if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
+                self._flushSoon()
+
+    def promiseTogether(self, promise: Deferred[Answers]) -> None:
+        """
+        Have answers written when they are there.
+        """
+        self._promised.add(promise)
+
+        def kept(answers: Answers) -> None:
+            self._promised.discard(promise)
+            self.answerTogether(answers)
+
+        promise.addCallback(kept)
+
     def _encodeAnswers(self) -> None:
         if self._remoting.settle is not None:
             self._remoting.settle()
@@ -334,6 +362,8 @@ class RemotingProtocol(Protocol):
             try:
                 head = response.encodeHead(limit)
             except Exception:
+                # Those that are answered together are encoded already.
+                assert request is not None
                 response = faultResponse(Failure(), request, self.address)
                 response.opaque = request.opaque
                 response.serializeType = request.serializeType
@@ -378,17 +408,52 @@ class RemotingProtocol(Protocol):
                     hook.beforeRequest(self.address, command)
             command.opaque = opaque = self._connection.nextOpaque()
             head = command.encodeHead(self._limits.frame)
-            answer = self.responseTable.expect(opaque, command.code, timeout)
+            answer = self.responseTable.request(opaque, command.code, timeout)
         except Exception:
             return fail()
-        if not self._gathering and not self._remoting.corked and len(self.responseTable) > 1:
-            # Who does not wait for one answer before the next request often makes many in
-            # a turn.  A call of the system for each would cost as much as all the rest.
-            self._remoting.gatherTurn()
-        self._write(head, command.body)
+        self.post(answer, head, command.body)
         if self._remoting.hooks:
             answer.addCallback(self._finished, command)
         return answer
+
+    def reserve(self) -> int:
+        """
+        A number for a request that L{post} is to send.
+
+        @return: the number, or -1 if the request is to be made by L{request}: because
+            hooks want to see it, or it must fail.
+        """
+        if (
+            not self.connected
+            or (self._unread and self._unsent > self._limits.unsent)
+            or self._remoting.hooks
+            or len(self.responseTable.pending) >= self._limits.requests
+        ):
+            return -1
+        return self._connection.nextOpaque()
+
+    def post(self, request: Pending[Any], head: bytes, body: bytes) -> None:
+        """
+        Send a request whose number was just reserved, and which is encoded already by
+        who knows how to do it faster; that, and who waits for the answer being the
+        Deferred that is given to the application, is two thirds of a request's price.
+
+        @param request: is told of the answer.
+        @param head: the frame up to its body.
+        """
+        table, remoting, gathered = self.responseTable, self._remoting, self._gathered
+        table.add(request)
+        if not self._gathering and not remoting.corked and len(table.pending) > 1:
+            # Who does not wait for one answer before the next request often makes many in
+            # a turn.  A call of the system for each would cost as much as all the rest.
+            remoting.gatherTurn()
+        waiting = bool(gathered)
+        gathered.append(head)
+        gathered.append(body)
+        self._gatheredSize += len(body)
+        # Who gathers writes at the end, and who waits for the turn's is known to do so.
+        if self._gatheredSize > _GATHER_LIMIT or not (self._gathering or waiting):
+            self._flushSoon()
 
     def oneway(self, command: RemotingCommand) -> None:
         """
@@ -410,7 +475,15 @@ class RemotingProtocol(Protocol):
         head = command.encodeHead(self._limits.frame)
         if self._unread:
             self._onewaysUnsent += 1
-        self._write(head, command.body)
+        self._gathered.append(head)
+        self._gathered.append(command.body)
+        self._gatheredSize += len(command.body)
+        if not self._gathering:
+            self._flushSoon()
+            # Those that follow it in this turn go together.
+            self._remoting.gatherTurn()
+        elif self._gatheredSize > _GATHER_LIMIT:
+            self._flushSoon()
 
     def _mayWrite(self, command: RemotingCommand) -> None:
         if not self.connected:
@@ -430,14 +503,6 @@ class RemotingProtocol(Protocol):
         for hook in self._remoting.hooks:
             hook.afterResponse(self.address, request, response)
         return response
-
-    def _write(self, head: bytes, body: bytes) -> None:
-        self._gathered.append(head)
-        if body:
-            self._gathered.append(body)
-            self._gatheredSize += len(body)
-        if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
-            self._flushSoon()
 
     def _flushSoon(self) -> None:
         if self._remoting.corked and self._gatheredSize <= _GATHER_LIMIT:

@@ -10,6 +10,8 @@ finds the next.
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -17,16 +19,21 @@ from txrocket.errors import ConnectionLost, RemotingError, RequestTimedOut, TooM
 from txrocket.protocol.codes import requestName
 from txrocket.protocol.command import RemotingCommand
 
-__all__ = ["PendingRequest", "ResponseTable"]
+__all__ = ["Pending", "PendingRequest", "ResponseTable"]
+
+_Result = TypeVar("_Result")
 
 # Sweeps are at least this many seconds apart, so that a table in which a request
 # falls due every millisecond is not searched a thousand times a second.
 SWEEP_INTERVAL = 0.05
 
 
-class PendingRequest(Deferred[RemotingCommand]):
+class Pending(Deferred[_Result]):
     """
-    A request under way: the Deferred of its answer.
+    A request under way: the Deferred of what comes of it.
+
+    @ivar timeout: in seconds.
+    @ivar deadline: when the time is over, in seconds.
     """
 
     opaque: int
@@ -34,14 +41,37 @@ class PendingRequest(Deferred[RemotingCommand]):
     timeout: float
     deadline: float
 
+    def answered(self, response: RemotingCommand, /) -> None:
+        """
+        The answer is there.
+        """
+        raise NotImplementedError
+
+    def failed(self, error: RemotingError, /) -> None:
+        """
+        No answer will come.
+        """
+        raise NotImplementedError
+
+
+class PendingRequest(Pending[RemotingCommand]):
+    """
+    One of which nothing comes but the answer.
+    """
+
+    answered = Deferred.callback
+    failed = Deferred.errback
+
 
 class ResponseTable:
     """
     C{responseTable}: opaque -> the Deferred that waits for the answer.
+
+    @ivar pending: the table itself.
     """
 
     # There is one for each of ten thousand connections.
-    __slots__ = ("_address", "_clock", "_due", "_limit", "_pending", "_sweeper")
+    __slots__ = ("_address", "_clock", "_due", "_limit", "_sweeper", "pending")
 
     def __init__(self, clock: IReactorTime, address: str, limit: int) -> None:
         """
@@ -51,37 +81,42 @@ class ResponseTable:
         self._clock = clock
         self._address = address
         self._limit = limit
-        self._pending: dict[int, PendingRequest] = {}
+        self.pending: dict[int, Pending[Any]] = {}
         self._sweeper: IDelayedCall | None = None
         self._due = 0.0
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self.pending)
 
-    def expect(self, opaque: int, code: int, timeout: float) -> PendingRequest:
+    def request(self, opaque: int, code: int, timeout: float) -> PendingRequest:
         """
-        Wait for an answer.
+        A request that is to be added.
 
         @raise TooManyRequests: if as many are waited for as may be.
         """
-        if len(self._pending) >= self._limit:
+        if len(self.pending) >= self._limit:
             raise TooManyRequests(
                 self._address,
                 f"{requestName(code)} was not sent to {self._address}: "
                 f"{self._limit} requests are under way already",
             )
-        request = PendingRequest(self._forget)
+        request = PendingRequest(self.forget)
         request.opaque = opaque
         request.code = code
         request.timeout = timeout
-        request.deadline = deadline = self._clock.seconds() + timeout
-        self._pending[opaque] = request
-        if self._sweeper is None:
-            self._schedule(deadline, timeout)
-        elif deadline < self._due:
-            self._due = deadline
-            self._sweeper.reset(timeout)
+        request.deadline = self._clock.seconds() + timeout
         return request
+
+    def add(self, request: Pending[Any]) -> None:
+        """
+        Wait for the answer to a request.  There must be room.
+        """
+        self.pending[request.opaque] = request
+        if self._sweeper is None:
+            self._schedule(request.deadline, request.timeout)
+        elif request.deadline < self._due:
+            self._due = request.deadline
+            self._sweeper.reset(request.timeout)
 
     def answer(self, response: RemotingCommand) -> bool:
         """
@@ -89,11 +124,19 @@ class ResponseTable:
 
         @return: whether there is one.
         """
-        request = self._pending.pop(response.opaque, None)
+        request = self.pending.pop(response.opaque, None)
         if request is None:
             return False
-        request.callback(response)
+        request.answered(response)
         return True
+
+    def forget(self, request: Deferred[Any]) -> None:
+        """
+        Do not wait for an answer any more: it is dropped.
+        """
+        assert isinstance(request, Pending)
+        if self.pending.get(request.opaque) is request:
+            del self.pending[request.opaque]
 
     def failAll(self, reason: str) -> None:
         """
@@ -102,20 +145,18 @@ class ResponseTable:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        pending, self._pending = self._pending, {}
+        pending, self.pending = self.pending, {}
+        now = self._clock.seconds()
         for request in pending.values():
+            spent = now - request.deadline + request.timeout
             _fail(
                 request,
                 ConnectionLost(
                     self._address,
                     f"waiting for the answer to {requestName(request.code)}: "
-                    f"the connection to {self._address} was lost: {reason}",
+                    f"the connection to {self._address} was lost after {spent:.3f} s: {reason}",
                 ),
             )
-
-    def _forget(self, request: Deferred[RemotingCommand]) -> None:
-        assert isinstance(request, PendingRequest)
-        self._pending.pop(request.opaque, None)
 
     def _schedule(self, due: float, delay: float) -> None:
         self._due = due
@@ -124,11 +165,11 @@ class ResponseTable:
     def _sweep(self) -> None:
         self._sweeper = None
         now = self._clock.seconds()
-        late = [request for request in self._pending.values() if request.deadline <= now]
+        late = [request for request in self.pending.values() if request.deadline <= now]
         for request in late:
-            del self._pending[request.opaque]
-        if self._pending:
-            due = min(request.deadline for request in self._pending.values())
+            del self.pending[request.opaque]
+        if self.pending:
+            due = min(request.deadline for request in self.pending.values())
             self._schedule(due, max(SWEEP_INTERVAL, due - now))
         for request in late:
             _fail(
@@ -141,7 +182,7 @@ class ResponseTable:
             )
 
 
-def _fail(request: PendingRequest, error: RemotingError) -> None:
+def _fail(request: Pending[Any], error: RemotingError) -> None:
     # A callback of another that failed with it may have cancelled this one.
     if not request.called:
-        request.errback(error)
+        request.failed(error)

@@ -39,12 +39,14 @@ __all__ = [
     "ConsumeQueues",
     "entries",
     "offsetOf",
+    "packEntry",
     "sizesOf",
 ]
 
 _ENTRY = Struct(">qiq")
 ENTRY_SIZE = _ENTRY.size
 
+packEntry: Callable[[int, int, int], bytes] = _ENTRY.pack
 entries: Callable[[bytes], Iterator[tuple[int, int, int]]] = _ENTRY.iter_unpack
 
 _OFFSET = Struct(">q")
@@ -127,6 +129,17 @@ class ConsumeQueue:
             self._fill(queueOffset, offset)
         self._gathered.append(_ENTRY.pack(offset, size, tagsCode))
         self._next += 1
+
+    def putAll(self, queueOffset: int, data: bytes | bytearray) -> None:
+        """
+        Add entries that follow each other, as they are in a file.
+        """
+        if queueOffset == self._next:
+            self._gathered.append(bytes(data))
+            self._next += len(data) // ENTRY_SIZE
+        else:
+            for number, entry in enumerate(entries(bytes(data)), queueOffset):
+                self.put(number, *entry)
 
     def write(self) -> None:
         """

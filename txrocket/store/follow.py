@@ -22,11 +22,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TypeAlias
 
+from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage
 from txrocket.message import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
     MessageExt,
     splitProperties,
@@ -40,12 +42,29 @@ from txrocket.protocol.record import (
     measureRecord,
 )
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueues
+from txrocket.store.consumequeue import ConsumeQueues, packEntry
 from txrocket.store.index import Index, idHash, keyHash
 
-__all__ = ["SCHEDULE_TOPIC", "Arrived", "Filing", "Follow", "Put", "filed"]
+__all__ = [
+    "SCHEDULE_TOPIC",
+    "TIMED_TOPICS",
+    "TIMER_TOPIC",
+    "Arrived",
+    "Filing",
+    "Follow",
+    "Put",
+    "filed",
+    "timeOf",
+]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+# Where messages wait that are to be delivered at a time of their own: txrocket's, and
+# one that Java takes for a broker's own by its name, and leaves alone.
+TIMER_TOPIC = "rmq_sys_timer"
+
+# Whose entries have a time in the place of a hash.
+TIMED_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 
 # A message has come to a queue: topic, queue, its queue offset, the hash of its
 # tag, and the message without its body.
@@ -63,6 +82,9 @@ _UNIQUE = PROPERTY_UNIQ_KEY.encode() + b"\x01"
 # Properties that are kept for the next message that has them too, and how long.
 _KEPT = 1024
 _KEPT_SIZE = 256
+
+# A number of so many digits has 63 bits at most.
+_DIGITS = 18
 
 
 def filed(properties: bytes) -> Filing:
@@ -90,6 +112,57 @@ def _read(properties: bytes) -> Filing:
 
 
 _others = lru_cache(_KEPT)(_read)
+
+
+def filePlainly(puts: list[Put]) -> tuple[list[int], list[tuple[int, int]]]:
+    """
+    What messages that were put are filed by: the hashes of their tags for the queues,
+    and for the index the hashes of keys and ids, with the offsets of the records.
+    """
+    hashes: list[int] = []
+    entries: list[tuple[int, int]] = []
+    for key, _, offset, _, properties, filing in puts:
+        hashed, unique, keys = filing or filed(properties)
+        hashes.append(hashed)
+        if unique:
+            entries.append((idHash(key[0], unique), offset))
+        if keys:
+            entries += [(keyHash(key[0], each), offset) for each in keys.split(" ") if each]
+    return hashes, entries
+
+
+def queueEntriesPlainly(
+    puts: list[Put], hashes: list[int]
+) -> dict[tuple[str, int], tuple[int, bytearray]]:
+    """
+    The entries of messages that were put, by queue: the queue offset of the first of
+    them, and all of them as they will be in a file.
+    """
+    runs: dict[tuple[str, int], tuple[int, bytearray]] = {}
+    for (key, queueOffset, offset, size, _, _), hashed in zip(puts, hashes, strict=True):
+        run = runs.get(key)
+        if run is None:
+            run = runs[key] = queueOffset, bytearray()
+        run[1].extend(packEntry(offset, size, hashed))
+    return runs
+
+
+file: Callable[[list[Put]], tuple[list[int], list[tuple[int, int]]]] = (
+    filePlainly if speed is None else speed.file
+)
+queueEntries: Callable[[list[Put], list[int]], dict[tuple[str, int], tuple[int, bytearray]]] = (
+    queueEntriesPlainly if speed is None else speed.queueEntries
+)
+
+
+def timeOf(text: str | None) -> int:
+    """
+    The time in milliseconds that a text is; 0 if it is none.
+    """
+    # As many digits as an entry has room for.
+    if text is None or len(text) > _DIGITS or not (text.isascii() and text.isdecimal()):
+        return 0
+    return int(text)
 
 
 class Follow:
@@ -146,28 +219,23 @@ class Follow:
         """
         if offset != self.position:
             return
-        queues, index, awaited = self._queues, self._index, self._awaited
-        entries: list[tuple[int, int]] = []
-        arrived: list[tuple[Put, int]] = []
-        for put in puts:
-            key, queueOffset, recordOffset, size, properties, filing = put
-            hashed, unique, keys = filing or filed(properties)
-            queues.find(key).put(queueOffset, recordOffset, size, hashed)
-            if unique:
-                entries.append((idHash(key[0], unique), recordOffset))
-            if keys:
-                hashes = [keyHash(key[0], each) for each in keys.split(" ") if each]
-                entries += [(each, recordOffset) for each in hashes]
-            if awaited is None or key in awaited:
-                arrived.append((put, hashed))
-        if index is not None and entries:
-            index.add(entries, timestamp)
+        queues, awaited = self._queues, self._awaited
+        hashes, entries = file(puts)
+        runs = queueEntries(puts, hashes)
+        for key, (first, run) in runs.items():
+            queues.find(key).putAll(first, run)
+        if self._index is not None and entries:
+            self._index.add(entries, timestamp)
         self.timestamp = max(self.timestamp, timestamp)
         queues.write()
         self.position = offset + len(data)
-        for (key, queueOffset, recordOffset, *_), hashed in arrived:
-            record = decodeRecord(data, recordOffset - offset, readBody=False)
-            self._arrived(*key, queueOffset, hashed, record)
+        told = runs.keys() if awaited is None else [key for key in runs if key in awaited]
+        if not told:
+            return
+        for (key, queueOffset, recordOffset, *_), hashed in zip(puts, hashes, strict=True):
+            if key in told:
+                record = decodeRecord(data, recordOffset - offset, readBody=False)
+                self._arrived(*key, queueOffset, hashed, record)
 
     def catchUp(self, log: CommitLog) -> None:
         """
@@ -238,4 +306,6 @@ class Follow:
                 level = min(record.delayTimeLevel, len(self._delays))
                 if level > 0:
                     return record.storeTimestamp + self._delays[level - 1]
+        if record.topic == TIMER_TOPIC:
+            return timeOf(properties.get(PROPERTY_TIMER_OUT_MS))
         return tagsCode(properties.get(PROPERTY_TAGS))

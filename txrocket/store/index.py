@@ -29,13 +29,14 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 import attrs
 
+from txrocket.compiled import speed
 from txrocket.protocol.javahash import javaHash
 from txrocket.store.files import Files, Handles
 from txrocket.store.segments import SyncJob
@@ -127,7 +128,7 @@ class _Chain:
     beginTimestamp: int
     base: int
     written: int
-    gathered: list[bytes]
+    gathered: bytes
 
     def follow(self, begin: int, end: int, most: int, found: list[int]) -> None:
         at = self.first
@@ -144,7 +145,7 @@ class _Chain:
 
     def _entry(self, at: int) -> tuple[int, int, int, int]:
         if at >= self.written:
-            return _ENTRY.unpack(self.gathered[at - self.written])
+            return _ENTRY.unpack_from(self.gathered, (at - self.written) * _ENTRY.size)
         data = self.files.pread(self.handle, _ENTRY.size, self.base + at * _ENTRY.size)
         return _ENTRY.unpack(data) if len(data) == _ENTRY.size else (0, 0, 0, 0)
 
@@ -196,7 +197,7 @@ class _IndexFile:
         self.count = 1
         self.named = True  # whether its name is on the disk
         self._written = 1
-        self._gathered: list[bytes] = []
+        self._gathered = bytearray()
         self._changed: dict[int, int] = {}  # slots since the last seal
         self._sealed: dict[int, int] = {}  # slots of the last seal, not settled yet
         self._reads = 0
@@ -232,7 +233,7 @@ class _IndexFile:
         self.count = self._written = min(max(count, 1), self._capacity)
         self.slotCount = min(max(self.slotCount, 0), self._slots)
 
-    def put(self, entries: Sequence[tuple[int, int]], timestamp: int) -> None:
+    def put(self, entries: list[tuple[int, int]], timestamp: int) -> None:
         """
         Add entries of records of one time: the hash of a key, the record's offset.
         There must be room for them.
@@ -241,11 +242,20 @@ class _IndexFile:
             self.count,
             self._slots,
             self._changed,
-            self._gathered.append,
+            self._gathered.extend,
         )
         if count <= 1:
             self.beginOffset, self.beginTimestamp = entries[0][1], timestamp
         seconds = min(max((timestamp - self.beginTimestamp) // 1000, 0), _INT_MAX)
+        if speed is not None and self._table is not None:
+            data, first = speed.indexEntries(
+                entries, count, slots, seconds, changed, self._sealed, self._table
+            )
+            gather(data)
+            self.slotCount += first
+            self.count = count + len(entries)
+            self.endOffset, self.endTimestamp = entries[-1][1], timestamp
+            return
         last = self.endOffset
         try:
             for hashed, offset in entries:
@@ -276,7 +286,7 @@ class _IndexFile:
             self.beginTimestamp,
             self._entryAt(0),
             self._written,
-            self._gathered[:],
+            bytes(self._gathered),
         )
 
     def covers(self, begin: int, end: int) -> bool:
@@ -284,7 +294,7 @@ class _IndexFile:
 
     def writeEntries(self) -> None:
         if self._gathered:
-            data = b"".join(self._gathered)
+            data = bytes(self._gathered)
             self._files.pwrite(self._handles.get(self.path), data, self._entryAt(self._written))
             self._gathered.clear()
             self._written = self.count
@@ -401,9 +411,9 @@ class _IndexFile:
 
     def _entry(self, at: int) -> tuple[int, int, int, int]:
         if at >= self._written:
-            gathered = at - self._written
+            gathered = (at - self._written) * _ENTRY.size
             if gathered < len(self._gathered):
-                return _ENTRY.unpack(self._gathered[gathered])
+                return _ENTRY.unpack_from(self._gathered, gathered)
         data = self._files.pread(self._handles.get(self.path), _ENTRY.size, self._entryAt(at))
         return _ENTRY.unpack(data) if len(data) == _ENTRY.size else (0, 0, 0, 0)
 

@@ -12,13 +12,14 @@ import os
 from collections.abc import Callable, Container, Generator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from txrocket.compiled import speed
 from txrocket.errors import (
     DiskFull,
     FlushDiskTimeout,
@@ -41,7 +42,7 @@ from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import FULL, Files, Handles, Locked, SyncFailed
 from txrocket.store.flush import PAGE, Checkpointer, Flusher, InThread
-from txrocket.store.follow import SCHEDULE_TOPIC, Arrived, Filing, Follow, Put
+from txrocket.store.follow import TIMED_TOPICS, Arrived, Filing, Follow, Put
 from txrocket.store.index import Index
 from txrocket.store.reading import StoreReader
 from txrocket.store.recovery import Recovery
@@ -49,7 +50,11 @@ from txrocket.store.retention import Retention
 from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
 from txrocket.store.watermark import Watermark
 
-__all__ = ["Appended", "MessageStore"]
+__all__ = ["Appended", "MessageStore", "Sent"]
+
+#: A message that was sent: who waits for the answer, topic and queue, body, properties,
+#: time of birth, flag, sysFlag, how often it was tried, where its frame ends.
+Sent: TypeAlias = tuple[int | None, tuple[str, int], bytes, bytes, int, int, int, int, int]
 
 _DAY = 86_400_000
 
@@ -362,7 +367,7 @@ class MessageStore(StoreReader):
         # As C{log.add(record)}, whose call would cost as much as what it does.
         log.gathered.append(record)
         log.end = end = offset + size
-        if queued and topic != SCHEDULE_TOPIC:
+        if queued and topic not in TIMED_TOPICS:
             self._puts.append((key, queueOffset, offset, size, properties, filing))
         else:
             self._ordinary = False
@@ -372,6 +377,43 @@ class MessageStore(StoreReader):
             self._next[key] = queueOffset + 1
         # Half the price of calling the class.
         return _appended(Appended, (offset, (size,), queueOffset, timestamp, end))
+
+    def putSent(
+        self, sent: list[Sent], fields: dict[str, TopicField], bornHost: bytes
+    ) -> tuple[list[Put], dict[str, tuple[int, int]]]:
+        """
+        What L{put} does, for many ordinary messages at once, with the compiled helper:
+        0.7 us for each in place of 2.5.
+
+        @param fields: the topics of the messages, as records have them.
+        @return: those that were put, fewer than were given if a new file must be begun
+            for the rest; and for each topic how many there are and how long.
+        @raise StoreError: if the store takes no messages now.
+        """
+        assert speed is not None
+        if self.failure is not None or self.retention.full is not None:
+            self._refuse()
+        if self._writing is None:
+            self._beginTurn()
+        log = self.log
+        records, puts, totals = speed.sendRecords(
+            sent,
+            fields,
+            self._next,
+            log.end,
+            log.brim,
+            log.maxBody,
+            self._lastTimestamp,
+            bornHost,
+            self._storeHost,
+        )
+        if puts:
+            log.add(records)
+            self._puts += puts
+            # From the last to the first, so that the first of a queue stays.
+            for key, number in {put[0]: put[1] for put in reversed(puts)}.items():
+                self._unwritten.setdefault(key, number)
+        return puts, totals
 
     def putBatch(
         self,
@@ -401,7 +443,7 @@ class MessageStore(StoreReader):
         key = topic, queueId
         timestamp = self._lastTimestamp
 
-        def at(offset: int) -> tuple[bytes, list[int]]:
+        def at(offset: int) -> tuple[bytes, list[int], list[bytes]]:
             return batchRecords(
                 batch,
                 _topicField(topic),
@@ -418,16 +460,22 @@ class MessageStore(StoreReader):
             )
 
         start = self.log.end
-        records, sizes = at(start)
+        records, sizes, said = at(start)
         _checkBatch(records, sizes)
         offset = self._reserve(len(records), len(batch))
         if offset != start:
             # It goes to a new file: the records tell where they are, and who was
             # told of those before may have put others.
-            records, sizes = at(offset)
+            records, sizes, said = at(offset)
         queueOffset = self._next.get(key, 0)
         self.log.add(records)
-        self._ordinary = False
+        if sysFlag & TRANSACTION_PREPARED_TYPE or topic in TIMED_TOPICS:
+            self._ordinary = False
+        else:
+            place = offset
+            for number, (size, each) in enumerate(zip(sizes, said, strict=True), queueOffset):
+                self._puts.append((key, number, place, size, each, None))
+                place += size
         self._unwritten.setdefault(key, queueOffset)
         self._next[key] = queueOffset + len(sizes)
         return Appended(offset, tuple(sizes), queueOffset, timestamp, offset + len(records))

@@ -26,6 +26,7 @@ from txrocket.protocol.record import decodeRecord, storeTimestampAt
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import (
     ENTRY_SIZE,
+    FILLER_SIZE,
     ConsumeQueue,
     ConsumeQueues,
     entries,
@@ -206,8 +207,8 @@ class StoreReader:
             looked += 1
             if matches is not None and not matches(hashed):
                 continue
-            # A filler is as long as no record, and ends behind the log.
-            if recordOffset < first or recordOffset + recordSize > end:
+            # A filler is as long as no record is, and in a long log there is room for it.
+            if not first <= recordOffset <= end - recordSize or recordSize >= FILLER_SIZE:
                 removed = True
                 continue
             if accepts is not None and not self._accepted(accepts, recordOffset, recordSize):
@@ -263,8 +264,8 @@ class StoreReader:
         self, topic: str, queueId: int, offset: int, most: int
     ) -> list[tuple[int, int, int]]:
         """
-        Entries of a queue from an offset on: offset in the log, size, hash.  Those that
-        stand for nothing have an offset that is not in the log.
+        Entries of a queue from an offset on: offset in the log, size, hash.  For those
+        that stand for nothing L{messages} finds none.
 
         @raise StoreError: if the disk does not give them.
         """
@@ -279,18 +280,24 @@ class StoreReader:
         @raise StoreError: if the disk does not give them.
         """
         first, end = self.log.first, self.log.written
-        asked = list(places)
-        there = [(at, at + size) for at, size in asked if first <= at < at + size <= end]
-        data = self._read(there)
-        found: dict[int, MessageExt] = {}
+        stretches = [
+            # Fillers have the offset of a record that is not theirs.
+            (at, at + size) if first <= at < at + size <= end and size < FILLER_SIZE else None
+            for at, size in places
+        ]
+        data = self._read([each for each in stretches if each])
+        found: list[MessageExt | None] = []
         position = 0
-        for start, stop in there:
-            with suppress(MalformedRecord):
-                message = decodeRecord(data, position)
-                if message.commitLogOffset == start:
-                    found[start] = message
-            position += stop - start
-        return [found.get(at) for at, _ in asked]
+        for each in stretches:
+            message = None
+            if each is not None:
+                with suppress(MalformedRecord):
+                    message = decodeRecord(data, position)
+                position += each[1] - each[0]
+                if message is not None and message.commitLogOffset != each[0]:
+                    message = None
+            found.append(message)
+        return found
 
     def messageAt(self, offset: int) -> bytes | None:
         """

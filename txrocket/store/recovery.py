@@ -22,7 +22,7 @@ from txrocket.protocol.record import BLANK_SIZE, encodeBlank, storeTimestampAt
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
-from txrocket.store.follow import SCHEDULE_TOPIC, Follow
+from txrocket.store.follow import TIMED_TOPICS, Follow
 from txrocket.store.index import Index
 from txrocket.store.settings import StoreSettings
 
@@ -227,9 +227,10 @@ class Recovery:
             return (
                 (record.topic, record.queueId) == (topic, queueId)
                 and (record.queueOffset, record.storeSize) == (queueOffset, size)
-                # A delay may have been configured anew; Java may keep more than
-                # a hash, in a file of its own, and the place in that file here.
-                and (not ours or topic == SCHEDULE_TOPIC or self._follow.hash(record) == hashed)
+                # A delay may have been configured anew, and Java knows of no other
+                # times; it may also keep more than a hash, in a file of its own, and
+                # the place in that file here.
+                and (not ours or topic in TIMED_TOPICS or self._follow.hash(record) == hashed)
             )
 
         return confirm

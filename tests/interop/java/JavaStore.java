@@ -15,6 +15,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -37,7 +38,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
  * RocketMQ's own store, driven from outside: one JSON object a line comes in
- * ({"op": "put" | "batch" | "dump" | "stop" | "halt", ...}), and one or more go
+ * ({"op": "put" | "batch" | "dump" | "clean" | "stop" | "halt", ...}), and one or more go
  * out. tests/interop/javastore.py is the other end.
  *
  * Arguments: folder, and the sizes of log files, queue files, slots and entries.
@@ -103,6 +104,12 @@ public final class JavaStore {
                 break;
             case "dump":
                 dump();
+                break;
+            case "clean":
+                store.cleanUnusedTopic(
+                    new HashSet<>(command.getJSONArray("topics").toJavaList(String.class)));
+                store.cleanExpiredConsumerQueue();
+                answer("cleaned", true);
                 break;
             case "stop":
                 store.shutdown();

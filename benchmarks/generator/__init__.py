@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The load generator, C{load.c}: compiled when it is first used, and run.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import attrs
+
+__all__ = ["Result", "compiled", "run"]
+
+_SOURCE = Path(__file__).parent / "load.c"
+_BUILT = Path(__file__).parents[2] / "build" / "load"
+
+
+@attrs.frozen
+class Result:
+    """
+    What a load came to.
+
+    @ivar messages: how many were sent or pulled, with an answer that was checked.
+    @ivar errors: how many answers were wrong.
+    @ivar cpu: the seconds of CPU that the generator itself took.
+    @ivar p50: microseconds from request to answer.
+    @ivar error: the first wrong answer.
+    """
+
+    requests: int
+    messages: int
+    errors: int
+    seconds: float
+    cpu: float
+    p50: float
+    p99: float
+    p999: float
+    error: str
+
+
+def compiled() -> Path:
+    """
+    The generator, compiled if it is new.
+
+    @raise RuntimeError: if there is no compiler.
+    """
+    if not _BUILT.exists() or _BUILT.stat().st_mtime < _SOURCE.stat().st_mtime:
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            raise RuntimeError("the load generator needs a C compiler, and there is none")
+        _BUILT.parent.mkdir(exist_ok=True)
+        subprocess.run([compiler, "-O2", "-std=gnu11", "-o", str(_BUILT), str(_SOURCE)], check=True)
+    return _BUILT
+
+
+def run(port: int, mode: str, **options: object) -> Result:
+    """
+    Load a broker.
+
+    @param options: the generator's, by name; one that is true has no value.
+    @raise RuntimeError: if it cannot.
+    """
+    argv = [str(compiled()), "--port", str(port), "--mode", mode]
+    for name, value in options.items():
+        if value is True:
+            argv.append(f"--{name}")
+        elif value is not False:
+            argv += [f"--{name}", str(value)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if not done.stdout:
+        raise RuntimeError(f"{' '.join(argv[1:])}: {done.stderr.strip()}")
+    return Result(**json.loads(done.stdout))

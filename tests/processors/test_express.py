@@ -1,0 +1,548 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for ordinary sends that are dealt with many at a time: they end where the way of
+every request does.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.processors import test_quicksend
+from tests.processors.support import BrokerTests, pullHeader, sendHeader
+from tests.processors.test_quicksend import ID, Message, messages
+from tests.store.support import Held, filesOf
+from txrocket.broker.settings import SendSettings
+from txrocket.compiled import speed
+from txrocket.model import TopicConfig
+from txrocket.processors import sound as soundModule
+from txrocket.processors.express import Express
+from txrocket.processors.sound import SoundTopics
+from txrocket.protocol.codes import RequestCode, ResponseCode, SerializeType
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.store.settings import FlushDiskType
+
+
+class ExpressCase(BrokerTests):
+    """
+    The base: a broker that deals with ordinary messages together.
+    """
+
+    if speed is None:
+        skip = "the compiled helper was not built"
+
+    express = True
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.taken = 0
+        if self.express:
+            stats: Any = self.stats
+            limit = self.remoting.limits.frame
+            self.way = Express(self.store, self.send, self.answers, stats, limit)
+            self.remoting.express = self.count
+
+    def count(self, peer: Any, data: bytes, start: int) -> int:
+        """
+        Count what is dealt with so.
+        """
+        end = self.way.take(peer, data, start)
+        self.taken += end > start
+        return end
+
+    def ordinary(self, count: int = 1, **changes: Any) -> list[RemotingCommand]:
+        """
+        Ordinary messages.
+        """
+        properties = f"UNIQ_KEY\x01{ID % 1}\x02WAIT\x01true\x02TAGS\x01a\x02"
+        header = sendHeader(**{"properties": properties, **changes})
+        return [self.message(header, b"%d" % number) for number in range(count)]
+
+    def answered(self, *requests: RemotingCommand) -> list[RemotingCommand]:
+        """
+        The answers to requests that come together.
+        """
+        self.client.write(*requests)
+        self.clock.advance(0)
+        return self.client.answers()
+
+    def known(self) -> None:
+        """
+        Have a topic, whose messages are known to be in order.
+        """
+        self.topic("T")
+        [answer] = self.answered(*self.ordinary())
+        self.assertEqual((answer.code, self.taken), (0, 0))
+
+
+class ExpressTests(ExpressCase):
+    """
+    Messages that come together.
+    """
+
+    def test_taken(self) -> None:
+        """
+        All that come after the first are dealt with together; each is answered, in
+        turn, with the place where it is, and is there.
+        """
+        self.known()
+        requests = self.ordinary(5)
+        answers = self.answered(*requests)
+        self.assertEqual(self.taken, 1)
+        self.assertEqual([each.opaque for each in answers], [each.opaque for each in requests])
+        offsets = [each.extFields["queueOffset"] for each in answers]
+        self.assertEqual(offsets, ["1", "2", "3", "4", "5"])
+        stored = self.stored()[1:]
+        self.assertEqual([each.body for each in stored], [b"0", b"1", b"2", b"3", b"4"])
+        self.assertEqual(
+            [each.offsetMsgId for each in stored], [each.extFields["msgId"] for each in answers]
+        )
+
+    def test_mixed(self) -> None:
+        """
+        Requests of all kinds are answered in the order in which they came.
+        """
+        self.known()
+        pull = self.client.request(RequestCode.PULL_MESSAGE, pullHeader())
+        first, last = self.ordinary(2), self.ordinary(2)
+        answers = self.answered(*first, pull, *last)
+        self.assertEqual(
+            [each.opaque for each in answers],
+            [each.opaque for each in (*first, pull, *last)],
+        )
+        self.assertEqual({each.code for each in answers}, {0})
+
+    def test_oneway(self) -> None:
+        """
+        Who wants no answer gets none, and the message is there.
+        """
+        self.known()
+        requests = self.ordinary(3)
+        for each in requests:
+            each.flag = 2
+        self.assertEqual(self.answered(*requests), [])
+        self.assertEqual((self.taken, len(self.stored())), (1, 4))
+
+    def test_torn(self) -> None:
+        """
+        However what came is cut, all of it is dealt with.
+        """
+        self.known()
+        data = b"".join(each.encode() for each in self.ordinary(4))
+        for size in (1, 7, 100, 399, len(data) - 1):
+            for start in range(0, len(data), size):
+                self.client.peer.dataReceived(data[start : start + size])
+            self.clock.advance(0)
+            self.assertEqual([each.code for each in self.client.answers()], [0] * 4)
+
+    def test_otherwise(self) -> None:
+        """
+        It is left alone while hooks look at requests.
+        """
+        self.known()
+        self.remoting.hooks.append(Watch())  # type: ignore[arg-type]
+        self.assertEqual([each.code for each in self.answered(*self.ordinary(2))], [0, 0])
+        self.remoting.hooks.clear()
+        self.assertEqual(self.taken, 0)
+        self.answered(*self.ordinary(2))
+        self.assertEqual(self.taken, 1)
+
+    def test_changed(self) -> None:
+        """
+        A topic that has changed is looked at again, and so are all when settings are
+        others.
+        """
+        self.known()
+        self.topic("T", 2)
+        codes = [each.code for each in self.answered(*self.ordinary(1, queueId=3))]
+        self.assertEqual(codes, [ResponseCode.SYSTEM_ERROR])
+        self.send.settings = SendSettings(startAcceptSendRequestTimeStamp=1 << 60)
+        codes = [each.code for each in self.answered(*self.ordinary(2))]
+        self.assertEqual(codes, [ResponseCode.SYSTEM_ERROR] * 2)
+        self.assertEqual(self.taken, 0)
+
+    def test_removed(self) -> None:
+        """
+        A topic that is gone is no longer known.
+        """
+        self.known()
+        self.topics.remove("T")
+        self.clock.advance(0)
+        self.send.sound.refresh()
+        self.assertEqual((self.send.sound.queues, self.send.sound.fields), ({}, {}))
+
+    def test_full(self) -> None:
+        """
+        If the disk does not take the messages, each sender is told so.
+        """
+        self.known()
+        self.disk.failing["pwrite"] = OSError(errno.ENOSPC, "full")
+        requests = self.ordinary(3)
+        answers = self.answered(*requests)
+        self.assertEqual(self.taken, 1)
+        self.assertEqual([each.opaque for each in answers], [each.opaque for each in requests])
+        for answer in answers:
+            self.assertEqual(answer.code, ResponseCode.SERVICE_NOT_AVAILABLE)
+            self.assertEqual(set(answer.extFields), {"MSG_REGION", "TRACE_ON"})
+        self.assertEqual(self.stats.failures, 3)
+        self.disk.failing.clear()
+        [answer] = self.answered(*self.ordinary())
+        self.assertEqual((answer.code, answer.extFields["queueOffset"]), (0, "1"))
+
+    def test_refused(self) -> None:
+        """
+        A store that takes nothing says so to each.
+        """
+        self.known()
+        self.disk.failing["sync"] = OSError(errno.EIO, "broken")
+        self.flushFails()
+        answers = self.answered(*self.ordinary(2))
+        self.assertEqual([each.code for each in answers], [ResponseCode.SERVICE_NOT_AVAILABLE] * 2)
+        self.assertEqual(self.taken, 0)
+
+    def flushFails(self) -> None:
+        """
+        Have the store fail for good.
+        """
+        self.store.flushed().addErrback(lambda failure: None)
+        self.clock.advance(0)
+        self.assertIsNotNone(self.store.failure)
+
+
+class WaitingTests(ExpressCase):
+    """
+    Messages that wait for the disk.
+    """
+
+    storeOptions = {"flushDiskType": FlushDiskType.SYNC_FLUSH}
+
+    def setUp(self) -> None:
+        self.held = Held()
+        self.inThread = self.held
+        super().setUp()
+
+    def work(self) -> None:
+        """
+        Let threads do all that they were asked for.
+        """
+        while self.held.jobs:
+            self.held.work()
+
+    def answered(self, *requests: RemotingCommand) -> list[RemotingCommand]:
+        """
+        The answers to requests that come together.
+        """
+        self.client.write(*requests)
+        self.clock.advance(0)
+        self.work()
+        self.clock.advance(0)
+        return self.client.answers()
+
+    def test_waits(self) -> None:
+        """
+        There is no answer before the disk has all.
+        """
+        self.known()
+        self.client.write(*self.ordinary(3))
+        self.clock.advance(0)
+        self.assertEqual((self.taken, self.client.answers()), (1, []))
+        self.work()
+        self.clock.advance(0)
+        self.assertEqual([each.code for each in self.client.answers()], [0, 0, 0])
+
+    def test_late(self) -> None:
+        """
+        A disk that takes too long is told of, with the place of each message.
+        """
+        self.known()
+        self.client.write(*self.ordinary(2))
+        self.clock.advance(0)
+        self.clock.advance(5)
+        answers = self.client.answers()
+        self.assertEqual(
+            [(each.code, each.extFields["queueOffset"]) for each in answers],
+            [(ResponseCode.FLUSH_DISK_TIMEOUT, "1"), (ResponseCode.FLUSH_DISK_TIMEOUT, "2")],
+        )
+
+    def test_busy(self) -> None:
+        """
+        While too much waits, further messages go the way on which they are refused.
+        """
+        self.known()
+        self.send.settings = SendSettings(sendThreadPoolQueueCapacity=3)
+        self.answered(*self.ordinary())
+        self.client.write(*self.ordinary(4))
+        self.clock.advance(0)
+        self.assertEqual(self.taken, 1)
+        self.client.write(*self.ordinary(4))
+        self.clock.advance(0)
+        self.assertEqual(self.taken, 1)
+        self.assertIn(ResponseCode.SYSTEM_BUSY, [each.code for each in self.client.answers()])
+        self.work()
+        self.clock.advance(0)
+
+    def test_lost(self) -> None:
+        """
+        Who is gone is not answered.
+        """
+        self.known()
+        self.client.write(*self.ordinary(2))
+        self.clock.advance(0)
+        self.client.lose()
+        self.work()
+        self.clock.advance(0)
+        self.assertEqual(len(self.stored()), 3)
+
+
+class Watch:
+    """
+    A hook that only looks.
+    """
+
+    def beforeRequest(self, address: str, request: RemotingCommand) -> None:
+        pass
+
+    def afterResponse(
+        self, address: str, request: RemotingCommand, response: RemotingCommand
+    ) -> None:
+        pass
+
+
+# A name for the topic and a number for the queue are all that differs.
+plain = st.tuples(st.sampled_from("TU"), st.integers(0, 3)).map(lambda each: Message(*each))
+
+
+class SameTests(ExpressCase):
+    """
+    Whatever comes, in whatever pieces.
+    """
+
+    def outcome(
+        self, given: list[Message], cuts: list[int], sync: bool, express: bool
+    ) -> tuple[Any, ...]:
+        """
+        What becomes of messages.
+        """
+        self.express = express
+        flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
+        self.storeOptions = {"flushDiskType": flush}
+        self.setUp()
+        for name in ("T", "U"):
+            self.topic(name)
+        requestOf: Any = partial(test_quicksend.QuickTests.requestOf, self)  # type: ignore[arg-type]
+        data = b"".join(requestOf(each).encode() for each in given)
+        places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+        for start, stop in pairwise(places):
+            self.client.peer.dataReceived(data[start:stop])
+            if stop % 3:
+                self.clock.advance(0)
+        self.clock.advance(0)
+        answers = [
+            (each.opaque, each.code, each.remark, each.extFields, each.serializeType)
+            for each in self.client.answers()
+        ]
+        sums: Counter[str] = Counter()
+        rest: list[int]
+        for topic, count, size, *rest in self.stats.puts:
+            sums[f"{topic} count"] += count
+            sums[f"{topic} size"] += size
+            sums[f"{topic} times"] += rest[0] if rest else 1
+        self.store.stop()
+        return answers, sums, self.stats.failures, filesOf(self.root)
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(messages | plain, max_size=30),
+        st.lists(st.integers(0, 20_000), max_size=8),
+        st.booleans(),
+    )
+    @example([Message(properties="TAGS\x01a")] * 8, [2000], False)
+    @example([Message(properties="TAGS\x01a")] * 8, [2000], True)
+    def test_sameAsEvery(self, given: list[Message], cuts: list[int], sync: bool) -> None:
+        """
+        The answers are the same, and so are all files.
+        """
+        plain = self.outcome(given, cuts, sync, express=False)
+        self.assertEqual(self.outcome(given, cuts, sync, express=True), plain)
+
+
+#: Headers that are nearly ordinary.
+FIELDS = dict(
+    zip(
+        "abcdefghijkm",
+        [
+            "P",
+            "T",
+            "TBW102",
+            "4",
+            "0",
+            "0",
+            "1600000000000",
+            "0",
+            "TAGS\x01a\x02",
+            "0",
+            "false",
+            "false",
+        ],
+        strict=True,
+    )
+)
+VALUES = st.sampled_from(
+    [
+        *("", "0", "-0", "00", "1", "-1", "+1", " 1", "2147483647", "2147483648", "-2147483648"),
+        *("9223372036854775807", "9223372036854775808", "true", "false", "True", "x", "é", "\0"),
+        *(
+            "a\x01b\x02",
+            "WAIT\x01true",
+            "WAIT\x01false\x02",
+            "CLUSTER\x01c",
+            "a\x02\x02b",
+            "\ud800",
+        ),
+        *('"', "\\", "/", "\n", "\x7f", "🚀", "n" * 33_000),
+    ]
+)
+
+
+class HeaderTests(ExpressCase):
+    """
+    Headers that are not as clients write them.
+    """
+
+    def frame(self, header: bytes, body: bytes = b"x") -> bytes:
+        """
+        A frame with a header in JSON.
+        """
+        return (
+            (4 + len(header) + len(body)).to_bytes(4, "big")
+            + len(header).to_bytes(4, "big")
+            + header
+            + body
+        )
+
+    def outcome(self, header: bytes, express: bool) -> tuple[Any, ...]:
+        """
+        What becomes of a header that comes after a good one.
+        """
+        self.express = express
+        self.setUp()
+        self.known()
+        self.client.peer.dataReceived(self.frame(header))
+        self.clock.advance(0)
+        answers = [
+            (each.opaque, each.code, each.remark, each.extFields) for each in self.client.answers()
+        ]
+        self.store.stop()
+        return answers, self.client.wire.disconnecting, filesOf(self.root)
+
+    def check(self, header: bytes) -> None:
+        """
+        The same becomes of it on either way.
+        """
+        self.assertEqual(self.outcome(header, True), self.outcome(header, False), header)
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.dictionaries(st.sampled_from("abcdefghijklmnop"), VALUES | st.none(), max_size=3))
+    def test_fields(self, changes: dict[str, str | None]) -> None:
+        """
+        Fields of any value, that are missing, or that nobody knows.
+        """
+        request = requestCommand(RequestCode.SEND_MESSAGE_V2)
+        request.fields = {
+            name: value for name, value in (FIELDS | changes).items() if value is not None
+        }
+        if any("\ud800" in each for each in request.fields.values()):
+            return
+        request.opaque = 77
+        self.check(request.encode()[8:])
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_damaged(self, data: st.DataObject) -> None:
+        """
+        Headers of which a byte is another, is missing, or is there twice.
+        """
+        request = requestCommand(RequestCode.SEND_MESSAGE_V2)
+        request.fields = dict(FIELDS)
+        request.opaque = 77
+        header = bytearray(request.encode()[8:])
+        place = data.draw(st.integers(0, len(header) - 1))
+        how = data.draw(st.sampled_from(["change", "drop", "double", "cut"]))
+        if how == "change":
+            header[place] = data.draw(st.integers(0, 255))
+        elif how == "drop":
+            del header[place]
+        elif how == "double":
+            header.insert(place, header[place])
+        else:
+            del header[place:]
+        self.check(bytes(header))
+
+    def test_written(self) -> None:
+        """
+        Blanks, other orders, escapes, members that are there twice or that nobody
+        knows.
+        """
+        fields = b'{"a":"P","b":"T","c":"C","d":"4","e":"1","f":"0","g":"5","h":"-7"%s}'
+        for header in (
+            b'{"code":310,"extFields":' + fields % b"" + b',"flag":0,"opaque":5}',
+            b'{"code":310,"opaque":5,"extFields":' + fields % b',"i":"k\\u0001v\\u0002"' + b"}",
+            b'{"code":310,"extFields":'
+            + fields % b',"i":"\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041"'
+            + b"}",
+            b'{"code":310,"extFields":' + fields % b',"i":"k\\u0001\\u00e9"' + b"}",
+            b'{"code":310,"extFields":' + fields % b',"i":"k\\u0001\xc3\xa9"' + b"}",
+            b'{"code":310,"extFields":' + fields % b',"i":"k\\u0001\xc3"' + b"}",
+            b'{"code":310,"extFields":' + fields % b',"e":"2"' + b"}",
+            b'{"code":310,"extFields":' + fields % b',"i":null' + b"}",
+            b'{"code":310,"extFields":' + fields % b',"k":true' + b"}",
+            b'{"code":310, "extFields":' + fields % b"" + b"}",
+            b'{"code":310,"extFields":' + fields % b"" + b',"code":10}',
+            b'{"code":310,"extFields":' + fields % b"" + b',"remark":"r"}',
+            b'{"code":310,"extFields":' + fields % b"" + b',"language":"GO","version":1}',
+            b'{"code":310,"extFields":{}}',
+            b'{"code":310,"extFields":null}',
+            b'{"code":310}',
+            b'{"code":310,"flag":1,"extFields":' + fields % b"" + b"}",
+            b'{"code":310,"flag":3,"extFields":' + fields % b"" + b"}",
+            b'{"code":310,',
+            b"{",
+            b"",
+        ):
+            self.check(header)
+
+    def test_binary(self) -> None:
+        """
+        A header in RocketMQ's own form goes the way of every request.
+        """
+        self.known()
+        requests = self.ordinary(2)
+        for each in requests:
+            each.serializeType = SerializeType.ROCKETMQ
+        self.assertEqual([each.code for each in self.answered(*requests)], [0, 0])
+        self.assertEqual(self.taken, 0)
+
+
+class SoundTests(BrokerTests):
+    """
+    L{SoundTopics}.
+    """
+
+    def test_bounded(self) -> None:
+        """
+        So many are known, and the next begin anew.
+        """
+        self.patch(soundModule, "_KNOWN", 3)
+        sound = SoundTopics(self.topics)
+        for number in range(10):
+            sound.note(TopicConfig(f"T{number}", 2, 2))
+            for table in (sound.configs, sound.queues, sound.fields):
+                self.assertLessEqual(len(table), 3)
+        self.assertEqual(sound.queues[b"T9"], (("T9", 0), ("T9", 1)))

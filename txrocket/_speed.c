@@ -1,0 +1,907 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a broker does for every single message, compiled.
+ *
+ * Nothing here is needed: for each function there is one in Python that does the same,
+ * and is used where this module was not built.  A function here takes the ordinary case
+ * and gives None for all else, so that errors are told in one place, by the other.
+ *
+ *     batchRecords   txrocket.protocol.batch    0.1 us a message in place of 1.2
+ *     file           txrocket.store.follow      0.2 us               in place of 1.6
+ *     queueEntries   txrocket.store.follow      0.05 us              in place of 0.5
+ *     indexEntries   txrocket.store.index       0.15 us              in place of 0.8
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+/* --- numbers in network order -------------------------------------------------- */
+
+static uint32_t get32(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static uint8_t *put32(uint8_t *at, uint32_t value)
+{
+    at[0] = value >> 24, at[1] = value >> 16, at[2] = value >> 8, at[3] = value;
+    return at + 4;
+}
+
+static uint8_t *put64(uint8_t *at, uint64_t value)
+{
+    return put32(put32(at, value >> 32), value);
+}
+
+static uint8_t *putBytes(uint8_t *at, const void *data, size_t size)
+{
+    memcpy(at, data, size);
+    return at + size;
+}
+
+/* --- CRC-32, eight bytes at a time --------------------------------------------- */
+
+static uint32_t crcTable[8][256];
+
+static void makeCrcTable(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t value = i;
+        for (int bit = 0; bit < 8; bit++)
+            value = value >> 1 ^ (value & 1 ? 0xEDB88320 : 0);
+        crcTable[0][i] = value;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        for (int step = 1; step < 8; step++)
+            crcTable[step][i] =
+                crcTable[step - 1][i] >> 8 ^ crcTable[0][crcTable[step - 1][i] & 255];
+}
+
+static uint32_t crc32(const uint8_t *data, size_t size)
+{
+    uint32_t crc = 0xFFFFFFFF;
+    for (; size >= 8; size -= 8, data += 8) {
+        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 |
+                              (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
+        crc = crcTable[7][low & 255] ^ crcTable[6][low >> 8 & 255] ^
+              crcTable[5][low >> 16 & 255] ^ crcTable[4][low >> 24] ^ crcTable[3][data[4]] ^
+              crcTable[2][data[5]] ^ crcTable[1][data[6]] ^ crcTable[0][data[7]];
+    }
+    while (size--)
+        crc = crc >> 8 ^ crcTable[0][(crc ^ *data++) & 255];
+    return ~crc;
+}
+
+/* --- batches ------------------------------------------------------------------- */
+
+enum { ITEM = 20, MAGIC = (int)0xDAA320A7, PROPERTIES_LIMIT = 32767, SEPARATOR = 2 };
+
+PyDoc_STRVAR(batchRecordsDoc, "As txrocket.protocol.batch.batchRecords; None if it must do it.");
+
+static PyObject *batchRecords(PyObject *module, PyObject *args)
+{
+    Py_buffer data, topic, properties, bornHost, storeHost;
+    int queueId, sysFlag, reconsumeTimes = 0;
+    long long queueOffset, physicalOffset, bornTimestamp, storeTimestamp;
+    PyObject *records = NULL, *sizes = NULL, *said = NULL, *result = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*iLLiLy*Ly*|i", &data, &topic, &properties, &queueId,
+                          &queueOffset, &physicalOffset, &sysFlag, &bornTimestamp, &bornHost,
+                          &storeTimestamp, &storeHost, &reconsumeTimes)) {
+        /* A number that does not fit its field. */
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError))
+            return NULL;
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    const uint8_t *from = data.buf, *end = from + data.len;
+    size_t hosts = bornHost.len + storeHost.len;
+    size_t around = 74 + hosts + topic.len, total = 0;
+    Py_ssize_t count = 0;
+    if ((bornHost.len != 8 && bornHost.len != 20) || (storeHost.len != 8 && storeHost.len != 20))
+        goto declined;
+    /* All lengths are checked, and counted, before anything is made. */
+    for (const uint8_t *at = from; at < end; count++) {
+        if (end - at < ITEM + 2)
+            goto declined;
+        uint32_t size = get32(at), body = get32(at + 16);
+        if (size > end - at || size < ITEM + 2 || body > size - ITEM - 2)
+            goto declined;
+        uint32_t own = at[ITEM + body] << 8 | at[ITEM + body + 1];
+        if (ITEM + body + 2 + own != size)
+            goto declined;
+        size_t both = own + properties.len;
+        if (own && properties.len && at[size - 1] != SEPARATOR)
+            both++;
+        if (both > PROPERTIES_LIMIT)
+            goto declined;
+        total += around + body + both;
+        at += size;
+    }
+    if (!count || queueOffset > INT64_MAX - count || physicalOffset > INT64_MAX - (int64_t)total)
+        goto declined;
+    records = PyBytes_FromStringAndSize(NULL, total);
+    sizes = PyList_New(count);
+    said = PyList_New(count);
+    if (!records || !sizes || !said)
+        goto done;
+    sysFlag &= ~0x30;
+    sysFlag |= (bornHost.len == 20 ? 0x10 : 0) | (storeHost.len == 20 ? 0x20 : 0);
+    uint8_t *to = (uint8_t *)PyBytes_AS_STRING(records);
+    Py_ssize_t number = 0;
+    for (const uint8_t *at = from; at < end; number++) {
+        uint32_t size = get32(at), length = get32(at + 16), own = size - ITEM - length - 2;
+        const uint8_t *body = at + ITEM;
+        int separated = own && properties.len && at[size - 1] != SEPARATOR;
+        size_t both = own + separated + properties.len, all = around + length + both;
+        to = put32(to, all);
+        to = put32(to, MAGIC);
+        to = put32(to, crc32(body, length) & 0x7FFFFFFF);
+        to = put32(to, queueId);
+        to = putBytes(to, at + 12, 4); /* the flag */
+        to = put64(to, queueOffset + number);
+        to = put64(to, physicalOffset);
+        to = put32(to, sysFlag);
+        to = put64(to, bornTimestamp);
+        to = putBytes(to, bornHost.buf, bornHost.len);
+        to = put64(to, storeTimestamp);
+        to = putBytes(to, storeHost.buf, storeHost.len);
+        to = put32(to, reconsumeTimes);
+        to = put64(to, 0);
+        to = put32(to, length);
+        to = putBytes(to, body, length);
+        to = putBytes(to, topic.buf, topic.len);
+        *to++ = both >> 8;
+        *to++ = both;
+        uint8_t *text = to;
+        to = putBytes(to, body + length + 2, own);
+        if (separated)
+            *to++ = SEPARATOR;
+        to = putBytes(to, properties.buf, properties.len);
+        PyObject *one = PyLong_FromSize_t(all);
+        PyObject *other = PyBytes_FromStringAndSize((char *)text, both);
+        if (!one || !other) {
+            Py_XDECREF(one);
+            Py_XDECREF(other);
+            goto done;
+        }
+        PyList_SET_ITEM(sizes, number, one);
+        PyList_SET_ITEM(said, number, other);
+        physicalOffset += all;
+        at += size;
+    }
+    result = PyTuple_Pack(3, records, sizes, said);
+    goto done;
+declined:
+    result = Py_NewRef(Py_None);
+done:
+    Py_XDECREF(records);
+    Py_XDECREF(sizes);
+    Py_XDECREF(said);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&topic);
+    PyBuffer_Release(&properties);
+    PyBuffer_Release(&bornHost);
+    PyBuffer_Release(&storeHost);
+    return result;
+}
+
+/* --- Java's String.hashCode ---------------------------------------------------- */
+
+static uint32_t hashText(uint32_t hash, PyObject *text)
+{
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+    for (Py_ssize_t i = 0; i < length; i++) {
+        Py_UCS4 unit = PyUnicode_READ(kind, data, i);
+        if (unit > 0xFFFF) {
+            /* Java counts the two surrogates. */
+            hash = hash * 31 + (0xD800 + ((unit - 0x10000) >> 10));
+            unit = 0xDC00 + ((unit - 0x10000) & 0x3FF);
+        }
+        hash = hash * 31 + unit;
+    }
+    return hash;
+}
+
+/* Of UTF-8; what is none counts as U+FFFD, as everywhere.  False: out of memory. */
+static int hashBytes(uint32_t *hash, const char *data, Py_ssize_t size)
+{
+    uint32_t sum = *hash;
+    Py_ssize_t i = 0;
+    for (; i < size && !(data[i] & 0x80); i++)
+        sum = sum * 31 + (uint8_t)data[i];
+    if (i < size) {
+        PyObject *rest = PyUnicode_DecodeUTF8(data + i, size - i, "replace");
+        if (!rest)
+            return 0;
+        sum = hashText(sum, rest);
+        Py_DECREF(rest);
+    }
+    *hash = sum;
+    return 1;
+}
+
+/* The absolute value as Java has it, and 0 for the one that has none. */
+static long positive(uint32_t hash)
+{
+    return hash <= 0x7FFFFFFF ? (long)hash : (long)(-hash & 0x7FFFFFFF);
+}
+
+/* --- filing -------------------------------------------------------------------- */
+
+struct span { const char *data; Py_ssize_t size; };
+
+/* What properties say that the queues and the index need; the last of a name counts. */
+static void readProperties(const char *data, Py_ssize_t size, struct span *tags,
+                           struct span *keys, struct span *unique)
+{
+    const char *end = data + size;
+    while (data < end) {
+        const char *stop = memchr(data, 2, end - data);
+        if (!stop)
+            stop = end;
+        const char *middle = memchr(data, 1, stop - data);
+        if (middle && middle + 1 < stop) {
+            struct span *found = NULL;
+            size_t name = middle - data;
+            if (name == 4 && !memcmp(data, "TAGS", 4))
+                found = tags;
+            else if (name == 4 && !memcmp(data, "KEYS", 4))
+                found = keys;
+            else if (name == 8 && !memcmp(data, "UNIQ_KEY", 8))
+                found = unique;
+            if (found)
+                *found = (struct span){middle + 1, stop - middle - 1};
+        }
+        data = stop + 1;
+    }
+}
+
+static int addEntry(PyObject *entries, uint32_t hash, PyObject *offset)
+{
+    PyObject *number = PyLong_FromLong(positive(hash));
+    PyObject *entry = number ? PyTuple_Pack(2, number, offset) : NULL;
+    Py_XDECREF(number);
+    int failed = !entry || PyList_Append(entries, entry);
+    Py_XDECREF(entry);
+    return !failed;
+}
+
+/* What one message is filed by: a new reference to the hash of its tag. */
+static PyObject *fileOne(PyObject *put, PyObject *entries)
+{
+    PyObject *topic = PyTuple_GET_ITEM(PyTuple_GET_ITEM(put, 0), 0);
+    PyObject *offset = PyTuple_GET_ITEM(put, 2), *properties = PyTuple_GET_ITEM(put, 4);
+    PyObject *filing = PyTuple_GET_ITEM(put, 5), *hashed = NULL;
+    struct span tags = {0}, keys = {0}, unique = {0};
+    if (filing == Py_None) {
+        uint32_t hash = 0;
+        readProperties(PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties), &tags, &keys,
+                       &unique);
+        if (!hashBytes(&hash, tags.data, tags.size))
+            return NULL;
+        hashed = PyLong_FromLong((int32_t)hash);
+    } else {
+        PyObject *id = PyTuple_GET_ITEM(filing, 1);
+        hashed = Py_NewRef(PyTuple_GET_ITEM(filing, 0));
+        unique = (struct span){PyBytes_AS_STRING(id), PyBytes_GET_SIZE(id)};
+        keys.data = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(filing, 2), &keys.size);
+        if (!keys.data)
+            goto failed;
+    }
+    if (!hashed)
+        return NULL;
+    if (unique.size || keys.size) {
+        uint32_t begun = hashText(0, topic) * 31 + '#', hash = begun;
+        if (unique.size &&
+            (!hashBytes(&hash, unique.data, unique.size) || !addEntry(entries, hash, offset)))
+            goto failed;
+        for (const char *at = keys.data, *end = at + keys.size; at < end;) {
+            const char *stop = memchr(at, ' ', end - at);
+            if (!stop)
+                stop = end;
+            hash = begun;
+            if (stop > at &&
+                (!hashBytes(&hash, at, stop - at) || !addEntry(entries, hash, offset)))
+                goto failed;
+            at = stop + 1;
+        }
+    }
+    return hashed;
+failed:
+    Py_XDECREF(hashed);
+    return NULL;
+}
+
+PyDoc_STRVAR(fileDoc, "What messages that were put are filed by: the hashes of their tags, and"
+                      " the index's hashes with the offsets of their records.");
+
+static PyObject *file(PyObject *module, PyObject *puts)
+{
+    (void)module;
+    if (!PyList_Check(puts)) {
+        PyErr_SetString(PyExc_TypeError, "a list was expected");
+        return NULL;
+    }
+    PyObject *hashes = PyList_New(0), *entries = PyList_New(0), *result = NULL;
+    for (Py_ssize_t i = 0; hashes && entries && i < PyList_GET_SIZE(puts); i++) {
+        PyObject *hashed = fileOne(PyList_GET_ITEM(puts, i), entries);
+        int failed = !hashed || PyList_Append(hashes, hashed);
+        Py_XDECREF(hashed);
+        if (failed)
+            goto done;
+    }
+    if (hashes && entries)
+        result = PyTuple_Pack(2, hashes, entries);
+done:
+    Py_XDECREF(hashes);
+    Py_XDECREF(entries);
+    return result;
+}
+
+PyDoc_STRVAR(queueEntriesDoc, "The entries of messages that were put, by queue: the queue offset"
+                              " of the first, and all of them.");
+
+static PyObject *queueEntries(PyObject *module, PyObject *args)
+{
+    PyObject *puts, *hashes, *runs;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &puts, &PyList_Type, &hashes) ||
+        !(runs = PyDict_New()))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(puts); i++) {
+        PyObject *put = PyList_GET_ITEM(puts, i), *key = PyTuple_GET_ITEM(put, 0), *data;
+        PyObject *run = PyDict_GetItemWithError(runs, key);
+        if (!run) {
+            data = PyByteArray_FromStringAndSize(NULL, 0);
+            run = data ? PyTuple_Pack(2, PyTuple_GET_ITEM(put, 1), data) : NULL;
+            Py_XDECREF(data);
+            int failed = !run || PyDict_SetItem(runs, key, run);
+            Py_XDECREF(run);
+            if (failed)
+                goto failed;
+        }
+        data = PyTuple_GET_ITEM(run, 1);
+        Py_ssize_t size = PyByteArray_GET_SIZE(data);
+        long long number = PyLong_AsLongLong(PyTuple_GET_ITEM(put, 1));
+        if (number != PyLong_AsLongLong(PyTuple_GET_ITEM(run, 0)) + size / 20) {
+            PyErr_SetString(PyExc_ValueError, "a queue with a gap");
+            goto failed;
+        }
+        if (PyByteArray_Resize(data, size + 20))
+            goto failed;
+        uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(data) + size;
+        to = put64(to, PyLong_AsLongLong(PyTuple_GET_ITEM(put, 2)));
+        to = put32(to, PyLong_AsLong(PyTuple_GET_ITEM(put, 3)));
+        put64(to, PyLong_AsLongLong(PyList_GET_ITEM(hashes, i)));
+        if (PyErr_Occurred())
+            goto failed;
+    }
+    return runs;
+failed:
+    Py_DECREF(runs);
+    return NULL;
+}
+
+/* --- the index ----------------------------------------------------------------- */
+
+PyDoc_STRVAR(indexEntriesDoc, "New entries of an index file, and how many slots they are the first"
+                              " in; the slots that change are noted.");
+
+static PyObject *indexEntries(PyObject *module, PyObject *args)
+{
+    PyObject *entries, *changed, *sealed, *table, *data = NULL;
+    long count, slots, seconds, first = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!lllO!O!O!", &PyList_Type, &entries, &count, &slots, &seconds,
+                          &PyDict_Type, &changed, &PyDict_Type, &sealed, &PyByteArray_Type, &table))
+        return NULL;
+    if (PyByteArray_GET_SIZE(table) < slots * 4) {
+        PyErr_SetString(PyExc_ValueError, "a slot is missing");
+        return NULL;
+    }
+    long limit = count;
+    data = PyBytes_FromStringAndSize(NULL, PyList_GET_SIZE(entries) * 20);
+    if (!data)
+        return NULL;
+    uint8_t *to = (uint8_t *)PyBytes_AS_STRING(data);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++, count++) {
+        PyObject *entry = PyList_GET_ITEM(entries, i);
+        long hash = PyLong_AsLong(PyTuple_GET_ITEM(entry, 0)), slot = hash % slots, before;
+        PyObject *key = PyLong_FromLong(slot), *number = PyLong_FromLong(count);
+        PyObject *known = key ? PyDict_GetItemWithError(changed, key) : NULL;
+        if (known)
+            before = PyLong_AsLong(known);
+        else {
+            known = key ? PyDict_GetItemWithError(sealed, key) : NULL;
+            before = known ? PyLong_AsLong(known)
+                           : (int32_t)get32((uint8_t *)PyByteArray_AS_STRING(table) + slot * 4);
+            if (before <= 0 || before >= limit)
+                before = 0;
+            first += !before;
+        }
+        int failed = !key || !number || PyErr_Occurred() || PyDict_SetItem(changed, key, number);
+        Py_XDECREF(key);
+        Py_XDECREF(number);
+        if (failed) {
+            Py_DECREF(data);
+            return NULL;
+        }
+        to = put32(to, hash);
+        to = put64(to, PyLong_AsLongLong(PyTuple_GET_ITEM(entry, 1)));
+        to = put32(to, seconds);
+        to = put32(to, before);
+    }
+    PyObject *result = Py_BuildValue("Nl", data, first);
+    return result;
+}
+
+/* --- sends --------------------------------------------------------------------- */
+
+/* A reader of JSON as RocketMQ's clients write it, without a blank.  It knows nothing
+ * of errors: whatever it does not expect makes it give up. */
+struct json { const uint8_t *at, *end; };
+
+static int take(struct json *in, char wanted)
+{
+    return in->at < in->end && *in->at == wanted && in->at++;
+}
+
+/* A string without escapes, in ASCII. */
+static int takePlain(struct json *in, struct span *text)
+{
+    if (!take(in, '"'))
+        return 0;
+    const uint8_t *start = in->at;
+    while (in->at < in->end && *in->at != '"') {
+        if (*in->at < 0x20 || *in->at >= 0x80 || *in->at == '\\')
+            return 0;
+        in->at++;
+    }
+    *text = (struct span){(const char *)start, in->at - start};
+    return take(in, '"');
+}
+
+/* A number that fits into so many bits, as Python reads one: no zero in front. */
+static int readNumber(const char *at, const char *end, int bits, int64_t *value)
+{
+    int negative = at < end && *at == '-';
+    uint64_t sum = 0, most = (1ull << (bits - 1)) - !negative;
+    at += negative;
+    if (at == end || end - at > 19 || (*at == '0' && (end - at > 1 || negative)))
+        return 0;
+    for (; at < end; at++) {
+        if (*at < '0' || *at > '9')
+            return 0;
+        sum = sum * 10 + (*at - '0');
+    }
+    if (sum > most)
+        return 0;
+    *value = negative ? (int64_t)(0 - sum) : (int64_t)sum;
+    return 1;
+}
+
+static int takeNumber(struct json *in, int64_t *value)
+{
+    const uint8_t *start = in->at;
+    while (in->at < in->end && ((*in->at >= '0' && *in->at <= '9') || *in->at == '-'))
+        in->at++;
+    return readNumber((const char *)start, (const char *)in->at, 32, value);
+}
+
+/* A string with escapes, to UTF-8.  False too if it is longer than there is room for. */
+static int takeText(struct json *in, char *to, size_t room, struct span *text)
+{
+    char *start = to, *limit = to + room;
+    int ascii = 1;
+    if (!take(in, '"'))
+        return 0;
+    while (in->at < in->end && *in->at != '"') {
+        uint8_t byte = *in->at++;
+        if (to == limit || byte < 0x20)
+            return 0;
+        if (byte == '\\') {
+            if (in->at == in->end)
+                return 0;
+            switch (*in->at++) {
+            case '"': byte = '"'; break;
+            case '\\': byte = '\\'; break;
+            case '/': byte = '/'; break;
+            case 'b': byte = '\b'; break;
+            case 'f': byte = '\f'; break;
+            case 'n': byte = '\n'; break;
+            case 'r': byte = '\r'; break;
+            case 't': byte = '\t'; break;
+            case 'u': {
+                unsigned unit = 0;
+                if (in->end - in->at < 4)
+                    return 0;
+                for (int i = 0; i < 4; i++) {
+                    int digit = *in->at++, upper = digit & ~0x20;
+                    if (digit >= '0' && digit <= '9')
+                        unit = unit << 4 | (digit - '0');
+                    else if (upper >= 'A' && upper <= 'F')
+                        unit = unit << 4 | (upper - 'A' + 10);
+                    else
+                        return 0;
+                }
+                if (unit >= 0x80)
+                    return 0;
+                byte = unit;
+                break;
+            }
+            default: return 0;
+            }
+        } else if (byte >= 0x80)
+            ascii = 0;
+        *to++ = byte;
+    }
+    *text = (struct span){start, to - start};
+    if (!ascii) {
+        PyObject *checked = PyUnicode_DecodeUTF8(start, to - start, NULL);
+        if (!checked) {
+            PyErr_Clear();
+            return 0;
+        }
+        Py_DECREF(checked);
+    }
+    return take(in, '"');
+}
+
+static int is(const struct span *text, const char *other)
+{
+    return (size_t)text->size == strlen(other) && !memcmp(text->data, other, text->size);
+}
+
+/* Properties with a meaning for the broker: their messages go the long way. */
+static int special(const char *name, size_t size)
+{
+    static const char *const names[] = {
+        "TRAN_MSG", "DELAY", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS",
+        "__STARTDELIVERTIME", "CLUSTER"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == size && !memcmp(names[i], name, size))
+            return 1;
+    return 0;
+}
+
+/* Properties as the log gets them, without WAIT=true and with the cluster's; NULL if
+ * they are not ordinary, without an exception, or out of memory, with one. */
+static PyObject *storedProperties(const struct span *text, const struct span *cluster)
+{
+    char stored[PROPERTIES_LIMIT + 1];
+    size_t used = 0;
+    const char *at = text->data, *end = at + text->size;
+    while (at < end) {
+        const char *stop = memchr(at, 2, end - at);
+        if (!stop)
+            stop = end;
+        size_t size = stop - at;
+        const char *middle = memchr(at, 1, size);
+        if (memchr(at, 0, size) || (middle && special(at, middle - at)))
+            return NULL;
+        if (middle && middle - at == 4 && !memcmp(at, "WAIT", 4)) {
+            if (size != 9 || memcmp(at, "WAIT\1true", 9))
+                return NULL;
+        } else {
+            if (used + size + 1 > PROPERTIES_LIMIT)
+                return NULL;
+            memcpy(stored + used, at, size);
+            used += size;
+            stored[used++] = 2;
+        }
+        at = stop + 1;
+    }
+    if (used + cluster->size > PROPERTIES_LIMIT)
+        return NULL;
+    memcpy(stored + used, cluster->data, cluster->size);
+    return PyBytes_FromStringAndSize(stored, used + cluster->size);
+}
+
+/* SEND_MESSAGE_V2's fields. */
+struct send {
+    int64_t code, opaque, flag, version;                       /* the header's */
+    int64_t queueId, sysFlag, born, ownFlag, reconsumeTimes, ignored;
+    struct span topic, properties;
+};
+
+static int takeFields(struct json *in, struct send *send, char *room)
+{
+    unsigned seen = 0;
+    struct span name, text;
+    if (!take(in, '{'))
+        return 0;
+    do {
+        if (!takePlain(in, &name) || name.size != 1 || !take(in, ':'))
+            return 0;
+        int letter = name.data[0];
+        if (letter < 'a' || letter > 'n' || seen & 1u << (letter - 'a'))
+            return 0;
+        seen |= 1u << (letter - 'a');
+        if (letter == 'i') {
+            if (!takeText(in, room, PROPERTIES_LIMIT, &send->properties))
+                return 0;
+            continue;
+        }
+        if (!takePlain(in, &text))
+            return 0;
+        const char *end = text.data + text.size;
+        switch (letter) {
+        case 'b': send->topic = text; break;
+        case 'd': case 'l': if (!readNumber(text.data, end, 32, &send->ignored)) return 0; break;
+        case 'e': if (!readNumber(text.data, end, 32, &send->queueId)) return 0; break;
+        case 'f': if (!readNumber(text.data, end, 32, &send->sysFlag)) return 0; break;
+        case 'g': if (!readNumber(text.data, end, 64, &send->born)) return 0; break;
+        case 'h': if (!readNumber(text.data, end, 32, &send->ownFlag)) return 0; break;
+        case 'j': if (!readNumber(text.data, end, 32, &send->reconsumeTimes)) return 0; break;
+        case 'k': if (!is(&text, "true") && !is(&text, "false")) return 0; break;
+        case 'm': if (!is(&text, "false")) return 0; break;
+        }
+    } while (take(in, ','));
+    /* a to h must be there. */
+    return take(in, '}') && (seen & 0xFF) == 0xFF;
+}
+
+static int takeHeader(struct json *in, struct send *send, char *room)
+{
+    unsigned seen = 0, which;
+    struct span name, text;
+    if (!take(in, '{'))
+        return 0;
+    do {
+        if (!takePlain(in, &name) || !take(in, ':'))
+            return 0;
+        if (is(&name, "code") && takeNumber(in, &send->code))
+            which = 1;
+        else if (is(&name, "extFields") && takeFields(in, send, room))
+            which = 2;
+        else if (is(&name, "flag") && takeNumber(in, &send->flag))
+            which = 4;
+        else if (is(&name, "opaque") && takeNumber(in, &send->opaque))
+            which = 8;
+        else if (is(&name, "version") && takeNumber(in, &send->version))
+            which = 16;
+        else if (is(&name, "language") && takePlain(in, &text))
+            which = 32;
+        else if (is(&name, "serializeTypeCurrentRPC") && takePlain(in, &text))
+            which = 64;
+        else
+            return 0;
+        if (seen & which)
+            return 0;
+        seen |= which;
+    } while (take(in, ','));
+    return take(in, '}') && in->at == in->end && seen & 2;
+}
+
+PyDoc_STRVAR(decodeSendsDoc,
+             "Ordinary messages in frames of SEND_MESSAGE_V2 that lie one behind the other: where\n"
+             "the next frame begins, and for each its opaque (None if it wants no answer), topic\n"
+             "and queue, body, properties as they are stored, time of birth, flag, sysFlag, how\n"
+             "often it was tried, and where its frame ends.");
+
+static PyObject *decodeSends(PyObject *module, PyObject *args)
+{
+    static char room[PROPERTIES_LIMIT + 1];
+    PyObject *data, *known, *sends;
+    Py_ssize_t start, limit;
+    struct span cluster;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "SnnO!y#", &data, &start, &limit, &PyDict_Type, &known,
+                          &cluster.data, &cluster.size) ||
+        !(sends = PyList_New(0)))
+        return NULL;
+    const uint8_t *base = (const uint8_t *)PyBytes_AS_STRING(data);
+    Py_ssize_t end = PyBytes_GET_SIZE(data);
+    while (end - start >= 8) {
+        uint32_t length = get32(base + start), mark = get32(base + start + 4);
+        struct send send = {0};
+        /* A mark above 2^24 is that of another form of header. */
+        if (length > (size_t)limit - 4 || length > (size_t)(end - start - 4) || mark + 4 > length ||
+            mark >= 1 << 24 || mark < 12)
+            break;
+        const uint8_t *header = base + start + 8, *body = header + mark;
+        struct json in = {header, body};
+        /* Which it is stands in front, as a rule. */
+        if (memcmp(header, "{\"code\":310,", 12) || !takeHeader(&in, &send, room) ||
+            send.code != 310 || (send.flag != 0 && send.flag != 2) || send.sysFlag & 0xC)
+            break;
+        PyObject *topic = PyBytes_FromStringAndSize(send.topic.data, send.topic.size);
+        if (!topic)
+            goto failed;
+        PyObject *keys = PyDict_GetItemWithError(known, topic);
+        Py_DECREF(topic);
+        if (!keys || send.queueId < 0 || send.queueId >= PyTuple_GET_SIZE(keys))
+            break;
+        PyObject *properties = storedProperties(&send.properties, &cluster);
+        if (!properties)
+            break;
+        Py_ssize_t next = start + 4 + length;
+        PyObject *opaque = send.flag ? Py_NewRef(Py_None) : PyLong_FromLongLong(send.opaque);
+        PyObject *one = Py_BuildValue(
+            "NOy#NLLLLn", opaque, PyTuple_GET_ITEM(keys, send.queueId), (const char *)body,
+            (Py_ssize_t)(base + next - body), properties, (long long)send.born,
+            (long long)send.ownFlag, (long long)send.sysFlag, (long long)send.reconsumeTimes, next);
+        int lost = !one || PyList_Append(sends, one);
+        Py_XDECREF(one);
+        if (lost)
+            goto failed;
+        start = next;
+    }
+    if (!PyErr_Occurred())
+        return Py_BuildValue("nN", start, sends);
+failed:
+    Py_DECREF(sends);
+    return NULL;
+}
+
+static int addTotal(PyObject *totals, PyObject *topic, size_t size)
+{
+    long long count = 0, sum = 0;
+    PyObject *known = PyDict_GetItemWithError(totals, topic);
+    if (known) {
+        count = PyLong_AsLongLong(PyTuple_GET_ITEM(known, 0));
+        sum = PyLong_AsLongLong(PyTuple_GET_ITEM(known, 1));
+    }
+    PyObject *total = Py_BuildValue("LL", count + 1, sum + (long long)size);
+    int failed = !total || PyDict_SetItem(totals, topic, total);
+    Py_XDECREF(total);
+    return !failed;
+}
+
+PyDoc_STRVAR(sendRecordsDoc,
+             "Records of messages that were sent: all of them one after the other, each as the store\n"
+             "puts it, and by topic how many there are and how long they are.  It ends at the first\n"
+             "for which there is no room.");
+
+static PyObject *sendRecords(PyObject *module, PyObject *args)
+{
+    PyObject *sends, *fields, *nexts, *puts = NULL, *records = NULL, *totals = NULL;
+    long long offset, brim, timestamp;
+    Py_ssize_t mostBody;
+    struct span born, store;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!O!LLnLy#y#", &PyList_Type, &sends, &PyDict_Type, &fields,
+                          &PyDict_Type, &nexts, &offset, &brim, &mostBody, &timestamp, &born.data,
+                          &born.size, &store.data, &store.size))
+        return NULL;
+    if ((born.size != 8 && born.size != 20) || (store.size != 8 && store.size != 20)) {
+        PyErr_SetString(PyExc_ValueError, "an address of an odd length");
+        return NULL;
+    }
+    size_t total = 0, around = 74 + born.size + store.size;
+    Py_ssize_t count = 0;
+    for (; count < PyList_GET_SIZE(sends); count++) {
+        PyObject *send = PyList_GET_ITEM(sends, count), *key = PyTuple_GET_ITEM(send, 1);
+        PyObject *field = PyDict_GetItemWithError(fields, PyTuple_GET_ITEM(key, 0));
+        Py_ssize_t body = PyBytes_GET_SIZE(PyTuple_GET_ITEM(send, 2));
+        if (!field) {
+            if (!PyErr_Occurred())
+                PyErr_SetObject(PyExc_KeyError, key);
+            return NULL;
+        }
+        size_t size = around + body + PyBytes_GET_SIZE(field) +
+                      PyBytes_GET_SIZE(PyTuple_GET_ITEM(send, 3));
+        if (body > mostBody || offset + (long long)(total + size) > brim)
+            break;
+        total += size;
+    }
+    records = PyBytes_FromStringAndSize(NULL, total);
+    puts = PyList_New(count);
+    totals = PyDict_New();
+    if (!records || !puts || !totals)
+        goto failed;
+    uint8_t *to = (uint8_t *)PyBytes_AS_STRING(records);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *send = PyList_GET_ITEM(sends, i), *key = PyTuple_GET_ITEM(send, 1);
+        PyObject *body = PyTuple_GET_ITEM(send, 2), *properties = PyTuple_GET_ITEM(send, 3);
+        PyObject *field = PyDict_GetItemWithError(fields, PyTuple_GET_ITEM(key, 0));
+        PyObject *next = PyDict_GetItemWithError(nexts, key);
+        long long number = next ? PyLong_AsLongLong(next) : 0;
+        int sysFlag = (int)PyLong_AsLong(PyTuple_GET_ITEM(send, 6)) & ~0x30;
+        sysFlag |= (born.size == 20 ? 0x10 : 0) | (store.size == 20 ? 0x20 : 0);
+        size_t size = around + PyBytes_GET_SIZE(body) + PyBytes_GET_SIZE(field) +
+                      PyBytes_GET_SIZE(properties);
+        to = put32(to, size);
+        to = put32(to, MAGIC);
+        to = put32(to, crc32((uint8_t *)PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)) &
+                           0x7FFFFFFF);
+        to = put32(to, PyLong_AsLong(PyTuple_GET_ITEM(key, 1)));
+        to = put32(to, PyLong_AsLong(PyTuple_GET_ITEM(send, 5)));
+        to = put64(to, number);
+        to = put64(to, offset);
+        to = put32(to, sysFlag);
+        to = put64(to, PyLong_AsLongLong(PyTuple_GET_ITEM(send, 4)));
+        to = putBytes(to, born.data, born.size);
+        to = put64(to, timestamp);
+        to = putBytes(to, store.data, store.size);
+        to = put32(to, PyLong_AsLong(PyTuple_GET_ITEM(send, 7)));
+        to = put64(to, 0);
+        to = put32(to, PyBytes_GET_SIZE(body));
+        to = putBytes(to, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body));
+        to = putBytes(to, PyBytes_AS_STRING(field), PyBytes_GET_SIZE(field));
+        *to++ = PyBytes_GET_SIZE(properties) >> 8;
+        *to++ = PyBytes_GET_SIZE(properties);
+        to = putBytes(to, PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties));
+        PyObject *put = Py_BuildValue("OLLnOO", key, number, offset, (Py_ssize_t)size, properties,
+                                      Py_None);
+        PyObject *after = PyLong_FromLongLong(number + 1);
+        int lost = !put || !after || PyErr_Occurred() || PyDict_SetItem(nexts, key, after);
+        Py_XDECREF(after);
+        if (lost) {
+            Py_XDECREF(put);
+            goto failed;
+        }
+        PyList_SET_ITEM(puts, i, put);
+        offset += size;
+        if (!addTotal(totals, PyTuple_GET_ITEM(key, 0), size))
+            goto failed;
+    }
+    return Py_BuildValue("NNN", records, puts, totals);
+failed:
+    Py_XDECREF(records);
+    Py_XDECREF(puts);
+    Py_XDECREF(totals);
+    return NULL;
+}
+
+PyDoc_STRVAR(sendAnswersDoc, "The answers to sends that were put, as frames one after the other.");
+
+static PyObject *sendAnswers(PyObject *module, PyObject *args)
+{
+    PyObject *sends, *puts;
+    struct span head, tail;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!y#y#", &PyList_Type, &sends, &PyList_Type, &puts, &head.data,
+                          &head.size, &tail.data, &tail.size))
+        return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(puts);
+    /* Numbers have 20 digits at most, and what stands between them some 80 characters. */
+    size_t most = head.size + tail.size + 200;
+    PyObject *answers = PyBytes_FromStringAndSize(NULL, most * count);
+    if (!answers)
+        return NULL;
+    char *to = PyBytes_AS_STRING(answers);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *put = PyList_GET_ITEM(puts, i);
+        PyObject *opaque = PyTuple_GET_ITEM(PyList_GET_ITEM(sends, i), 0);
+        if (opaque == Py_None)
+            continue;
+        char *start = to;
+        to = (char *)putBytes((uint8_t *)to + 8, head.data, head.size);
+        to += sprintf(to, "%016llX\",\"queueId\":\"%ld\",\"queueOffset\":\"%lld\"},\"flag\":1,"
+                          "\"language\":\"PYTHON\",\"opaque\":%ld",
+                      PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(put, 2)),
+                      PyLong_AsLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(put, 0), 1)),
+                      PyLong_AsLongLong(PyTuple_GET_ITEM(put, 1)), PyLong_AsLong(opaque));
+        to = (char *)putBytes((uint8_t *)to, tail.data, tail.size);
+        put32((uint8_t *)start, to - start - 4);
+        put32((uint8_t *)start + 4, to - start - 8);
+    }
+    if (PyErr_Occurred() || _PyBytes_Resize(&answers, to - PyBytes_AS_STRING(answers)))
+        Py_CLEAR(answers);
+    return answers;
+}
+
+static PyMethodDef methods[] = {
+    {"batchRecords", batchRecords, METH_VARARGS, batchRecordsDoc},
+    {"file", file, METH_O, fileDoc},
+    {"queueEntries", queueEntries, METH_VARARGS, queueEntriesDoc},
+    {"indexEntries", indexEntries, METH_VARARGS, indexEntriesDoc},
+    {"decodeSends", decodeSends, METH_VARARGS, decodeSendsDoc},
+    {"sendRecords", sendRecords, METH_VARARGS, sendRecordsDoc},
+    {"sendAnswers", sendAnswers, METH_VARARGS, sendAnswersDoc},
+    {0}};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "txrocket._speed",
+                                    "What a broker does for every message, compiled.", -1, methods,
+                                    NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__speed(void)
+{
+    makeCrcTable();
+    return PyModule_Create(&module);
+}

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A bucket of time: messages that are to be delivered within the same few minutes, which
+wait in one queue, in any order.
+
+Of them only the earliest are in memory, each as one number, in a heap::
+
+    time:64 | queue offset:48 | offset in the log:64 | size:32
+
+    queue   base . . . . . . . . . . mark . . . new ones
+              \\ those before next     / all are yet to come
+                in time are done     /
+    heap    next ... horizon: what is later stays in the queue
+
+When the heap is empty the queue is gone over once more, for the earliest of the rest.
+So a million messages of one minute take no more memory than a hundred thousand.
+
+Some only wait for the bucket's time to come, to be put into another one that is nearer
+to their own: they are I{far}.  These are taken in the queue's order, and are not held
+in memory at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final, NamedTuple
+
+import msgspec
+
+__all__ = ["Bucket", "BucketState", "Entries", "Waiting"]
+
+# How many entries are looked at in one turn: about two milliseconds.
+_CHUNK: Final = 4096
+
+# So many times as many in one turn, if they are to be among those in memory.
+_JOINS: Final = 16
+
+_OFFSET_BITS: Final = 48
+_PLACE_BITS: Final = 96
+_SIZE_BITS: Final = 32
+
+
+class Waiting(NamedTuple):
+    """
+    A message that waits.
+
+    @ivar time: when it is due, in milliseconds.
+    @ivar queueOffset: where it is in its queue.
+    @ivar at: where it is in the log.
+    """
+
+    time: int
+    queueOffset: int
+    at: int
+    size: int
+
+
+# Gives entries of the bucket's queue, from a queue offset on, as many as asked for or
+# fewer, but one if there is one: offset in the log, size, time.
+Entries = Callable[[int, int], list[tuple[int, int, int]]]
+
+
+class BucketState(msgspec.Struct, frozen=True):
+    """
+    How far a bucket is done.
+
+    @ivar base: all before this queue offset is done.
+    @ivar mark: all from this one on is not.
+    @ivar time: what lies between is done if it is due before this time,
+    @ivar offset: or at it and has a queue offset before this one.
+    @ivar far: what is far is done if it is before this queue offset.
+    """
+
+    base: int = 0
+    mark: int = 0
+    time: int = 0
+    offset: int = 0
+    far: int = 0
+
+    def within(self, end: int) -> BucketState:
+        """
+        The same, but not beyond a queue's end.
+        """
+        return BucketState(
+            min(self.base, end), min(self.mark, end), self.time, self.offset, min(self.far, end)
+        )
+
+
+class Bucket:
+    """
+    What is known of one bucket.
+
+    @ivar number: which of all since 1970.
+    @ivar end: the time at which the next one begins; what is due then is far.
+    @ivar mark: the queue offset up to which the queue was read.
+    """
+
+    def __init__(
+        self, number: int, end: int, state: BucketState, entries: Entries, most: int
+    ) -> None:
+        """
+        @param most: how many messages are held in memory.
+        """
+        self.number = number
+        self.end = end
+        self._entries = entries
+        self._most = most
+        self.base = state.base
+        # A scan leaves out keys below `_done`, unless they lie at `mark` or behind it.
+        self.mark = state.mark
+        self._done = _key(state.time, state.offset, 0, 0)
+        self._far = state.far
+        self._firstFar: int | None = None
+        self._heap: list[int] = []
+        self._flight: list[int] = []
+        # The last key in memory, if there are more in the queue.
+        self._horizon: int | None = None
+        self._scan: _Scan | None = _Scan(state.base, state.mark, self._done, end, most)
+
+    @property
+    def ready(self) -> bool:
+        """
+        Whether the earliest messages are in memory.
+        """
+        return self._scan is None
+
+    @property
+    def idle(self) -> bool:
+        """
+        Whether there is nothing to be done with all that was read.
+        """
+        return (
+            self._scan is None
+            and not self._heap
+            and not self._flight
+            and self._horizon is None
+            and self._firstFar is None
+        )
+
+    @property
+    def state(self) -> BucketState:
+        """
+        How far it is done.
+        """
+        if self._scan is not None:
+            following = self._done
+        elif self._heap or self._flight:
+            following = min(self._heap[:1] + self._flight[:1])
+        elif self._horizon is not None:
+            following = _behind(self._horizon)
+        else:
+            # If there are any left, they are far.
+            following = _key(self.end, 0, 0, 0)
+        first = _waiting(following)
+        return BucketState(self.base, self.mark, first.time, first.queueOffset, self._far)
+
+    # --- reading -----------------------------------------------------------
+
+    def read(self) -> bool:
+        """
+        Read on in the queue.
+
+        @return: whether there is more to read.
+        @raise StoreError: if the disk does not give it.
+        """
+        scan = self._scan
+        if scan is None:
+            if self._heap or self._flight or self._horizon is None:
+                return self._join()
+            # All in memory is done: go for the next.
+            self._done = _behind(self._horizon)
+            scan = self._scan = _Scan(self.base, self.mark, self._done, self.end, self._most)
+        chunk = self._entries(scan.position, _CHUNK)
+        if chunk:
+            self._note(scan.take(chunk, self._far))
+            return True
+        self._heap, self._horizon = scan.finish()
+        self.mark = scan.position
+        self._scan = None
+        self._rest()
+        return False
+
+    def _join(self) -> bool:
+        """
+        Have those in memory that have come since.
+        """
+        for _ in range(_JOINS):
+            chunk = self._entries(self.mark, _CHUNK)
+            if not chunk:
+                self._rest()
+                return False
+            heap, horizon = self._heap, self._horizon
+            for offset, (at, size, time) in enumerate(chunk, self.mark):
+                if time >= self.end:
+                    self._note(offset)
+                    continue
+                key = _key(time, offset, at, size)
+                if horizon is None or key < horizon:
+                    heappush(heap, key)
+            self.mark += len(chunk)
+            if len(heap) > 2 * self._most:
+                # 60 ms for 200,000 of them, once for as many that have come.
+                heap.sort()
+                self._horizon = heap[self._most - 1]
+                del heap[self._most :]
+        return True
+
+    def _note(self, far: int | None) -> None:
+        if far is not None and self._firstFar is None:
+            self._firstFar = far
+
+    def _rest(self) -> None:
+        if self.idle:
+            self.base = self._far = self.mark
+
+    # --- what is due -------------------------------------------------------
+
+    @property
+    def next(self) -> int | None:
+        """
+        When the earliest message in memory is due.
+        """
+        return _waiting(self._heap[0]).time if self._heap else None
+
+    def take(self, now: int, most: int, size: int) -> list[Waiting]:
+        """
+        Take the earliest that are due, to deliver them.
+
+        @param most: how many at most.
+        @param size: how many bytes, but always one message.
+        """
+        heap, flight = self._heap, self._flight
+        taken: list[Waiting] = []
+        while heap and len(taken) < most:
+            waiting = _waiting(heap[0])
+            size -= waiting.size
+            if waiting.time > now or (taken and size < 0):
+                break
+            flight.append(heappop(heap))
+            taken.append(waiting)
+        return taken
+
+    def done(self, count: int) -> None:
+        """
+        So many of those that were taken are delivered, and the others are not.
+        """
+        for key in self._flight[count:]:
+            heappush(self._heap, key)
+        self._flight = []
+        self._rest()
+
+    # --- what is far -------------------------------------------------------
+
+    @property
+    def hasFar(self) -> bool:
+        """
+        Whether there may be some that are far.
+        """
+        return self._firstFar is not None
+
+    def takeFar(self, most: int, size: int) -> tuple[list[Waiting], int]:
+        """
+        Some of those that are far.
+
+        @return: them, and the queue offset behind the last that was looked at.
+        @raise StoreError: if the disk does not give it.
+        """
+        taken: list[Waiting] = []
+        offset = self._far if self._firstFar is None else self._firstFar
+        chunk = self._entries(offset, min(_CHUNK, self.mark - offset))
+        if not chunk:
+            return taken, self.mark
+        for at, length, time in chunk:
+            if time >= self.end:
+                size -= length
+                if len(taken) >= most or (taken and size < 0):
+                    break
+                taken.append(Waiting(time, offset, at, length))
+            offset += 1
+        return taken, offset
+
+    def farDone(self, offset: int) -> None:
+        """
+        All that are far and before a queue offset are in another bucket now.
+        """
+        self._far = offset
+        self._firstFar = offset if offset < self.mark else None
+        self._rest()
+
+
+class _Scan:
+    """
+    One time over a queue, for the earliest of its messages.
+    """
+
+    __slots__ = (
+        "_done",
+        "_end",
+        "_found",
+        "_full",
+        "_limit",
+        "_mark",
+        "_more",
+        "_most",
+        "position",
+    )
+
+    def __init__(self, base: int, mark: int, done: int, end: int, most: int) -> None:
+        self.position = base
+        self._mark = mark
+        self._done = done
+        self._end = end
+        # Times from here on need not be looked at more closely.
+        self._limit = end
+        self._most = most
+        # Once it is full, the negatives, so that the last of them is the first.
+        self._found: list[int] = []
+        self._full = False
+        self._more = False
+
+    def take(self, chunk: list[tuple[int, int, int]], farFrom: int) -> int | None:
+        """
+        Look at entries.
+
+        @return: the queue offset of the first that is far, from one on.
+        """
+        far: int | None = None
+        end, limit, done, found = self._end, self._limit, self._done, self._found
+        for offset, (at, size, time) in enumerate(chunk, self.position):
+            if time >= limit:
+                if time < end:
+                    self._more = True
+                elif far is None and offset >= farFrom:
+                    far = offset
+                continue
+            key = (((time << _OFFSET_BITS) + offset << 64) + at << _SIZE_BITS) + size
+            if key < done and offset < self._mark:
+                continue
+            if not self._full:
+                found.append(key)
+                self._full = len(found) == self._most
+                if self._full:
+                    found[:] = [-each for each in found]
+                    heapify(found)
+                continue
+            self._more = True
+            if -key > found[0]:
+                heapreplace(found, -key)
+                # Of the same time there come only such with a higher offset.
+                limit = _waiting(-found[0]).time
+        self._limit = limit
+        self.position += len(chunk)
+        return far
+
+    def finish(self) -> tuple[list[int], int | None]:
+        """
+        All was looked at.
+
+        @return: the earliest, as a heap; and the last of them, if there are more.
+        """
+        found = self._found
+        if not self._full:
+            heapify(found)
+            return found, None
+        horizon = -found[0] if self._more else None
+        found[:] = [-each for each in found]
+        heapify(found)
+        return found, horizon
+
+
+def _behind(key: int) -> int:
+    """
+    Where what follows a message begins.
+    """
+    return (key >> _PLACE_BITS) + 1 << _PLACE_BITS
+
+
+def _key(time: int, queueOffset: int, at: int, size: int) -> int:
+    return (((time << _OFFSET_BITS) + queueOffset << 64) + at << _SIZE_BITS) + size
+
+
+def _waiting(key: int) -> Waiting:
+    place = key & (1 << _PLACE_BITS) - 1
+    first = key >> _PLACE_BITS
+    return Waiting(
+        first >> _OFFSET_BITS,
+        first & (1 << _OFFSET_BITS) - 1,
+        place >> _SIZE_BITS,
+        place & (1 << _SIZE_BITS) - 1,
+    )

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Messages that are delivered at a time of their own, as RocketMQ 5.x has them: its names
+of properties and settings, with the files of 4.9.7::
+
+    TIMER_DELAY_MS=90000 --> rmq_sys_timer, a queue of the wheel --> due --> the topic
+                                  ^             |           ^          |     itself
+                                  |        later than       |          |
+                                  +------- the wheel goes   timers.json
+
+They wait in the log like all others, and L{Wheel<txrocket.broker.wheel.Wheel>} tells
+in which queue.  Of one bucket at a time the earliest messages are in memory, and one
+timer for the first of them is enough.
+
+C{timers.json} tells how far they were delivered, and is written once that is on the
+disk.  After a crash messages may come twice; none is lost, and none comes early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+import msgspec
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from txrocket.broker.buckets import Bucket, BucketState, Waiting
+from txrocket.broker.detours import Place, Put, aside, deliver, move
+from txrocket.broker.reached import Reached
+from txrocket.broker.settings import DelaySettings
+from txrocket.broker.times import askedTime, withTime
+from txrocket.broker.wheel import Wheel
+from txrocket.errors import MessageIllegal, RemoteSystemError, StoreError
+from txrocket.message import PROPERTY_REAL_TOPIC, PROPERTY_TIMER_OUT_MS, MessageExt
+from txrocket.store.follow import TIMER_TOPIC, timeOf
+from txrocket.store.messages import Appended, MessageStore
+
+__all__ = ["TimerProgress", "Timers"]
+
+# A bucket is read so long before its time, in milliseconds: a million messages take
+# half a second of work.
+_LEAD: Final = 10_000
+
+# Messages that are moved at once, and their bytes.
+_BATCH: Final = 128
+_BATCH_SIZE: Final = 1024 * 1024
+
+# How long to wait, in seconds, before the store is tried again that took nothing.
+_PATIENCE: Final = 1.0
+
+# How many were moved, and why not all.
+_Moved: TypeAlias = tuple[int, StoreError | None]
+
+
+class TimerProgress(msgspec.Struct, frozen=True):
+    """
+    How far messages were delivered.
+
+    @ivar bucket: the number of the bucket that is being delivered.
+    @ivar state: how far that is.
+    @ivar offsets: by queue, the offset before which all is done.
+    """
+
+    bucket: int
+    state: BucketState
+    offsets: dict[int, int] = {}
+
+
+class Timers:
+    """
+    Delivers messages at their times.
+
+    @ivar settings: may be replaced while the broker runs.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        store: MessageStore,
+        wheel: Wheel,
+        reached: Reached[TimerProgress],
+        settings: DelaySettings,
+        delivered: Callable[[str, int, int], None],
+    ) -> None:
+        """
+        @param reached: C{timers.json}.
+        @param delivered: told the topic, number and size of what was delivered.
+        """
+        self.settings = settings
+        self._clock = clock
+        self._store = store
+        self._wheel = wheel
+        self._reached = reached
+        self._delivered = delivered
+        self._lead = min(_LEAD, wheel.unit // 2)
+        self._current = wheel.bucket(self._now() // wheel.unit)
+        self._coming: Bucket | None = None
+        self._loaded: TimerProgress | None = None
+        self._timer: IDelayedCall | None = None
+        self._used = False
+        self._busy = False
+        self._failing = False
+        self._running = False
+
+    # --- messages that come ------------------------------------------------
+
+    def detour(self, place: Place) -> Place | None:
+        """
+        Where a message waits that asks for a time.
+
+        @raise MessageIllegal: if what it asks for is no time, or too far away.
+        @raise RemoteSystemError: if this broker keeps no such messages.
+        """
+        asked = askedTime(place.properties, self._clock.seconds())
+        if asked is None:
+            return None
+        name, when = asked
+        if not self.settings.timerWheelEnable:
+            raise RemoteSystemError(
+                f"{name}: this broker delivers no messages at a time of their own,"
+                " for timerWheelEnable is false"
+            )
+        now = self._now()
+        if when <= now:
+            return None
+        longest = self.settings.timerMaxDelaySec
+        if when - now > longest * 1000:
+            raise MessageIllegal(
+                f"{name}: the message is to be delivered in {(when - now) / 1000:.0f} s,"
+                f" and timerMaxDelaySec is {longest}"
+            )
+        self._used = True
+        number = self._wheel.bucketOf(when, self._current.number)
+        if number <= self._current.number + 1:
+            self._at(when)
+        waits = place._replace(properties=withTime(place.properties, asked))
+        return aside(TIMER_TOPIC, number % self._wheel.queues, waits)
+
+    # --- life --------------------------------------------------------------
+
+    def load(self) -> None:
+        """
+        Read C{timers.json}.
+
+        @raise StoreCorrupt: if it cannot be read.
+        """
+        self._loaded = self._reached.load(TimerProgress)
+
+    def start(self) -> None:
+        """
+        Begin to deliver, once the store is open.
+        """
+        wheel, loaded = self._wheel, self._loaded
+        number, state = self._now() // wheel.unit, BucketState()
+        self._used = wheel.used
+        if loaded is not None:
+            number = loaded.bucket
+            # A queue that was made anew counts from 0 again.
+            state = loaded.state.within(wheel.end(number % wheel.queues))
+            wheel.offsets = {each: min(at, wheel.end(each)) for each, at in loaded.offsets.items()}
+        elif self._used:
+            # Nothing is known: go once around, and deliver all whose time has come.
+            number -= wheel.queues - 1
+        wheel.offsets[number % wheel.queues] = state.base
+        wheel.since = number
+        self._current = wheel.bucket(number, state)
+        self._running = True
+        self._after(0.0)
+
+    def stop(self) -> None:
+        """
+        Deliver nothing more.
+        """
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def look(self) -> None:
+        """
+        See whether there is something that nobody waits for: a full disk may have
+        kept messages from their queues when they came.
+        """
+        self._after(0.0)
+
+    def save(self) -> Deferred[None]:
+        """
+        Write how far messages were delivered, if that has changed, once they are on
+        the disk.  A failure is logged: it is written the next time.
+
+        @return: a Deferred that fires once nothing is being written.
+        """
+        if not self._used:
+            return succeed(None)
+        current = self._current
+        return self._reached.save(TimerProgress(current.number, current.state, self._offsets()))
+
+    def runtime(self) -> dict[str, object]:
+        """
+        How many messages wait, by the name that 5.x has for it; those of a bucket that
+        is being delivered count until there are none left in it.
+        """
+        wheel, offsets = self._wheel, self._offsets()
+        ends = {each: wheel.end(each) for each in range(wheel.queues)}
+        return {"timerCongestNum": sum(end - offsets.get(each, 0) for each, end in ends.items())}
+
+    def _offsets(self) -> dict[int, int]:
+        return {
+            **self._wheel.offsets,
+            self._current.number % self._wheel.queues: self._current.base,
+        }
+
+    # --- one turn after the other ------------------------------------------
+
+    def _now(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+    def _at(self, when: int) -> None:
+        # Seconds are not exact, so that it may be just before its time: it must not be
+        # asked again without any time passing.
+        self._after(max(1e-6, when / 1000 - self._clock.seconds()))
+
+    def _after(self, seconds: float) -> None:
+        """
+        Have a turn, at the latest in so many seconds.
+        """
+        if not self._running or self._busy:
+            return
+        if self._timer is None:
+            self._timer = self._clock.callLater(seconds, self._turn)
+        elif self._timer.getTime() > self._clock.seconds() + seconds:
+            self._timer.reset(seconds)
+
+    def _turn(self) -> None:
+        self._timer = None
+        try:
+            # What came in this turn of the reactor is in its queue once it is written.
+            self._store.write()
+            self._work(self._now())
+        except StoreError as error:
+            self._later(error)
+
+    def _work(self, now: int) -> None:
+        """
+        Do the first of all that there is to do, so that others have their turn.
+        """
+        current = self._current
+        if current.read() or not current.ready:
+            self._after(0.0)
+        elif due := current.take(now, _BATCH, _BATCH_SIZE):
+            self._move(due, self._deliver, lambda moved: current.done(moved[0]))
+        elif current.hasFar:
+            far, behind = current.takeFar(_BATCH, _BATCH_SIZE)
+            self._move(far, self._putAgain, partial(self._farDone, far, behind))
+        elif now >= current.end:
+            self._advance(now)
+        elif now >= current.end - self._lead and not self._comes():
+            self._after(0.0)
+        else:
+            begins = current.end if self._coming else current.end - self._lead
+            self._at(begins if current.next is None else min(begins, current.next))
+
+    def _comes(self) -> bool:
+        """
+        Read of the next bucket before its time has come.
+
+        @return: whether all of it was read.
+        """
+        if self._coming is None:
+            self._coming = self._wheel.bucket(self._current.number + 1)
+        if not self._coming.ready:
+            self._coming.read()
+        return self._coming.ready
+
+    def _advance(self, now: int) -> None:
+        """
+        Go on to another bucket.
+        """
+        current, wheel = self._current, self._wheel
+        if self._store.follow.position < self._store.log.written:
+            # A message of this bucket may be on its way to the queue.
+            self._after(_PATIENCE)
+            return
+        wheel.offsets[current.number % wheel.queues] = current.mark
+        number = wheel.following(current.number, now)
+        coming, self._coming = self._coming, None
+        if coming is None or coming.number != number:
+            coming = wheel.bucket(number)
+        self._current = coming
+        self._after(0.0)
+
+    # --- moving messages ---------------------------------------------------
+
+    def _move(self, messages: list[Waiting], put: Put, done: Callable[[_Moved], None]) -> None:
+        self._busy = True
+        moving = move(self._store, [(each.at, each.size) for each in messages], put)
+        moving.addCallback(self._moved, done)
+        moving.addErrback(self._broke)
+
+    def _deliver(self, message: MessageExt) -> Appended:
+        appended = deliver(self._store, message)
+        self._delivered(message.properties[PROPERTY_REAL_TOPIC], 1, appended.sizes[0])
+        return appended
+
+    def _putAgain(self, message: MessageExt) -> Appended:
+        """
+        Have a message wait in another bucket.
+        """
+        when = timeOf(message.properties.get(PROPERTY_TIMER_OUT_MS))
+        number = self._wheel.bucketOf(when, self._current.number)
+        return self._store.put(
+            TIMER_TOPIC,
+            number % self._wheel.queues,
+            message.body,
+            message.propertiesData,
+            message.bornTimestamp,
+            message.bornHostData,
+            message.flag,
+            message.sysFlag,
+            message.reconsumeTimes,
+        )
+
+    def _farDone(self, far: list[Waiting], behind: int, moved: _Moved) -> None:
+        count = moved[0]
+        self._current.farDone(behind if count == len(far) else far[count].queueOffset)
+
+    def _moved(self, moved: _Moved, done: Callable[[_Moved], None]) -> None:
+        self._busy = False
+        done(moved)
+        error = moved[1]
+        if error is not None:
+            self._later(error)
+            return
+        self._failing = False
+        self._after(0.0)
+
+    def _broke(self, failure: Failure) -> None:
+        # No error that was thought of: it is tried again when somebody looks.
+        self._busy = False
+        self._current.done(0)
+        self._log.failure("Delivering messages at their times failed", failure)
+
+    def _later(self, error: StoreError) -> None:
+        if not self._failing:
+            self._failing = True
+            self._log.error(
+                "Messages that have a time come late, every {seconds} s they are tried again:"
+                " {error}",
+                seconds=_PATIENCE,
+                error=error,
+            )
+        self._after(_PATIENCE)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What an operator can look at beyond RocketMQ: who holds which queue, which transactions
+are undecided, which groups' members have different subscriptions::
+
+    INSPECT_LOCKS    INSPECT_HALVES    INSPECT_SUBSCRIPTIONS
+
+The bodies are those of L{txrocket.protocol.inspection}.  Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from txrocket.errors import RemoteSystemError, StoreError
+from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.codes import InspectCode
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.inspection import (
+    DifferingGroupList,
+    HalfList,
+    InspectHalvesRequestHeader,
+    InspectRequestHeader,
+    LockList,
+    PendingHalf,
+)
+from txrocket.remoting.interfaces import Process
+from txrocket.remoting.protocol import RemotingProtocol
+
+__all__ = ["Halves", "InspectProcessor"]
+
+#: Given how many at most and where to begin, the undecided halves of transactions, each
+#: with the fields of L{PendingHalf} in their order.
+Halves: TypeAlias = Callable[[int, int], Sequence[tuple[Any, ...]]]
+
+# How much is told at most.  Each half is read from the log.
+_LOCKS: Final = 1000
+_HALVES: Final = 200
+_GROUPS: Final = 100
+
+
+class InspectProcessor:
+    """
+    Serves who looks.
+    """
+
+    def __init__(
+        self,
+        locks: Callable[[int, str | None], LockList],
+        halves: Halves,
+        subscriptions: Callable[[int, str | None], DifferingGroupList],
+    ) -> None:
+        """
+        @param locks: given how many at most and which group alone, the locks.
+        @param subscriptions: given the same, the groups whose members differ.
+        """
+        self._locks = locks
+        self._halves = halves
+        self._subscriptions = subscriptions
+
+    def codes(self) -> dict[int, Process]:
+        """
+        What serves which code.
+        """
+        return {
+            InspectCode.INSPECT_LOCKS: self.locks,
+            InspectCode.INSPECT_HALVES: self.halves,
+            InspectCode.INSPECT_SUBSCRIPTIONS: self.subscriptions,
+        }
+
+    def locks(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        Who has which queue for itself, and for how long.
+        """
+        group = request.decodeHeader(InspectRequestHeader).group
+        return responseCommand(body=encodeBody(self._locks(_LOCKS, group)))
+
+    def halves(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The undecided halves of transactions, and how often producers were asked.
+
+        @raise RemoteSystemError: if the disk does not give them.
+        """
+        offset = request.decodeHeader(InspectHalvesRequestHeader).offset
+        try:
+            # One more than is told shows that there are more.
+            found = self._halves(_HALVES + 1, max(0, offset))
+        except StoreError as error:
+            raise RemoteSystemError(f"the halves cannot be read: {error}") from None
+        halves = tuple(PendingHalf(*each) for each in found[:_HALVES])
+        return responseCommand(body=encodeBody(HalfList(halves, len(found) > _HALVES)))
+
+    def subscriptions(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+        """
+        The groups whose members have different subscriptions.
+        """
+        group = request.decodeHeader(InspectRequestHeader).group
+        return responseCommand(body=encodeBody(self._subscriptions(_GROUPS, group)))

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What senders are answered::
+
+    MSG_REGION, TRACE_ON            always; Java's clients note them in their traces
+    msgId, queueId, queueOffset     of what was stored
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from txrocket.broker.settings import BrokerSettings
+from txrocket.errors import ResponseError, ServiceNotAvailable, StoreError
+from txrocket.protocol.codes import VERSION
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.remoting.faults import sayable
+from txrocket.store.messages import Appended
+
+__all__ = ["SendAnswers", "unavailable"]
+
+
+class SendAnswers:
+    """
+    Answers senders.
+
+    @ivar acceptedJson: the fields that L{accepted} gives, as JSON, for one message
+        whose offset, queue and offset in it are to be filled in.
+    @ivar acceptedHead: the header of such an answer up to that offset.
+    @ivar acceptedTail: what is behind its opaque.
+    """
+
+    def __init__(self, storeHost: bytes, broker: BrokerSettings) -> None:
+        """
+        @param storeHost: the broker's address, as records hold it.
+        """
+        self._idPrefix = storeHost.hex().upper()
+        self.apply(broker)
+
+    def apply(self, broker: BrokerSettings) -> None:
+        """
+        Tell of the broker what these settings say.
+        """
+        self._told = {
+            "MSG_REGION": broker.regionId,
+            "TRACE_ON": "true" if broker.traceOn else "false",
+        }
+        told = orjson.dumps(self._told).replace(b"%", b"%%")
+        self.acceptedHead = (
+            b'{"code":0,"extFields":'
+            + orjson.dumps(self._told)[:-1]
+            + f',"msgId":"{self._idPrefix}'.encode()
+        )
+        self.acceptedTail = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+        self.acceptedJson = (
+            told[:-1]
+            + f',"msgId":"{self._idPrefix}%016X","queueId":"%d","queueOffset":"%d"}}'.encode()
+        )
+
+    def accepted(self, appended: Appended, queueId: int) -> RemotingCommand:
+        """
+        The answer to what was stored.
+
+        @param queueId: where its sender takes it to be.
+        """
+        offset = appended.offset
+        ids = []
+        for size in appended.sizes:
+            ids.append(f"{self._idPrefix}{offset:016X}")
+            offset += size
+        return self.told(",".join(ids), queueId, appended.queueOffset)
+
+    def told(self, msgId: str, queueId: int, queueOffset: int) -> RemotingCommand:
+        """
+        An answer that tells where something is.
+        """
+        response = responseCommand()
+        response.fields = {
+            **self._told,
+            "msgId": msgId,
+            "queueId": str(queueId),
+            "queueOffset": str(queueOffset),
+        }
+        return response
+
+    def refuse(self, response: RemotingCommand, error: ResponseError) -> None:
+        """
+        Make of an answer one that refuses.
+        """
+        response.code = error.code
+        response.remark = sayable(error.remark)
+        response.fields = dict(self._told)
+
+
+def unavailable(error: StoreError) -> ServiceNotAvailable:
+    """
+    What a sender is told of a store that does not take its message.
+    """
+    return ServiceNotAvailable(f"the store takes no messages now: {error}")
