@@ -52,7 +52,7 @@ SOURCE: Final = (
 #: The names of the sink's.
 SINK: Final = (
     *CONNECTION,
-    *("topic", "producerGroup", "sendBatchSize", "maxMessageSize", "jobId"),
+    *("topic", "producerGroup", "sendBatchSize", "maxRowsPerSecond", "maxMessageSize", "jobId"),
 )
 #: The names of the store reader's.
 STORE: Final = (
@@ -188,6 +188,8 @@ class SinkOptions:
 
     @ivar topic: the topic of all rows; L{None} if each row says its own.
     @ivar sendBatchSize: how many messages a request has at most.
+    @ivar maxRate: how many messages a task sends in a second at most; L{None} is no
+        limit.
     @ivar jobId: what the ids of a job's rows are made of in place of chance, so that
         they are the same when the job is run again.
     """
@@ -195,6 +197,7 @@ class SinkOptions:
     settings: Settings
     topic: str | None
     sendBatchSize: int
+    maxRate: int | None
     jobId: str | None
 
     @classmethod
@@ -216,6 +219,7 @@ class SinkOptions:
             ),
             topic=topic,
             sendBatchSize=given.number("sendBatchSize", 1000),
+            maxRate=given.number("maxRowsPerSecond", None),
             jobId=given.text("jobId", None),
         )
         given.check()

@@ -13,8 +13,9 @@ the second::
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -38,12 +39,15 @@ from txrocket.protocol.batch import encodeItem
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["Outbox", "Sent", "StreamWriter", "TableWriter"]
+__all__ = ["Outbox", "Pace", "Sent", "StreamWriter", "TableWriter"]
 
 # RocketMQ advises no larger batches than that, whatever fits a request.
 _BATCH_BYTES: Final = 1 << 20
 
 _RETRY_PREFIX: Final = "%RETRY%"
+
+# In seconds.
+_MOMENT: Final = 0.05
 
 # What Spark tells a task of a stream.
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -155,6 +159,40 @@ class Outbox:
         return self._known[key]
 
 
+class Pace:
+    """
+    So many in a second, and no more.
+    """
+
+    def __init__(
+        self,
+        rate: int | None,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """
+        @param rate: how many; L{None} is no limit.
+        """
+        self._rate = rate
+        self._now = now
+        self._sleep = sleep
+        self._began = now()
+
+    def wait(self, count: int, before: Callable[[], object]) -> None:
+        """
+        Wait until it is time for the next.
+
+        @param count: how many there have been.
+        @param before: called before it waits.
+        """
+        if self._rate is not None:
+            early = self._began + count / self._rate - self._now()
+            # A moment that is too short to be slept is slept later.
+            if early > _MOMENT:
+                before()
+                self._sleep(early)
+
+
 class _Sink:
     """
     What writers of tables and of streams have in common.
@@ -176,12 +214,15 @@ class _Sink:
         context = TaskContext.get()
         ids = RowIds(job, batch, context.partitionId() if context else 0)
         outbox = Outbox(clientFor(self.options.settings), self.options)
+        pace = Pace(self.options.maxRate)
         count = 0
         for each in batches:
             columns = {
                 name: each.column(given).to_pylist() for name, given in self._columns.items()
             }
-            for message in outgoing(columns, each.num_rows, self.options.topic, ids, count):
+            rows = outgoing(columns, each.num_rows, self.options.topic, ids, count)
+            for index, message in enumerate(rows, count):
+                pace.wait(index, outbox.flush)
                 outbox.put(message)
             count += each.num_rows
         outbox.flush()

@@ -181,6 +181,29 @@ class TopicsTests(ClientCase):
         )
         self.assertEqual(self.a.requests[0].extFields, {"topic": "T"})
 
+    def test_progress(self) -> None:
+        """
+        How far a group has come in a topic, by what Java answers of all its topics.
+        """
+        body = next(
+            each.body
+            for each in captures()
+            if each.requestCode == RequestCode.GET_CONSUME_STATS and each.kind == "response"
+        )
+        self.a.serve[RequestCode.GET_CONSUME_STATS] = lambda request: responseCommand(body=body)
+        topic = "hcadm_T_e25d148e"
+        self.routes[topic] = self.routeTo(self.a)
+        client = self.client()
+        self.assertEqual(
+            client.progress("g", topic, "a"),
+            {
+                MessageQueue(topic, "harness-a", number): (offset, 6)
+                for number, offset in enumerate((5, 6, 5, 6))
+            },
+        )
+        self.assertEqual(self.a.requests[0].extFields["consumerGroup"], "g")
+        self.assertEqual(client.progress("g", "T", "a"), {})
+
     def test_noBounds(self) -> None:
         """
         A broker that does not know the topic says so.

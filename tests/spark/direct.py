@@ -27,13 +27,14 @@ from pyspark_rocketmq import RocketSource
 from pyspark_rocketmq.offsets import DataLost
 from pyspark_rocketmq.planning import WORTHWHILE
 from pyspark_rocketmq.stream import StreamReader
+from pyspark_rocketmq.writer import Pace
 
 from tests.spark.running import ClusterCase, schemaOf
 from txrocket.errors import (
     ConfigError,
     ConnectFailed,
     InvalidMessage,
-    RemoteSystemError,
+    SubscriptionParseFailed,
     TopicNotExist,
 )
 from txrocket.message import Message, MessageExt
@@ -225,15 +226,16 @@ class TableTests(ReadingCase):
 
     def test_sql(self) -> None:
         """
-        SQL92 is evaluated by the broker, if it can do that; if not, it says so.
+        SQL92 is evaluated by the broker, which says what is wrong with an expression.
         """
         topic = self.topic()
         self.send(topic, range(10), properties={"a": "1"})
         self.client.send(Message(topic, b"77", properties={"a": "9"}))
-        try:
-            self.assertEqual(self.numbers(self.options(topic, sql="a > 5")), [77])
-        except RemoteSystemError as error:
-            self.assertIn("SQL92", str(error))
+        self.assertEqual(self.numbers(self.options(topic, sql="a > 5")), [77])
+        error = self.assertRaises(
+            SubscriptionParseFailed, self.numbers, self.options(topic, sql="a >")
+        )
+        self.assertIn("SQL92 expression, line 1", str(error))
 
     def test_tasks(self) -> None:
         """
@@ -751,6 +753,27 @@ class SinkTests(ReadingCase):
         writer = self.writer(schema, topic=topic, maxMessageSize="1000")
         error = self.assertRaises(InvalidMessage, writer.write, self.batches(table))
         self.assertIn("300", str(error))
+
+    def test_rate(self) -> None:
+        """
+        No more is sent in a second than may be, and what was taken is sent before it
+        waits.
+        """
+        topic = self.topic(1)
+        writer = self.writer(self.schema(body=StringType()), topic=topic, maxRowsPerSecond="100")
+        began = time.monotonic()
+        writer.write(self.batches({"body": [str(number) for number in range(60)]}))
+        self.assertGreater(time.monotonic() - began, 0.5)
+        self.assertEqual(len(self.messages(topic)), 60)
+        moment = 0.0
+        slept: list[float] = []
+        flushed: list[int] = []
+        pace = Pace(10, lambda: moment, slept.append)
+        for count in range(3):
+            pace.wait(count, lambda: flushed.append(len(slept)))
+        self.assertEqual((slept, flushed), ([0.1, 0.2], [0, 1]))
+        moment = 5.0
+        pace.wait(40, self.fail)
 
     def test_delay(self) -> None:
         """

@@ -76,7 +76,11 @@ def cluster() -> ChildCluster:
     """
     global _cluster
     if _cluster is None:
-        _cluster = ChildCluster(brokers=2, timeout=120.0)
+        _cluster = ChildCluster(
+            brokers=2,
+            settings={"enablePropertyFilter": True, "traceTopicEnable": True},
+            timeout=120.0,
+        )
         _cluster.start()
     return _cluster
 

@@ -309,6 +309,7 @@ class SinkTests(SynchronousTestCase):
             "topic": "T",
             "producerGroup": "p",
             "sendBatchSize": "5",
+            "maxRowsPerSecond": "50",
             "maxMessageSize": "1000",
             "jobId": "j",
             "timeoutMs": "10",
@@ -316,6 +317,7 @@ class SinkTests(SynchronousTestCase):
         self.assertEqual(len(set(SINK) - set(given)), 8)
         read = SinkOptions.read(given)
         self.assertEqual((read.topic, read.sendBatchSize, read.jobId), ("T", 5, "j"))
+        self.assertEqual(read.maxRate, 50)
         settings = read.settings
         self.assertEqual((settings.producerGroup, settings.maxMessageSize), ("p", 1000))
         self.assertEqual(settings.timeout, 0.01)

@@ -56,13 +56,14 @@ from txrocket.model import (
     TopicRouteData,
 )
 from txrocket.protocol.batch import splitBatch
-from txrocket.protocol.bodies import ConsumerData, HeartbeatData, TopicStatsTable
+from txrocket.protocol.bodies import ConsumerData, ConsumeStats, HeartbeatData, TopicStatsTable
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import (
     CreateTopicRequestHeader,
+    GetConsumeStatsRequestHeader,
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,
@@ -436,6 +437,22 @@ class Client:
         answer = self._brokers.ask(topic, brokerName, request, _answered, self._deadline(timeout))
         table = decodeBody(TopicStatsTable, answer.body).offsetTable
         return {queue: (ends.minOffset, ends.maxOffset) for queue, ends in table.items()}
+
+    def progress(
+        self, group: str, topic: str, brokerName: str, timeout: float | None = None
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """
+        How far a group has come in the queues of a topic at a broker: its offset, and the
+        one that the next message will have.  L{offset} says 0 where there is none; here
+        such queues are missing.
+        """
+        request = requestCommand(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(group))
+        answer = self._brokers.ask(topic, brokerName, request, _answered, self._deadline(timeout))
+        return {
+            queue: (place.consumerOffset, place.brokerOffset)
+            for queue, place in decodeBody(ConsumeStats, answer.body).offsetTable.items()
+            if queue.topic == topic
+        }
 
     def searchByTime(self, queue: MessageQueue, when: float, timeout: float | None = None) -> int:
         """
