@@ -45,7 +45,11 @@ class PagesTests(SynchronousTestCase):
         Every module is on exactly one API page.
         """
         modules = []
-        for root, package in ((ROOT, "txrocket"), (ROOT / "spark", "")):
+        for root, package in (
+            (ROOT, "txrocket"),
+            (ROOT / "spark", "pyspark_rocketmq"),
+            (ROOT / "spark", "pyspark_rocketmq_store"),
+        ):
             for path in (root / package).rglob("*.py"):
                 parts = path.relative_to(root).with_suffix("").parts
                 modules.append(".".join(part for part in parts if part != "__init__"))
