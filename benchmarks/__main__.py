@@ -8,7 +8,11 @@ shared, so what counts are the ratios within one run.
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from benchmarks import broker, client, remoting, spark, store
+=======
+from benchmarks import broker, client, remoting, store, timers
+>>>>>>> main
 
 if __name__ == "__main__":
     remoting.main()
@@ -16,6 +20,8 @@ if __name__ == "__main__":
     store.main()
     print()
     broker.main()
+    print()
+    timers.main()
     print()
     client.main()
     print()

@@ -12,7 +12,7 @@ import re
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from benchmarks import broker, spark
+from benchmarks import broker, spark, timers
 
 
 class BrokerTests(SynchronousTestCase):
@@ -54,3 +54,24 @@ class SparkTests(SynchronousTestCase):
         with contextlib.redirect_stdout(printed):
             spark.main()
         self.assertIn("no_such_package not installed", printed.getvalue())
+
+
+class TimerTests(SynchronousTestCase):
+    """
+    L{benchmarks.timers}.
+    """
+
+    skip = getattr(BrokerTests, "skip", None)
+
+    def test_tiny(self) -> None:
+        """
+        All of it runs, and the messages that are due come.
+        """
+        size = timers.Size(pending=200, soon=20, spread=0.1, burst=20, ahead=0.5)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            timers.main(size)
+        lines = printed.getvalue().splitlines()
+        self.assertEqual(10, len(lines))
+        for line in lines:
+            self.assertRegex(line, re.compile(r"\S {2,}\d+\.\d+"))

@@ -11,6 +11,7 @@ import io
 import re
 import signal
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from textwrap import indent
@@ -18,7 +19,6 @@ from types import ModuleType
 from typing import Any
 from urllib.error import HTTPError
 
-from msgspec.structs import replace
 from twisted.internet import reactor as anyReactor
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
@@ -40,69 +40,14 @@ from examples import (
 from tests.live.servers import LiveTestCase, twistd
 from tests.test_examples import asDeferred
 from txrocket import ConsumeFromWhere, Message, MessageQueue
-from txrocket.broker.service import Broker
 from txrocket.client import Cluster, LitePullConsumer, LocalOffsets, MessageTrace, Producer
 from txrocket.client.traceviews import Consumed, Sent
 from txrocket.errors import InvalidMessage
-from txrocket.message import PROPERTY_DELAY, splitProperties
-from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
-from txrocket.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from txrocket.protocol.parts import joinProperties
 from txrocket.protocol.trace import ConsumeStatus, MessageType
-from txrocket.remoting.executors import InlineExecutor
-from txrocket.remoting.interfaces import Answer, Process
-from txrocket.remoting.node import FunctionProcessor
-from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.testing.trial import memoryCluster, realCluster
 
 reactor: Any = anyReactor
 ROOT = Path(__file__).parent.parent
-
-# For a delay level of a broker's that need not be waited for, in seconds.
-SOON = 0.01
-
-
-def serve(broker: Broker, code: int, function: Process) -> None:
-    """
-    Have a broker serve a code with a function.
-    """
-    broker.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
-
-
-class Delays:
-    """
-    What a broker does with messages that are to be delivered later, as far as their
-    senders and consumers see it, but sooner.
-
-    @ivar levels: the delay levels that were asked for.
-    """
-
-    def __init__(self, broker: Broker) -> None:
-        self.levels: list[int] = []
-        self._remoting = broker.remoting
-        self._topics = broker.topics
-        self._deliver = self._remoting.processorTable[RequestCode.SEND_MESSAGE_V2].serve
-        serve(broker, RequestCode.SEND_MESSAGE_V2, self.send)
-
-    def send(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
-        header = request.decodeHeader(SendMessageRequestHeaderV2)
-        properties = splitProperties(header.properties or "")
-        if PROPERTY_DELAY not in properties:
-            return self._deliver(request, peer)
-        self._topics.ensure(header.topic, header.defaultTopicQueueNums)
-        self.levels.append(int(properties.pop(PROPERTY_DELAY)))
-        due = replace(header, properties=joinProperties(properties))
-        again = requestCommand(RequestCode.SEND_MESSAGE_V2, due, request.body)
-        reactor.callLater(SOON, self._due, again, peer)
-        kept = SendMessageResponseHeader("7F00000100002A9F0000000000000000", 0, 0)
-        return responseCommand(header=kept)
-
-    def _due(self, request: RemotingCommand, peer: RemotingProtocol) -> None:
-        self._deliver(request, peer)
-        settle = self._remoting.settle
-        assert settle is not None
-        settle()
 
 
 class ClientExampleTests(TestCase):
@@ -112,19 +57,15 @@ class ClientExampleTests(TestCase):
 
     timeout = 60
 
-    async def ran(
-        self, example: ModuleType, broker: Any = lambda broker: None, **settings: Any
-    ) -> list[str]:
+    async def ran(self, example: ModuleType, **settings: Any) -> list[str]:
         """
         Run an example.
 
-        @param broker: does something to the broker before.
         @param settings: the servers'.
         @return: the lines that it printed.
         """
         servers = await realCluster(self, reactor, settings=settings)
         self.address = servers.nameServers[0]
-        broker(servers.broker())
         printed = io.StringIO()
         self.patch(sys, "stdout", printed)
         await example.main(reactor, self.address)
@@ -216,12 +157,15 @@ class ClientExampleTests(TestCase):
     @asDeferred
     async def test_delayed(self) -> None:
         """
-        A delayed message comes after its delay, which its level says.
+        Messages come after their level, their delay, and at their time.
         """
-        delays: list[Delays] = []
-        lines = await self.ran(delayed, lambda broker: delays.append(Delays(broker)))
-        self.assertEqual(lines, ["the alarm is set", "wake up"])
-        self.assertEqual(delays[0].levels, [delayed.ONE_SECOND])
+        began = time.monotonic()
+        first, *lines = await self.ran(delayed)
+        self.assertEqual(first, "the alarms are set")
+        # Each in a queue of its own, so that they may be printed in any order.
+        bodies = [each.body.decode() for each in delayed.alarms(0)]
+        self.assertEqual(sorted(lines), sorted(bodies))
+        self.assertGreaterEqual(time.monotonic() - began, 1.5)
 
     @asDeferred
     async def test_transaction(self) -> None:

@@ -216,6 +216,7 @@ def broker(
         stats.put,
     )
     detours = Detours(delays.detour, timers.detour)
+    store.retention.needed = lambda: min(delays.needed(), timers.needed())
     consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
     producers = Producers()
     transactions = Transactions(store, topics, storeHost, around.now)

@@ -14,7 +14,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.broker.late import LateCase
 from tests.store.support import HOST, LOG_SIZE, START, Held
 from txrocket.broker.detours import Detours, Place, aside, encodeSplit, realPlace
-from txrocket.errors import InvalidMessage, MalformedRecord, MessageIllegal, StoreCorrupt
+from txrocket.errors import (
+    DiskFull,
+    InvalidMessage,
+    MalformedRecord,
+    MessageIllegal,
+    StoreCorrupt,
+)
 from txrocket.protocol.record import decodeRecord, encodeProperties, encodeRecord, encodeTopic
 from txrocket.store.follow import SCHEDULE_TOPIC
 from txrocket.store.settings import FlushDiskType
@@ -612,6 +618,20 @@ class RestartTests(LateCase):
         self.store.log.segments.removeFirst()
         self.store.retention.follow()
 
+    def test_needed(self) -> None:
+        """
+        It is known from where on the log has messages that were not delivered.
+        """
+        self.assertEqual(self.delays.needed(), self.store.log.written)
+        first = self.send(b"a", DELAY="1").offset
+        second = self.send(b"b", DELAY="2").offset
+        self.store.write()
+        self.assertEqual(self.delays.needed(), first)
+        self.wait(1)
+        self.assertEqual(self.delays.needed(), second)
+        self.wait(4)
+        self.assertEqual(self.delays.needed(), self.store.log.written)
+
     def gone(self) -> int:
         """
         How many messages of level 1 are gone.
@@ -693,6 +713,29 @@ class DiskTests(LateCase):
         self.wait(1)
         self.wait(1)
         self.assertEqual(self.delivered(), bodies)
+
+    def test_lostMeanwhile(self) -> None:
+        """
+        If what was put is lost because somebody else had it written, in the middle of
+        putting more, those that are lost come later and the others not again.
+        """
+        self.open()
+        delivered = self.delays._delivered
+
+        def failing(*told: Any) -> None:
+            delivered(*told)
+            if len(self.counted) == 2:
+                self.disk.failing["pwrite"] = FULL
+                self.assertRaises(DiskFull, self.store.write)
+                self.disk.failing.clear()
+
+        self.delays._delivered = failing
+        for number in range(4):
+            self.send(b"%d" % number, DELAY="1")
+        self.wait(1)
+        self.assertEqual((self.delivered(), self.delays.offsets), ([], {}))
+        self.wait(1)
+        self.assertEqual(self.delivered(), [b"0", b"1", b"2", b"3"])
 
     def test_unreadable(self) -> None:
         """

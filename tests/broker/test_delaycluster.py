@@ -200,6 +200,24 @@ class TimerClusterTests(LateClusterCase):
         self.assertEqual([body for body, _ in self.got], [b"1000", b"1400", b"5000", b"20000"])
         self.assertTrue(20 <= self.got[3][1] - sent < 30, self.got)
 
+    def test_away(self) -> None:
+        """
+        After days away messages come; the store knows that their files are needed till
+        then, however old these are.
+        """
+        broker: Any = self.servers.service(self.broker)
+        self.send(b"level", delayTimeLevel=18)
+        self.send(b"time", delayTimeMs=24 * 3600 * 1000)
+        written = broker.store.log.written
+        self.assertLess(broker.store.retention.needed(), written)
+        self.servers.stop(self.broker)
+        self.clock.rightNow += 10 * 24 * 3600
+        self.servers.start(self.broker)
+        self.servers.advance(60)
+        self.assertEqual({body for body, _ in self.got}, {b"level", b"time"})
+        broker = self.servers.service(self.broker)
+        self.assertEqual(broker.store.retention.needed(), broker.store.log.written)
+
     def test_kill(self) -> None:
         """
         The same after kill -9, but that what came in the last second may come twice.

@@ -197,15 +197,16 @@ class AskedTests(TimerCase):
     def test_disabled(self) -> None:
         """
         If timerWheelEnable is false no such message is taken; those that wait come all
-        the same.
+        the same, and what is to be delivered now is not concerned, such as one that has
+        come and is sent back.
         """
         self.sendIn(1000, b"before")
         self.timers.settings = attrs.evolve(self.timers.settings, timerWheelEnable=False)
-        for text in (str(NOW + 1), "1"):
-            with self.assertRaisesRegex(RemoteSystemError, "timerWheelEnable is false"):
-                self.send(TIMER_DELIVER_MS=text)
+        with self.assertRaisesRegex(RemoteSystemError, "timerWheelEnable is false"):
+            self.send(TIMER_DELIVER_MS=str(NOW + 1))
+        self.send(b"now", TIMER_DELIVER_MS=str(NOW))
         self.wait(1)
-        self.assertEqual(self.delivered(), [b"before"])
+        self.assertEqual(self.delivered(), [b"now", b"before"])
 
     def test_noNumber(self) -> None:
         """
@@ -738,6 +739,23 @@ class RestartTests(TimerCase):
         self.wait(10)
         found = [int(each[:2]) for each in self.delivered()]
         self.assertEqual(found, list(range(gone, 30)))
+
+    def test_needed(self) -> None:
+        """
+        It is known from where on the log has messages that were not delivered.
+        """
+        self.open()
+        self.assertEqual(self.timers.needed(), self.store.log.written)
+        offsets = []
+        for milliseconds in (1000, 500_000):
+            offsets.append(self.store.log.end)
+            self.sendIn(milliseconds)
+        self.store.write()
+        self.assertEqual(self.timers.needed(), offsets[0])
+        self.wait(1)
+        self.assertEqual(self.timers.needed(), offsets[1])
+        self.wait(500)
+        self.assertEqual(self.timers.needed(), self.store.log.written)
 
     def test_unused(self) -> None:
         """

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
@@ -301,6 +302,23 @@ class QuickTests(ProducerCase):
         self.cluster.remoting.registerHook(Recorder("hook", []))
         self.sent(producer)
         self.assertNotIsInstance(self.sending, QuickSend)
+
+    def test_unknownBroker(self) -> None:
+        """
+        Where a queue is of a broker that nobody knows, none is ordinary: that may change
+        with any message.
+        """
+        self.network.routes["T"] = replace(
+            routeTo("broker-a"), orderTopicConf="broker-a:1;broker-x:1"
+        )
+        producer = self.producer()
+        for _ in range(4):
+            self.sending = producer.send(HELLO)
+            for received in list(self.network.run()):
+                self.network.received.remove(received)
+                received.stored()
+            self.assertNotIsInstance(self.sending, QuickSend)
+            self.successResultOf(self.sending)
 
     def test_smallFrames(self) -> None:
         """

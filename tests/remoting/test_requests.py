@@ -232,6 +232,21 @@ class RequestTests(RemotingTests):
         self.protocol.dataReceived(b"".join(reply(each.opaque) for each in sent))
         self.assertEqual((len(self.wire.writes), len(self.wire.drain())), (1, 3))
 
+    def test_gatheredMuch(self) -> None:
+        """
+        Unless they are too much for one.
+        """
+        protocol, wire = connected(Remoting(self.clock), accepted=False)
+        large = bytes(60_000)
+        pending = [protocol.request(requestCommand(CODE), 3) for _ in range(3)]
+        for each in pending:
+            each.addCallback(lambda response: protocol.oneway(requestCommand(CODE, body=large)))
+        self.clock.advance(0)
+        sent = wire.drain()
+        wire.writes.clear()
+        protocol.dataReceived(b"".join(reply(each.opaque) for each in sent))
+        self.assertEqual([len(each) // 60_000 for each in wire.writes], [2, 1])
+
     def test_oneWrite(self) -> None:
         """
         A request goes out at once, and those that follow before it is answered in
@@ -380,6 +395,15 @@ class OnewayTests(RemotingTests):
         for size in (1, 1, 200_000):
             protocol.oneway(requestCommand(CODE, body=bytes(size)))
         self.assertEqual([len(each.body) for each in wire.drain()], [1, 1, 200_000])
+
+    def test_notices(self) -> None:
+        """
+        What an accepting end has to say goes out at once, each time.
+        """
+        protocol, wire = connected(Remoting(self.clock))
+        for number in range(3):
+            protocol.oneway(requestCommand(CODE, body=b"%d" % number))
+        self.assertEqual([each.body for each in wire.drain()], [b"0", b"1", b"2"])
 
 
 class HookTests(RemotingTests):

@@ -193,6 +193,20 @@ class PutTests(StoreCase):
         self.assertEqual([("T", 0, 0, tagsCode("x")), ("T", 0, 1, 0)], self.arrived)
         store.stop()
 
+    def test_placeOf(self) -> None:
+        """
+        Where in the log a message of a queue lies, or the first that is left.
+        """
+        store = self.start()
+        placed = [self.put(store, b"x" * 1900).offset for _ in range(4)]
+        found = [store.placeOf("T", 0, at) for at in range(5)]
+        self.assertEqual([*placed, None], found)
+        self.assertIsNone(store.placeOf("U", 0, 0))
+        store.log.segments.removeFirst()
+        store.retention.follow()
+        self.assertEqual(placed[2], store.placeOf("T", 0, 0))
+        store.stop()
+
     def test_ipv6(self) -> None:
         """
         A sender's IPv6 address is kept.

@@ -74,6 +74,19 @@ class RetentionTests(StoreCase):
         self.successResultOf(self.store.checkpointer.checkpoint())
         self.assertEqual(4, self.store.retention.clean(asked=True))
 
+    def test_needed(self) -> None:
+        """
+        An old file does not go while messages in it, or after it, wait to be delivered;
+        but if the disk is too full it does.
+        """
+        self.ageFirst(4)
+        self.store.retention.needed = lambda: LOG_SIZE * 2 - 1
+        self.assertEqual(1, self.clean(asked=True))
+        self.store.retention.needed = lambda: LOG_SIZE * 2
+        self.assertEqual(1, self.clean(asked=True))
+        self.assertEqual(0, self.clean(asked=True))
+        self.assertEqual(2, self.clean(0.86))
+
     def test_deleteWhen(self) -> None:
         """
         At the hour of deleteWhen files of 72 hours go, and at no other.

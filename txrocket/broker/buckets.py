@@ -13,7 +13,7 @@ Of them only the earliest are in memory, each as one number, in a heap::
     heap    next ... horizon: what is later stays in the queue
 
 When the heap is empty the queue is gone over once more, for the earliest of the rest.
-So a million messages of one minute take no more memory than a hundred thousand.
+So a million messages of one minute take no more memory than some ten thousand.
 
 Some only wait for the bucket's time to come, to be put into another one that is nearer
 to their own: they are I{far}.  These are taken in the queue's order, and are not held
@@ -30,7 +30,7 @@ import msgspec
 
 __all__ = ["Bucket", "BucketState", "Entries", "Waiting"]
 
-# How many entries are looked at in one turn: about two milliseconds.
+# How many entries are looked at in one turn: some two milliseconds.
 _CHUNK: Final = 4096
 
 # So many times as many in one turn, if they are to be among those in memory.
@@ -200,7 +200,7 @@ class Bucket:
                     heappush(heap, key)
             self.mark += len(chunk)
             if len(heap) > 2 * self._most:
-                # 60 ms for 200,000 of them, once for as many that have come.
+                # 30 ms for 100,000 of them, once for as many that have come.
                 heap.sort()
                 self._horizon = heap[self._most - 1]
                 del heap[self._most :]

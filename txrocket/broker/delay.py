@@ -201,6 +201,17 @@ class DelayLevels:
             return succeed(None)
         return self._reached.save(DelayOffsetSerializeWrapper(dict(self.offsets)))
 
+    def needed(self) -> int:
+        """
+        Where the first message lies in the log that was not delivered.
+        """
+        offsets = self.offsets
+        found = [
+            self._store.placeOf(SCHEDULE_TOPIC, each.number - 1, offsets.get(each.number, 0))
+            for each in self._levels
+        ]
+        return min([self._store.log.written, *(each for each in found if each is not None)])
+
     def runtime(self) -> dict[str, object]:
         """
         How far each level was delivered, and where its queue ends.

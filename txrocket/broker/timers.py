@@ -41,8 +41,8 @@ from txrocket.store.messages import Appended, MessageStore
 
 __all__ = ["TimerProgress", "Timers"]
 
-# A bucket is read so long before its time, in milliseconds: a million messages take
-# half a second of work.
+# A bucket is read so long before its time, in milliseconds: a million messages take a
+# second of work.
 _LEAD: Final = 10_000
 
 # Messages that are moved at once, and their bytes.
@@ -121,14 +121,14 @@ class Timers:
         if asked is None:
             return None
         name, when = asked
+        now = self._now()
+        if when <= now:
+            return None
         if not self.settings.timerWheelEnable:
             raise RemoteSystemError(
                 f"{name}: this broker delivers no messages at a time of their own,"
                 " for timerWheelEnable is false"
             )
-        now = self._now()
-        if when <= now:
-            return None
         longest = self.settings.timerMaxDelaySec
         if when - now > longest * 1000:
             raise MessageIllegal(
@@ -200,6 +200,17 @@ class Timers:
             return succeed(None)
         current = self._current
         return self._reached.save(TimerProgress(current.number, current.state, self._offsets()))
+
+    def needed(self) -> int:
+        """
+        Where the first message lies in the log that was not delivered.
+        """
+        offsets = self._offsets()
+        found = [
+            self._store.placeOf(TIMER_TOPIC, each, offsets.get(each, 0))
+            for each in range(self._wheel.queues)
+        ]
+        return min([self._store.log.written, *(each for each in found if each is not None)])
 
     def runtime(self) -> dict[str, object]:
         """

@@ -124,8 +124,9 @@ class TransactionChecks:
         self._running = True
         self._decisions.start(self._offsets)
         reached = self._decisions.reached
+        # Where there has never been one it is not known, which need not be written.
         self._safe = Reached(
-            self._offsets.query(GROUP, HALF_TOPIC, 0), self._offsets.query(GROUP, OP_TOPIC, 0)
+            *(max(0, self._offsets.query(GROUP, topic, 0)) for topic in (HALF_TOPIC, OP_TOPIC))
         )
         if self._safe.half > reached.half or self._safe.op > reached.op:
             # The log is shorter than it was, and what comes now is not decided.

@@ -480,8 +480,10 @@ class RemotingProtocol(Protocol):
         self._gatheredSize += len(command.body)
         if not self._gathering:
             self._flushSoon()
-            # Those that follow it in this turn go together.
-            self._remoting.gatherTurn()
+            if not self.accepted:
+                # Those that follow it in this turn go together.  A server's notices go to
+                # many, one to each.
+                self._remoting.gatherTurn()
         elif self._gatheredSize > _GATHER_LIMIT:
             self._flushSoon()
 

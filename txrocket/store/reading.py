@@ -358,6 +358,17 @@ class StoreReader:
         queue = self.queues.get(topic, queueId)
         return queue.maxOffset if queue else 0
 
+    def placeOf(self, topic: str, queueId: int, queueOffset: int) -> int | None:
+        """
+        Where in the log the first message of a queue lies that has this queue offset,
+        or a later one; L{None} if there is none.
+        """
+        queue = self.queues.get(topic, queueId)
+        if queue is None:
+            return None
+        found = queue.read(max(queueOffset, queue.minOffset), 1)
+        return offsetOf(found, 0) if found else None
+
     def isOld(self, topic: str, queueId: int, queueOffset: int) -> bool:
         """
         Whether a message is there and so old that a slave had better serve it.

@@ -9,8 +9,9 @@ Deleting what is old, as Java's C{CleanCommitLogService} does:
     above 90 %     and no message is accepted until it is below again
 
 The file that is written to never goes, nor one that queues and index may still be
-needed for.  Queues and index follow the log: entries
-and files that tell of records before its first go too.
+needed for.  One with messages that wait to be delivered goes only if the disk is too
+full.  Queues and index follow the log: entries and files that tell of records before
+its first go too.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Retention:
 
     @ivar settings: may be replaced while the store is open.
     @ivar full: why no message is accepted, or L{None}.
+    @ivar needed: tells from where on the log has messages that wait to be delivered.
     """
 
     _log = Logger()
@@ -65,6 +67,7 @@ class Retention:
         self._now = now
         self._safe = safe
         self.full: DiskFull | None = None
+        self.needed: Callable[[], int] = lambda: log.written
 
     def clean(self, *, asked: bool = False) -> int:
         """
@@ -123,11 +126,12 @@ class Retention:
         segments = self._commitLog.segments
         oldest = self._now() - self.settings.fileReservedTime * _HOUR_MS
         deleted = 0
+        needed = self._commitLog.written if forced else self.needed()
         while len(segments.bases) > 1 and deleted < _AT_ONCE:
             base = segments.bases[0]
             # Not what is written to, nor what queues might have to be made from: a
             # queue that is lost with its records would begin to count anew.
-            if base + segments.size > min(self._commitLog.written, self._safe()):
+            if base + segments.size > min(self._commitLog.written, self._safe(), needed):
                 break
             if not forced and segments.modified(base) * 1000 > oldest:
                 break
