@@ -8,11 +8,7 @@ shared, so what counts are the ratios within one run.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from benchmarks import broker, client, remoting, spark, store
-=======
-from benchmarks import broker, client, remoting, store, timers
->>>>>>> main
+from benchmarks import broker, client, remoting, spark, store, timers
 
 if __name__ == "__main__":
     remoting.main()
