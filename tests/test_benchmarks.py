@@ -12,7 +12,7 @@ import re
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from benchmarks import broker, timers
+from benchmarks import broker, spark, timers
 
 
 class BrokerTests(SynchronousTestCase):
@@ -38,6 +38,22 @@ class BrokerTests(SynchronousTestCase):
         self.assertEqual(15, len(lines))
         for line in lines:
             self.assertRegex(line, re.compile(r"\S {2,}\d+\.\d+"))
+
+
+class SparkTests(SynchronousTestCase):
+    """
+    L{benchmarks.spark}; C{make test-spark} runs it.
+    """
+
+    def test_missing(self) -> None:
+        """
+        Without Spark it says what is missing, and nothing is started.
+        """
+        self.patch(spark, "NEEDED", ("json", "no_such_package"))
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            spark.main()
+        self.assertIn("no_such_package not installed", printed.getvalue())
 
 
 class TimerTests(SynchronousTestCase):

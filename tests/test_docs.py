@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from pyspark_rocketmq import messages, schema
+from pyspark_rocketmq.options import SINK, SOURCE, STORE
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import Attribute, Interface
 
@@ -43,9 +45,14 @@ class PagesTests(SynchronousTestCase):
         Every module is on exactly one API page.
         """
         modules = []
-        for path in (ROOT / "txrocket").rglob("*.py"):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            modules.append(".".join(part for part in parts if part != "__init__"))
+        for root, package in (
+            (ROOT, "txrocket"),
+            (ROOT / "spark", "pyspark_rocketmq"),
+            (ROOT / "spark", "pyspark_rocketmq_store"),
+        ):
+            for path in (root / package).rglob("*.py"):
+                parts = path.relative_to(root).with_suffix("").parts
+                modules.append(".".join(part for part in parts if part != "__init__"))
         listed = []
         for page in (DOCS / "api").glob("*.rst"):
             listed += re.findall(r"automodule:: (\S+)", page.read_text())
@@ -74,8 +81,24 @@ class PagesTests(SynchronousTestCase):
         """
         page = (DOCS / "design" / "tree.rst").read_text()
         named = set(re.findall(r"\b(\w+\.py)\b", page))
-        there = {path.name for path in (ROOT / "txrocket").rglob("*.py")} - {"__init__.py"}
-        self.assertEqual(named, there)
+        there = {
+            path.name
+            for folder in ("txrocket", "spark/pyspark_rocketmq")
+            for path in (ROOT / folder).rglob("*.py")
+        }
+        self.assertEqual(named, there - {"__init__.py"})
+
+    def test_spark(self) -> None:
+        """
+        Every option and every column of source, sink and store reader is in the guide.
+        """
+        for page, names in (
+            ("spark", (*SOURCE, *SINK, *schema.COLUMNS, *schema.FURTHER, *messages.COLUMNS)),
+            ("sparkstore", STORE),
+        ):
+            text = (DOCS / "guide" / f"{page}.rst").read_text()
+            for each in names:
+                self.assertIn(f"``{each}``", text)
 
 
 class EpytextTests(SynchronousTestCase):

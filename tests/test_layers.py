@@ -55,7 +55,7 @@ ONLY: dict[str, tuple[str, ...]] = {
         *("remoting", "filters", "config", *PLAIN),
     ),
     # For processes that have no reactor.
-    "blocking": (*BELOW_PLAIN, "config", *PLAIN),
+    "blocking": (*BELOW_PLAIN, "acl", "config", *PLAIN),
     **dict.fromkeys(PLAIN[:2], (*BELOW_PLAIN, *PLAIN[2:])),
     **dict.fromkeys(PLAIN[2:], BELOW_PLAIN),
     # Records and batches, Java's hashes, and tables in fastjson's shape: what is in

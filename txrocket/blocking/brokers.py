@@ -86,6 +86,29 @@ class Brokers:
             lambda: known(self._routes.refresh(topic, deadline.share(2))),
         )
 
+    def askAll(
+        self,
+        topic: str,
+        brokerName: str,
+        requests: Sequence[RemotingCommand],
+        read: Read[_Result],
+        deadline: Deadline,
+        *,
+        brokerId: int = MASTER_ID,
+    ) -> list[_Result]:
+        """
+        Ask a broker of a topic for several things at once, and only once.
+
+        @param brokerId: the one to ask, if it is there; else the master.
+        @raise RocketError: the first of the errors.
+        """
+        there = self._routes.find(topic, deadline).brokers.get(brokerName, {})
+        address = there.get(brokerId) or there.get(MASTER_ID)
+        if address is None:
+            raise ConnectFailed("", f"no broker {brokerName} is known to have topic {topic}")
+        answers = self._links.askAll(address, requests, deadline)
+        return [read(each, address) for each in answers]
+
     def askAt(
         self, address: str, request: RemotingCommand, read: Read[_Result], deadline: Deadline
     ) -> _Result:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import random
-import time
+import socket
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -26,35 +26,51 @@ from typing import Any, Final
 from txrocket.blocking.brokers import Brokers
 from txrocket.blocking.deadline import Deadline
 from txrocket.blocking.links import Links
+from txrocket.blocking.pulling import Puller, asking
 from txrocket.blocking.routes import Routes
 from txrocket.blocking.sending import Sender, Sending, uniqueIds
 from txrocket.blocking.settings import Settings
-from txrocket.client.pulled import pullHeader, pullResult, readable, readAll, wantedTags
+from txrocket.client.pulled import readable
 from txrocket.client.queues import Selector
-from txrocket.client.results import PullResult, SendResult
+from txrocket.client.results import PullData, PullResult, SendResult
 from txrocket.client.topicroute import DEFAULT_TOPIC
 from txrocket.errors import (
     ConnectFailed,
     InvalidMessage,
+    MessageTooLarge,
     QueryNotFound,
     SendFailed,
     responseError,
 )
+from txrocket.filters.expressions import buildSubscription
 from txrocket.filters.tags import EVERYTHING, TAG
 from txrocket.message import PROPERTY_UNIQ_KEY, Message, MessageExt
-from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE, MessageQueue, TopicRouteData
+from txrocket.model import (
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    ConsumeFromWhere,
+    ConsumeType,
+    MessageModel,
+    MessageQueue,
+    TopicRouteData,
+)
 from txrocket.protocol.batch import splitBatch
+from txrocket.protocol.bodies import ConsumerData, ConsumeStats, HeartbeatData, TopicStatsTable
+from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import (
     CreateTopicRequestHeader,
+    GetConsumeStatsRequestHeader,
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
     GetMinOffsetResponseHeader,
+    GetTopicStatsInfoRequestHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     QueryMessageRequestHeader,
@@ -103,14 +119,13 @@ class Client:
         if not isinstance(settings, Settings):
             settings = Settings(settings)
         self.settings = settings
-        self._links = Links(settings.tls, settings.frameMaxLength)
+        self._links = Links(settings.tls, settings.frameMaxLength, settings.credentials)
         self._routes = Routes(
             self._links, settings.nameServers, random.randrange(len(settings.nameServers))
         )
         self._brokers = Brokers(self._links, self._routes, settings.retries)
         self._sender = Sender(self._links, self._routes, settings)
-        # The broker id that each queue is to be pulled from; else the master.
-        self._suggested: dict[MessageQueue, int] = {}
+        self._puller = Puller(self._brokers)
         self._ids = uniqueIds()
         self._process = os.getpid()
 
@@ -152,6 +167,12 @@ class Client:
         @raise TopicNotExist: if it does not exist.
         """
         return self._routes.refresh(topic, self._deadline(timeout)).readQueues
+
+    def topics(self, timeout: float | None = None) -> frozenset[str]:
+        """
+        The names of all topics, those of RocketMQ itself among them.
+        """
+        return self._routes.topics(self._deadline(timeout))
 
     def createTopic(
         self,
@@ -249,6 +270,30 @@ class Client:
                 raise
         return results
 
+    def sendData(
+        self,
+        topic: str,
+        data: bytes,
+        queue: MessageQueue | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """
+        Send a batch that is encoded already, for who sends many: items of
+        L{encodeItem<txrocket.protocol.batch.encodeItem>}, one after the other, each with
+        an id among its properties.
+
+        @return: a result without ids of this client's.
+        @raise InvalidMessage: if nothing can be sent to that topic, or it is too large.
+        @raise SendFailed: if it was not sent, or is not known to be.
+        """
+        if len(data) > self.settings.maxMessageSize:
+            raise MessageTooLarge(len(data), self.settings.maxMessageSize)
+        batch = Sending(topic, queue)
+        batch.batch = True
+        batch.body = data
+        return self._sender.send(batch, None, self._deadline(timeout))
+
     # --- pulling ---------------------------------------------------------
 
     def pull(
@@ -278,33 +323,53 @@ class Client:
         @raise UnsupportedCompression: likewise, for want of a library.
         @raise SubscriptionParseFailed: if the expression is none.
         """
-        tags = wantedTags(expression, expressionType)
-        header = pullHeader(
-            self.settings.consumerGroup if group is None else group,
-            queue,
-            offset,
-            most,
-            expression=expression,
-            expressionType=expressionType,
-            # Java names a version only where the broker keeps what it compiled.
-            version=0 if expressionType == TAG else int(time.time() * 1000),
-            brought=True,
-            wait=wait,
-        )
+        group = self.settings.consumerGroup if group is None else group
+        header = asking(group, queue, offset, most, expression, expressionType, wait)
+        return self._puller.pull(queue, header, self._deadline(timeout, wait))
 
-        def read(answer: RemotingCommand, address: str) -> PullResult:
-            result, self._suggested[queue] = pullResult(answer, queue, tags, address)
-            return readAll(result)
+    def pullData(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        most: int = _MOST,
+        expression: str = EVERYTHING,
+        *,
+        expressionType: str = TAG,
+        group: str | None = None,
+        master: bool = False,
+        timeout: float | None = None,
+    ) -> PullData:
+        """
+        Pull messages and leave them as the broker has them, for who reads many at once.
+        Those whose tags have the hash of a wanted one are among them, and compressed
+        bodies are compressed.
 
-        return self._brokers.ask(
-            queue.topic,
-            queue.brokerName,
-            requestCommand(RequestCode.PULL_MESSAGE, header),
-            read,
-            self._deadline(timeout, wait),
-            brokerId=self._suggested.get(queue, MASTER_ID),
-            slaves=True,
-        )
+        @param master: whether only the master will do, and no slave.
+        @raise SubscriptionParseFailed: if the expression is none.
+        """
+        group = self.settings.consumerGroup if group is None else group
+        header = asking(group, queue, offset, most, expression, expressionType)
+        return self._puller.pullData(queue, header, self._deadline(timeout), master=master)
+
+    def pullAhead(
+        self,
+        queue: MessageQueue,
+        offsets: Iterable[int],
+        most: int = _MOST,
+        *,
+        group: str | None = None,
+        timeout: float | None = None,
+    ) -> list[PullData]:
+        """
+        Pull messages from several offsets at once, for who knows where the next pulls
+        will begin: it costs the broker, and this client, half of one pull after the
+        other.  Nothing is tried again.
+
+        @param offsets: where to begin, each.
+        """
+        group = self.settings.consumerGroup if group is None else group
+        headers = [asking(group, queue, each, most, EVERYTHING, TAG) for each in offsets]
+        return self._puller.pullAhead(queue, headers, self._deadline(timeout))
 
     # --- offsets ---------------------------------------------------------
 
@@ -359,6 +424,36 @@ class Client:
         answer = self._atMaster(queue, RequestCode.GET_MAX_OFFSET, header, timeout)
         return answer.decodeHeader(GetMaxOffsetResponseHeader).offset
 
+    def bounds(
+        self, topic: str, brokerName: str, timeout: float | None = None
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """
+        The offset of the first message, and the one that the next message will have, of
+        all queues of a topic at a broker, in one request.
+        """
+        request = requestCommand(
+            RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic)
+        )
+        answer = self._brokers.ask(topic, brokerName, request, _answered, self._deadline(timeout))
+        table = decodeBody(TopicStatsTable, answer.body).offsetTable
+        return {queue: (ends.minOffset, ends.maxOffset) for queue, ends in table.items()}
+
+    def progress(
+        self, group: str, topic: str, brokerName: str, timeout: float | None = None
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """
+        How far a group has come in the queues of a topic at a broker: its offset, and the
+        one that the next message will have.  L{offset} says 0 where there is none; here
+        such queues are missing.
+        """
+        request = requestCommand(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(group))
+        answer = self._brokers.ask(topic, brokerName, request, _answered, self._deadline(timeout))
+        return {
+            queue: (place.consumerOffset, place.brokerOffset)
+            for queue, place in decodeBody(ConsumeStats, answer.body).offsetTable.items()
+            if queue.topic == topic
+        }
+
     def searchByTime(self, queue: MessageQueue, when: float, timeout: float | None = None) -> int:
         """
         The offset of the first message that was stored at a time or after it, or
@@ -378,6 +473,43 @@ class Client:
         answer = self._atMaster(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header, timeout)
         timestamp = answer.decodeHeader(GetEarliestMsgStoretimeResponseHeader).timestamp
         return None if timestamp < 0 else timestamp / 1000
+
+    def heartbeat(
+        self,
+        group: str,
+        topics: Iterable[str],
+        expression: str = EVERYTHING,
+        *,
+        expressionType: str = TAG,
+        timeout: float | None = None,
+    ) -> None:
+        """
+        Have the brokers of some topics know a group, as long as this client keeps its
+        connections and says so every two minutes: tools show where it is, and who.
+
+        @raise SubscriptionParseFailed: if the expression is none.
+        """
+        checkGroupName(group)
+        deadline = self._deadline(timeout)
+        topics = sorted(set(topics))
+        wanted = [buildSubscription(each, expression, expressionType) for each in topics]
+        data = ConsumerData(
+            group,
+            ConsumeType.CONSUME_ACTIVELY,
+            MessageModel.CLUSTERING,
+            ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+            frozenset(wanted),
+        )
+        body = encodeBody(HeartbeatData(self._clientId(), consumerDataSet=frozenset([data])))
+        masters = {
+            addresses[MASTER_ID]
+            for topic in topics
+            for addresses in self._routes.find(topic, deadline).brokers.values()
+            if MASTER_ID in addresses
+        }
+        for address in sorted(masters):
+            request = requestCommand(RequestCode.HEART_BEAT, None, body)
+            self._brokers.askAt(address, request, _answered, deadline)
 
     # --- looking messages up ---------------------------------------------
 
@@ -446,6 +578,9 @@ class Client:
             self._ids = uniqueIds()
             self._process = os.getpid()
         return self._ids()
+
+    def _clientId(self) -> str:
+        return f"{socket.gethostname()}@{os.getpid()}"
 
     def _atMaster(
         self, queue: MessageQueue, code: int, header: Header, timeout: float | None

@@ -2,8 +2,8 @@
 """
 One connection over a plain socket: a request goes out, and its answer is waited for.
 
-There is one request at a time.  What comes unasked, as the answer to a request that
-was given up, is dropped.
+Whoever asks waits until all that was asked is answered.  What comes unasked, as the
+answer to a request that was given up, is dropped.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import select
 import socket
 import ssl
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
 from txrocket.blocking.deadline import Deadline
@@ -93,13 +94,30 @@ class Link:
         @raise RequestTimedOut: if no answer comes in time.
         @raise ConnectionLost: if none will.
         """
-        command.opaque = opaque = self._connection.nextOpaque()
-        data = command.encodeHead(self._limit) + command.body
+        return self.requests([command], deadline)[0]
+
+    def requests(
+        self, commands: Sequence[RemotingCommand], deadline: Deadline
+    ) -> list[RemotingCommand]:
+        """
+        Send requests at once, small ones, and wait for all of their answers.
+
+        @return: the answers, in the order of the requests.
+        @raise InvalidMessage: if a request cannot be written.
+        @raise RequestTimedOut: if not all answers come in time.
+        @raise ConnectionLost: if they will not.
+        """
+        command = commands[0]
+        pieces: list[bytes] = []
+        for each in commands:
+            each.opaque = self._connection.nextOpaque()
+            pieces += (each.encodeHead(self._limit), each.body)
         doing = "sending"
         try:
-            self._write(data, deadline)
+            self._write(b"".join(pieces), deadline)
             doing = "waiting for the answer to"
-            return self._read(opaque, deadline)
+            answers = self._read({each.opaque for each in commands}, deadline)
+            return [answers[each.opaque] for each in commands]
         except TimeoutError:
             raise RequestTimedOut(
                 self.address,
@@ -126,16 +144,19 @@ class Link:
             self._socket.settimeout(deadline.left())
             rest = rest[self._socket.send(rest) :]
 
-    def _read(self, opaque: int, deadline: Deadline) -> RemotingCommand:
+    def _read(self, opaques: set[int], deadline: Deadline) -> dict[int, RemotingCommand]:
         connection = self._connection
+        answers: dict[int, RemotingCommand] = {}
         while True:
             self._socket.settimeout(deadline.left())
             data = self._socket.recv(_CHUNK)
             if not data:
                 raise ConnectionResetError("the peer has closed it")
             for command in connection.feed(data):
-                if command.opaque == opaque and command.isResponse:
-                    return command
+                if command.opaque in opaques and command.isResponse:
+                    answers[command.opaque] = command
+            if len(answers) == len(opaques):
+                return answers
             if connection.fault is not None:
                 raise ConnectionAbortedError(f"the peer broke the protocol: {connection.fault}")
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from txrocket.acl import Credentials
 from txrocket.blocking.deadline import Deadline
 from txrocket.blocking.link import Link
 from txrocket.blocking.tls import TLS
@@ -28,11 +29,13 @@ class Links:
     Connections by address.
     """
 
-    def __init__(self, tls: TLS | None, limit: int) -> None:
+    def __init__(self, tls: TLS | None, limit: int, credentials: Credentials | None = None) -> None:
         """
         @param limit: the longest frame in bytes, in and out.
+        @param credentials: whom requests are signed for.
         """
         self._tls = tls
+        self._credentials = credentials
         self._limit = limit
         self._context: ssl.SSLContext | None = None
         self._links: dict[str, Link] = {}
@@ -54,7 +57,27 @@ class Links:
         @raise RemotingError: if there is none.
         @raise InvalidMessage: if the request cannot be written.
         """
+        return self.askAll(address, [request], deadline, dialling)[0]
+
+    def askAll(
+        self,
+        address: str,
+        requests: Sequence[RemotingCommand],
+        deadline: Deadline,
+        dialling: Deadline | None = None,
+    ) -> list[RemotingCommand]:
+        """
+        Send small requests to an address, all at once, and wait for all answers.
+
+        @param dialling: until when it must be connected, if that is sooner.
+        @return: the answers, whatever their codes.
+        @raise RemotingError: if one is missing.
+        @raise InvalidMessage: if a request cannot be written.
+        """
         with self._alone():
+            if self._credentials is not None:
+                for each in requests:
+                    self._credentials.sign(each)
             link = self._links.pop(address, None)
             if link is not None and not link.isAlive():
                 link.close()
@@ -62,13 +85,13 @@ class Links:
             if link is None:
                 link = Link.dial(address, dialling or deadline, self._tlsContext(), self._limit)
             try:
-                answer = link.request(request, deadline)
+                answers = link.requests(requests, deadline)
             except BaseException:
                 # An answer that still comes would be taken for another's.
                 link.close()
                 raise
             self._links[address] = link
-            return answer
+            return answers
 
     def close(self) -> None:
         """

@@ -19,7 +19,7 @@ from txrocket.blocking.links import Links
 from txrocket.client.topicroute import DEFAULT_TOPIC, Route, limited
 from txrocket.errors import RemotingError, RocketError, TopicNotExist, responseError
 from txrocket.model import TopicRouteData
-from txrocket.protocol.bodies import ClusterInfo
+from txrocket.protocol.bodies import ClusterInfo, TopicList
 from txrocket.protocol.bodycodec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
@@ -110,6 +110,15 @@ class Routes:
         """
         answer = self._askAny(requestCommand(RequestCode.GET_BROKER_CLUSTER_INFO), deadline)
         return decodeBody(ClusterInfo, answer.body)
+
+    def topics(self, deadline: Deadline) -> frozenset[str]:
+        """
+        The names of all topics.
+
+        @raise RemotingError: if no name server answers.
+        """
+        request = requestCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return decodeBody(TopicList, self._askAny(request, deadline).body).topicList
 
     def _ask(self, topic: str, deadline: Deadline) -> TopicRouteData:
         header = GetRouteInfoRequestHeader(topic, True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from txrocket.acl import Credentials
 from txrocket.blocking.tls import TLS
 from txrocket.errors import ConfigError
 from txrocket.protocol.addresses import nameServerAddresses
@@ -56,6 +57,7 @@ class Settings:
     @ivar defaultTopicQueueNums: how many queues a topic gets at each broker if a
         message of this client brings it into being.
     @ivar tls: how to speak TLS; L{None} is plain text.
+    @ivar credentials: the account that requests are signed for, if brokers ask for one.
     @ivar frameMaxLength: the longest frame in bytes, in and out.
     """
 
@@ -68,4 +70,5 @@ class Settings:
     maxMessageSize: int = attrs.field(default=4 << 20, kw_only=True, validator=_positive)
     defaultTopicQueueNums: int = attrs.field(default=4, kw_only=True, validator=_positive)
     tls: TLS | None = attrs.field(default=None, kw_only=True)
+    credentials: Credentials | None = attrs.field(default=None, kw_only=True)
     frameMaxLength: int = attrs.field(default=FRAME_LIMIT, kw_only=True, validator=_positive)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from txrocket.client.results import PullResult, PullStatus
+from txrocket.client.results import PullData, PullResult, PullStatus
 from txrocket.errors import MalformedRecord, RocketError, UnsupportedCompression, responseError
 from txrocket.filters.tags import TAG, tagSubscription
 from txrocket.message import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET, PROPERTY_TAGS, MessageExt
@@ -24,7 +24,15 @@ from txrocket.protocol.compression import COMPRESSED_FLAG, inflated
 from txrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from txrocket.protocol.record import decodeRecords
 
-__all__ = ["COMMIT_FLAG", "pullHeader", "pullResult", "readAll", "readable", "wantedTags"]
+__all__ = [
+    "COMMIT_FLAG",
+    "pullData",
+    "pullHeader",
+    "pullResult",
+    "readAll",
+    "readable",
+    "wantedTags",
+]
 
 # Bits of a pull's sysFlag.
 COMMIT_FLAG: Final = 0x1
@@ -99,6 +107,24 @@ def pullHeader(
     )
 
 
+def pullData(answer: RemotingCommand, address: str) -> tuple[PullData, int]:
+    """
+    What the answer to a pull tells, its messages unread.
+
+    @param address: who answered.
+    @return: that, and the id of the broker to pull from next.
+    @raise ResponseError: if the broker refuses.
+    @raise ProtocolError: if the answer cannot be understood.
+    """
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise responseError(answer.code, answer.remark, address)
+    header = answer.decodeHeader(PullMessageResponseHeader)
+    data = answer.body if status is PullStatus.FOUND else b""
+    pulled = PullData(status, header.nextBeginOffset, header.minOffset, header.maxOffset, data)
+    return pulled, header.suggestWhichBrokerId
+
+
 def pullResult(
     answer: RemotingCommand, queue: MessageQueue, tags: frozenset[str], address: str
 ) -> tuple[PullResult, int]:
@@ -111,22 +137,15 @@ def pullResult(
     @raise ResponseError: if the broker refuses.
     @raise ProtocolError: if the answer cannot be understood.
     """
-    status = _STATUS.get(answer.code)
-    if status is None:
-        raise responseError(answer.code, answer.remark, address)
-    header = answer.decodeHeader(PullMessageResponseHeader)
-    low, high = header.minOffset, header.maxOffset
+    (status, nextOffset, low, high, data), suggested = pullData(answer, address)
     messages: list[MessageExt] = []
-    if status is PullStatus.FOUND:
+    if data:
         known = f"\x02{PROPERTY_MIN_OFFSET}\x01{low}\x02{PROPERTY_MAX_OFFSET}\x01{high}".encode()
-        messages = decodeRecords(
-            answer.body, inflate=False, brokerName=queue.brokerName, appended=known
-        )
+        messages = decodeRecords(data, inflate=False, brokerName=queue.brokerName, appended=known)
         if tags:
             encoded = _encoded(tags)
             messages = [each for each in messages if _isWanted(each, tags, encoded)]
-    result = PullResult(status, header.nextBeginOffset, low, high, tuple(messages))
-    return result, header.suggestWhichBrokerId
+    return PullResult(status, nextOffset, low, high, tuple(messages)), suggested
 
 
 @lru_cache(1024)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from txrocket.message import MessageExt
 from txrocket.model import MessageQueue
 
-__all__ = ["PullResult", "PullStatus", "SendResult", "SendStatus"]
+__all__ = ["PullData", "PullResult", "PullStatus", "SendResult", "SendStatus"]
 
 
 class SendStatus(enum.Enum):
@@ -72,3 +72,18 @@ class PullResult(NamedTuple):
     minOffset: int
     maxOffset: int
     messages: tuple[MessageExt, ...] = ()
+
+
+class PullData(NamedTuple):
+    """
+    What a pull gave, not read yet.
+
+    @ivar data: the records as the broker has them, one after the other.  Of tags only
+        the hashes were compared.
+    """
+
+    pullStatus: PullStatus
+    nextBeginOffset: int
+    minOffset: int
+    maxOffset: int
+    data: bytes = b""

@@ -41,7 +41,7 @@ from txrocket.protocol.record import (
     badHosts,
 )
 
-__all__ = ["batchRecords", "decodeBatch", "encodeBatch", "splitBatch"]
+__all__ = ["batchRecords", "decodeBatch", "encodeBatch", "encodeItem", "splitBatch"]
 
 _ITEM: Final = struct.Struct(">5i")
 _SEPARATOR: Final = 0x02
@@ -79,15 +79,26 @@ def encodeBatch(messages: Sequence[Message]) -> bytes:
             raise InvalidMessage("the messages of a batch have one topic")
         if message.waitStoreMsgOK != first.waitStoreMsgOK:
             raise InvalidMessage("the messages of a batch all have one waitStoreMsgOK")
-        body, properties = message.body, encodeProperties(message.properties)
-        try:
-            head = _ITEM.pack(
-                _ITEM.size + len(body) + 2 + len(properties), 0, 0, message.flag, len(body)
-            )
-        except struct.error as error:
-            raise InvalidMessage(f"a number does not fit into its field: {error}") from None
-        parts += (head, body, len(properties).to_bytes(2, "big"), properties)
+        parts.append(encodeItem(message.body, encodeProperties(message.properties), message.flag))
     return b"".join(parts)
+
+
+def encodeItem(body: bytes, properties: bytes, flag: int = 0) -> bytes:
+    """
+    Encode one message of a batch.
+
+    @param properties: as L{encodeProperties
+        <txrocket.protocol.parts.encodeProperties>} gives them.
+    @raise InvalidMessage: if the properties are too long, or the flag does not fit.
+    """
+    length = len(properties)
+    if length > PROPERTIES_LIMIT:
+        raise tooManyProperties(length)
+    try:
+        head = _ITEM.pack(_ITEM.size + len(body) + 2 + length, 0, 0, flag, len(body))
+    except struct.error as error:
+        raise InvalidMessage(f"a number does not fit into its field: {error}") from None
+    return b"".join((head, body, length.to_bytes(2, "big"), properties))
 
 
 def splitBatch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:

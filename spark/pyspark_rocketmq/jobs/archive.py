@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Topics into Parquet, to be gone on with::
+
+    folder/messages/topic=Orders/day=2026-11-16/part-....parquet
+    folder/checkpoint/
+
+Every message is in it once, however often the job was stopped or killed: the checkpoint
+says how far it is, and a table's own log which files belong to it.  So read it with Spark,
+or with what knows that log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["archive", "archived"]
+
+#: What happens with each micro-batch: its number, how many messages it had, how many a
+#: second, and how many are left.
+Told = Callable[[int, int, float, int], None]
+
+_MESSAGES: Final = "messages"
+_CHECKPOINT: Final = "checkpoint"
+
+# In seconds: how often it is looked whether a batch is done.
+_LOOK: Final = 0.2
+
+
+def archive(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    folder: str,
+    *,
+    every: str | None = None,
+    told: Told | None = None,
+) -> int:
+    """
+    Archive what is there, and what has come since the last time.
+
+    @param options: the source's: C{nameServers}, C{subscribe} and so on.  A new archive
+        begins with the earliest message unless they say otherwise.
+    @param folder: where the archive is; it is made if it is not there.
+    @param every: go on for ever, with a batch so often, as C{1 minute}.
+    @param told: is told of each batch.
+    @return: how many messages were archived.
+    """
+    stream = (
+        spark.readStream.format("rocketmq")
+        .options(**{"startingOffsets": "earliest", **options})
+        .load()
+        .selectExpr("*", "to_date(storeTimestamp) as day")
+    )
+    writer = (
+        stream.writeStream.format("parquet")
+        .partitionBy("topic", "day")
+        .option("path", f"{folder}/{_MESSAGES}")
+        .option("checkpointLocation", f"{folder}/{_CHECKPOINT}")
+    )
+    trigger = {"availableNow": True} if every is None else {"processingTime": every}
+    query = writer.trigger(**trigger).start()
+    seen = -1
+    count = 0
+    while True:
+        ended = query.awaitTermination(_LOOK)
+        for progress in query.recentProgress:
+            if progress["batchId"] > seen and progress["numInputRows"]:
+                seen = progress["batchId"]
+                count += progress["numInputRows"]
+                if told is not None:
+                    told(seen, progress["numInputRows"], _rate(progress), _left(progress))
+        if ended:
+            return count
+
+
+def archived(spark: SparkSession, folder: str) -> DataFrame:
+    """
+    An archive as a table: the source's columns, and the day.
+    """
+    return spark.read.parquet(f"{folder}/{_MESSAGES}")
+
+
+def _rate(progress: Any) -> float:
+    seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
+    return float(progress["numInputRows"] / seconds) if seconds else 0.0
+
+
+def _left(progress: Any) -> int:
+    """
+    How many messages there are behind a batch.
+    """
+    (source,) = progress["sources"]
+    end, latest = _flat(source["endOffset"]), _flat(source["latestOffset"])
+    return sum(max(0, offset - end.get(queue, offset)) for queue, offset in latest.items())
+
+
+def _flat(text: Any) -> dict[tuple[str, str, str], int]:
+    offsets = json.loads(text) if isinstance(text, str) else text
+    return {
+        (topic, broker, queue): offset
+        for topic, brokers in ((offsets or {}).get("offsets") or {}).items()
+        for broker, queues in brokers.items()
+        for queue, offset in queues.items()
+    }

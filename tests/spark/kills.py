@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A program with streams that is killed again and again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+from tests.spark.running import SessionCase
+from tests.spark.sessions import messagesOf, numbersOf
+
+# TXROCKET_SEED=... makes the same moments again, as far as a machine does.
+SEED = int(os.environ.get("TXROCKET_SEED", random.randrange(2**32)))
+KILLS = int(os.environ.get("TXROCKET_SPARK_KILLS", "10"))
+
+
+class KillTests(SessionCase):
+    """
+    The whole program is killed, Spark's machine and all.
+    """
+
+    def start(self, until: str, *, once: bool) -> subprocess.Popen[bytes]:
+        """
+        Start the program.
+
+        @param until: what it says first.
+        """
+        told = {**self.told, "once": "yes" if once else ""}
+        program = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.relay", json.dumps(told)],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,
+        )
+        self.addCleanup(self.kill, program)
+        assert program.stdout is not None
+        while (line := program.stdout.readline()) and until.encode() not in line:
+            pass
+        self.assertTrue(line, f"it did not start; see {self.log.name}")
+        return program
+
+    def kill(self, program: subprocess.Popen[bytes]) -> None:
+        """
+        End it at once, with all that belongs to it.
+        """
+        if program.returncode is None:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.communicate()
+
+    def untilSent(self, source: str, sink: str) -> None:
+        """
+        Wait until the next batch is being sent.
+        """
+
+        def there() -> int:
+            return sum(self.client.maxOffset(each) for each in queues)
+
+        queues = self.client.queues(sink)
+        before = there()
+        self.send(source, range(self.count, self.count + 200))
+        self.count += 200
+        deadline = time.monotonic() + 60
+        while there() == before:
+            self.assertLess(time.monotonic(), deadline)
+
+    def test_killed(self) -> None:
+        """
+        However often it is killed, and whenever: in the end every message is once in the
+        table, and in the other topic at least once, with one id each.
+        """
+        source, sink = self.topic(), self.topic()
+        folder = os.path.abspath(self.mktemp())
+        os.makedirs(folder)
+        self.log = open(f"{folder}/log", "wb")  # noqa: SIM115
+        self.addCleanup(self.log.close)
+        self.told = {
+            "nameServers": self.nameServers,
+            "source": source,
+            "sink": sink,
+            "table": f"{folder}/table",
+            "checkpoints": f"{folder}/checkpoints",
+        }
+        chance = random.Random(SEED)
+        self.count = 0
+        for number in range(KILLS):
+            self.send(source, range(self.count, self.count + 200))
+            self.count += 200
+            # While it starts, while it works, and in the middle of a batch.
+            program = self.start("started" if number % 3 == 0 else "working", once=False)
+            if number % 3 == 2:
+                self.untilSent(source, sink)
+            else:
+                time.sleep(chance.uniform(0.0, 6.0))
+            self.kill(program)
+        self.assertEqual(self.start("started", once=True).wait(300), 0, f"TXROCKET_SEED={SEED}")
+        expected = list(range(self.count))
+        table = numbersOf(self.spark.read.parquet(self.told["table"]))
+        self.assertEqual(table, expected, f"TXROCKET_SEED={SEED}")
+        found = messagesOf(self.client, sink)
+        self.assertEqual(sorted({int(each.body) for each in found}), expected)
+        byId = {each.msgId: int(each.body) for each in found}
+        self.assertEqual(sorted(byId.values()), expected, f"TXROCKET_SEED={SEED}")
+        for each in found:
+            self.assertEqual(byId[each.msgId], int(each.body))
+        twice = sum(count > 1 for count in Counter(each.msgId for each in found).values())
+        print(f"{len(expected)} messages, {twice} of them sent more than once", end=" ")
