@@ -10,6 +10,7 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -21,11 +22,16 @@ from txrocket.compiled import speed
 from txrocket.errors import RocketError
 from txrocket.protocol import batch as batchModule
 from txrocket.protocol.batch import batchRecords
-from txrocket.protocol.record import encodeTopic
+from txrocket.protocol.record import (
+    TRANSACTION_PREPARED_TYPE,
+    encodeBlank,
+    encodeRecord,
+    encodeTopic,
+)
 from txrocket.store import index as indexModule
 from txrocket.store.files import Files, Handles
-from txrocket.store.follow import filed, filePlainly, queueEntriesPlainly
-from txrocket.store.index import Index
+from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC, file, queueEntries
+from txrocket.store.index import PAIR, Index, entriesPlainly
 from txrocket.store.segments import SyncJob
 
 V4, V6 = bytes(range(8)), bytes(range(20))
@@ -61,27 +67,67 @@ def outcome(*arguments: Any) -> Any:
         return type(error), str(error)
 
 
-PUTS = st.lists(
-    st.tuples(TOPICS, st.integers(0, 2), st.integers(91, 2**31 - 1), PROPERTIES, st.booleans()),
-    max_size=30,
+RECORDS = st.lists(
+    st.tuples(TOPICS, st.integers(0, 2), st.binary(max_size=40), PROPERTIES), max_size=30
 )
+START = 1 << 40
+TIME = 1_700_000_000_123
 
 
-def putsOf(made: list[tuple[str, int, int, bytes, bool]]) -> list[Any]:
+def record(
+    topic: str = "T",
+    queueId: int = 0,
+    body: bytes = b"x",
+    properties: bytes = b"",
+    queueOffset: int = 5,
+    offset: int = START,
+    sysFlag: int = 0,
+    time: int = TIME,
+    bornHost: bytes = V4,
+    storeHost: bytes = V4,
+) -> bytes:
     """
-    Messages as the store puts them, queue by queue without a gap.
+    A message as it is in the log.
+    """
+    return encodeRecord(
+        *(encodeTopic(topic), body, properties, queueId, 0, queueOffset, offset, sysFlag),
+        *(0, bornHost, time, storeHost),
+    )
+
+
+def recordsOf(
+    made: list[tuple[str, int, bytes, bytes]], bornHost: bytes, storeHost: bytes
+) -> tuple[bytes, list[Any]]:
+    """
+    Records that follow each other in the log, queue by queue without a gap; and the same
+    as the store puts them.
     """
     numbers: dict[tuple[str, int], int] = {}
     puts: list[Any] = []
-    offset = 1 << 40
-    for topic, queueId, size, properties, known in made:
+    data = b""
+    for topic, queueId, body, properties in made:
         key = topic, queueId
         number = numbers.get(key, 5)
         numbers[key] = number + 1
-        filing = filed(properties) if known else None
-        puts.append((key, number, offset, size, properties, filing))
-        offset += size
-    return puts
+        offset = START + len(data)
+        one = record(
+            *(topic, queueId, body, properties, number, offset),
+            bornHost=bornHost,
+            storeHost=storeHost,
+        )
+        puts.append((key, number, offset, len(one), properties, None))
+        data += one
+    return data, puts
+
+
+def walk(data: bytes) -> Iterator[int]:
+    """
+    Where records begin.
+    """
+    at = 0
+    while at < len(data):
+        yield at
+        at += int.from_bytes(data[at : at + 4], "big")
 
 
 class CompiledTests(SynchronousTestCase):
@@ -135,58 +181,86 @@ class CompiledTests(SynchronousTestCase):
         with patch.object(batchModule, "speed", None):
             self.assertEqual(outcome(*given), compiled)
 
-    @given(PUTS)
-    def test_file(self, made: list[tuple[str, int, int, bytes, bool]]) -> None:
+    @given(RECORDS, st.sampled_from([V4, V6]), st.sampled_from([V4, V6]))
+    def test_file(
+        self, made: list[tuple[str, int, bytes, bytes]], bornHost: bytes, storeHost: bytes
+    ) -> None:
         """
-        What messages are filed by, and the entries of their queues.
+        What messages are filed by: the entries of their queues, and what the index gets.
         """
         assert speed is not None
-        puts = putsOf(made)
-        hashes, entries = filePlainly(puts)
-        self.assertEqual(speed.file(puts), (hashes, entries))
-        self.assertEqual(speed.queueEntries(puts, hashes), queueEntriesPlainly(puts, hashes))
+        data, puts = recordsOf(made, bornHost, storeHost)
+        hashes, pairs = file(puts)
+        expected = (queueEntries(puts, hashes), pairs, TIME) if made else None
+        self.assertEqual(speed.fileRecords(data, START), expected)
 
-    def test_due(self) -> None:
+    @given(RECORDS, st.data())
+    def test_fileDamaged(self, made: list[tuple[str, int, bytes, bytes]], choice: Any) -> None:
         """
-        Times of delivery, which are longer than hashes, stand in entries as well.
+        Whatever bytes there are, they are filed as what they say, or not at all.
         """
         assert speed is not None
-        puts = putsOf([("T", 0, 100, b"", False)])
-        hashes = [1_700_000_000_123]
-        self.assertEqual(speed.queueEntries(puts, hashes), queueEntriesPlainly(puts, hashes))
+        data = bytearray(recordsOf(made, V4, V4)[0])
+        for _ in range(choice.draw(st.integers(1, 4))):
+            if data:
+                at = choice.draw(st.integers(0, min(len(data) - 1, 120)))
+                data[at] = choice.draw(st.integers(0, 255))
+        cut = choice.draw(st.integers(0, len(data)))
+        for each in (bytes(data), bytes(data[:cut])):
+            filed = speed.fileRecords(each, START)
+            if filed is not None:
+                entries = sum(len(run) for _, run in filed[0].values()) // 20
+                self.assertEqual(entries, len(list(walk(each))))
 
-    def test_gap(self) -> None:
+    def test_notOrdinary(self) -> None:
         """
-        Messages of a queue that do not follow each other are none of a turn's.
-        """
-        assert speed is not None
-        puts = [(("T", 0), number, number, 100, b"", None) for number in (1, 3)]
-        self.assertRaises(ValueError, speed.queueEntries, puts, [0, 0])
-
-    def test_notMessages(self) -> None:
-        """
-        What is no list is refused.
+        Halves, messages that wait for their time, blanks, gaps in a queue, and records
+        of another place or time are left to others.
         """
         assert speed is not None
-        self.assertRaises(TypeError, speed.file, ())
-        self.assertRaises(TypeError, speed.queueEntries, (), ())
+        ordinary = record()
+        self.assertIsNotNone(speed.fileRecords(ordinary, START))
+        for other in (
+            record(sysFlag=TRANSACTION_PREPARED_TYPE),
+            record(topic=SCHEDULE_TOPIC),
+            record(topic=TIMER_TOPIC),
+            record(offset=START + 1),
+            encodeBlank(200) + bytes(192),
+            ordinary[:-1],
+            ordinary + record(offset=START + len(ordinary), queueOffset=7),
+            ordinary + record(offset=START + len(ordinary), queueOffset=6, time=TIME + 1),
+            b"",
+        ):
+            self.assertIsNone(speed.fileRecords(other, START), other)
+        self.assertRaises(TypeError, speed.fileRecords, 1)
         self.assertRaises(TypeError, speed.batchRecords, 1)
-        self.assertRaises(
-            ValueError, speed.indexEntries, [(1, 1)], 1, 50, 0, {}, {}, bytearray(100)
-        )
+
+    def test_slotMissing(self) -> None:
+        """
+        A table that is too short for its slots is refused.
+        """
+        assert speed is not None
+        pair = PAIR.pack(1, 1)
+        for slots, table, dirty in ((50, 100, 50), (50, 200, 4), (0, 200, 50)):
+            self.assertRaises(
+                ValueError,
+                *(speed.indexEntries, pair, 1, slots, 0),
+                *(bytearray(table), bytearray(dirty), 10),
+            )
 
     def indexed(self, entries: list[list[int]]) -> tuple[list[bytes], list[Any]]:
         """
         What is in the files of an index, and found in it.
         """
-        self.patch(indexModule, "_READS", 0)
+        self.patch(indexModule, "_FEW", 0)
         folder = self.mktemp()
         handles = Handles(Files())
         index = Index(handles, folder, 13, 40, lambda: 1_000_000)
         offset = 0
         seen = []
         for number, hashes in enumerate(entries):
-            index.add([(each, offset + place) for place, each in enumerate(hashes)], number * 900)
+            pairs = [PAIR.pack(each, offset + place) for place, each in enumerate(hashes)]
+            index.add(b"".join(pairs), number * 900)
             offset += len(hashes)
             if number % 3 == 1:
                 index.seal(SyncJob(handles))
@@ -210,7 +284,7 @@ class CompiledTests(SynchronousTestCase):
         entries = [each for each in entries if each]
         if entries:
             compiled = self.indexed(entries)
-            with patch.object(indexModule, "speed", None):
+            with patch.object(indexModule, "_entries", entriesPlainly):
                 self.assertEqual(self.indexed(entries), compiled)
 
 

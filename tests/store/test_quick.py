@@ -304,7 +304,7 @@ class TableTests(SynchronousTestCase):
         """
         An index that keeps its slots after so many reads.
         """
-        self.patch(indexModule, "_READS", reads)
+        self.patch(indexModule, "_FEW", reads)
         disk = Disk()
         handles = Handles(disk)
         self.addCleanup(handles.close)
@@ -325,7 +325,7 @@ class TableTests(SynchronousTestCase):
         """
         Add keys, with checkpoints in between, and look at the files each time.
         """
-        self.patch(indexModule, "_RUN", 16)
+        self.patch(indexModule, "_RUN", 4)
         index, disk, handles, folder = self.make(reads)
         seen: list[Any] = []
         for number in range(600):

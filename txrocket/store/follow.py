@@ -10,9 +10,9 @@ for messages learn of it.
 Records come straight from memory while the store runs, and out of the files after
 a start, or after a full disk kept the queues from being written.
 
-What was put message by message is not even read: what the queues and the index
-need of a record was known when it was built (L{Follow.take}), but for what its
-properties say (L{filed}).
+Ordinary messages are read by the compiled helper.  Where there is none, what was put
+message by message is not even read: what the queues and the index need of a record was
+known when it was built (L{Follow.take}), but for what its properties say (L{filed}).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from txrocket.protocol.record import (
     measureRecord,
 )
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueues, packEntry
-from txrocket.store.index import Index, idHash, keyHash
+from txrocket.store.consumequeue import ConsumeQueues, entries, packEntry
+from txrocket.store.index import PAIR, Index, idHash, keyHash
 
 __all__ = [
     "SCHEDULE_TOPIC",
@@ -76,6 +76,9 @@ Filing: TypeAlias = tuple[int, bytes, str]
 # A message that was put: topic and queue, queue offset, offset in the log, size of
 # the record, properties, and what these say, if that is known.
 Put: TypeAlias = tuple[tuple[str, int], int, int, int, bytes, Filing | None]
+
+# New entries by queue: the queue offset of the first, and all of them.
+Runs: TypeAlias = dict[tuple[str, int], tuple[int, bytearray]]
 
 _UNIQUE = PROPERTY_UNIQ_KEY.encode() + b"\x01"
 
@@ -114,45 +117,36 @@ def _read(properties: bytes) -> Filing:
 _others = lru_cache(_KEPT)(_read)
 
 
-def filePlainly(puts: list[Put]) -> tuple[list[int], list[tuple[int, int]]]:
+def file(puts: list[Put]) -> tuple[list[int], bytes]:
     """
     What messages that were put are filed by: the hashes of their tags for the queues,
-    and for the index the hashes of keys and ids, with the offsets of the records.
+    and the L{pairs<PAIR>} for the index.
     """
     hashes: list[int] = []
-    entries: list[tuple[int, int]] = []
+    pairs: list[bytes] = []
     for key, _, offset, _, properties, filing in puts:
         hashed, unique, keys = filing or filed(properties)
         hashes.append(hashed)
         if unique:
-            entries.append((idHash(key[0], unique), offset))
+            pairs.append(PAIR.pack(idHash(key[0], unique), offset))
         if keys:
-            entries += [(keyHash(key[0], each), offset) for each in keys.split(" ") if each]
-    return hashes, entries
+            pairs += [PAIR.pack(keyHash(key[0], each), offset) for each in keys.split(" ") if each]
+    return hashes, b"".join(pairs)
 
 
-def queueEntriesPlainly(
+def queueEntries(
     puts: list[Put], hashes: list[int]
-) -> dict[tuple[str, int], tuple[int, bytearray]]:
+) -> Runs:
     """
-    The entries of messages that were put, by queue: the queue offset of the first of
-    them, and all of them as they will be in a file.
+    The entries of messages that were put.
     """
-    runs: dict[tuple[str, int], tuple[int, bytearray]] = {}
+    runs: Runs = {}
     for (key, queueOffset, offset, size, _, _), hashed in zip(puts, hashes, strict=True):
         run = runs.get(key)
         if run is None:
             run = runs[key] = queueOffset, bytearray()
         run[1].extend(packEntry(offset, size, hashed))
     return runs
-
-
-file: Callable[[list[Put]], tuple[list[int], list[tuple[int, int]]]] = (
-    filePlainly if speed is None else speed.file
-)
-queueEntries: Callable[[list[Put], list[int]], dict[tuple[str, int], tuple[int, bytearray]]] = (
-    queueEntriesPlainly if speed is None else speed.queueEntries
-)
 
 
 def timeOf(text: str | None) -> int:
@@ -200,6 +194,13 @@ class Follow:
         """
         if offset != self.position:
             return
+        filed = None if speed is None else speed.fileRecords(data, offset)
+        if filed is not None:
+            runs, pairs, timestamp = filed
+            self._file(runs, pairs, timestamp)
+            self.position = offset + len(data)
+            self._tell(runs, offset, data)
+            return
         records = []
         position = 0
         while position < len(data):
@@ -219,23 +220,34 @@ class Follow:
         """
         if offset != self.position:
             return
-        queues, awaited = self._queues, self._awaited
-        hashes, entries = file(puts)
+        hashes, pairs = file(puts)
         runs = queueEntries(puts, hashes)
-        for key, (first, run) in runs.items():
-            queues.find(key).putAll(first, run)
-        if self._index is not None and entries:
-            self._index.add(entries, timestamp)
-        self.timestamp = max(self.timestamp, timestamp)
-        queues.write()
+        self._file(runs, pairs, timestamp)
         self.position = offset + len(data)
-        told = runs.keys() if awaited is None else [key for key in runs if key in awaited]
-        if not told:
-            return
-        for (key, queueOffset, recordOffset, *_), hashed in zip(puts, hashes, strict=True):
-            if key in told:
-                record = decodeRecord(data, recordOffset - offset, readBody=False)
-                self._arrived(*key, queueOffset, hashed, record)
+        self._tell(runs, offset, data)
+
+    def _file(self, runs: Runs, pairs: bytes, timestamp: int) -> None:
+        for key, (first, run) in runs.items():
+            self._queues.find(key).putAll(first, run)
+        if self._index is not None and pairs:
+            self._index.add(pairs, timestamp)
+        self.timestamp = max(self.timestamp, timestamp)
+        self._queues.write()
+
+    def _tell(self, runs: Runs, offset: int, data: bytes) -> None:
+        """
+        Tell who waits for the messages of a stretch, in the log's order.
+        """
+        awaited = self._awaited
+        told = [
+            (recordOffset, key, queueOffset, hashed)
+            for key, (first, run) in runs.items()
+            if awaited is None or key in awaited
+            for queueOffset, (recordOffset, _, hashed) in enumerate(entries(bytes(run)), first)
+        ]
+        for recordOffset, key, queueOffset, hashed in sorted(told):
+            record = decodeRecord(data, recordOffset - offset, readBody=False)
+            self._arrived(*key, queueOffset, hashed, record)
 
     def catchUp(self, log: CommitLog) -> None:
         """

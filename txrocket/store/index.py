@@ -41,20 +41,23 @@ from txrocket.protocol.javahash import javaHash
 from txrocket.store.files import Files, Handles
 from txrocket.store.segments import SyncJob
 
-__all__ = ["Index", "IndexMark", "Queried"]
+__all__ = ["PAIR", "Index", "IndexMark", "Queried"]
 
 _HEADER = Struct(">4q2i")
 _SLOT = Struct(">i")
 _ENTRY = Struct(">iqii")
 _INT_MAX = 0x7FFFFFFF
 
-# After this many reads of single slots, all are read and kept: 20 MB for 5,000,000
-# slots.  A read takes 0.9 us, a tenth of a message's way through a broker, and so does
-# a write of a single slot.
-_READS = 10_000
+# After this many entries all slots are read and kept: 20 MB for 5,000,000 of them.  To
+# read one alone takes 0.9 us, a third of a message's way through a broker, and so does
+# to write one alone.
+_FEW = 10_000
 
-# Slots that are then written together, 64 KiB.
-_RUN = 16 * 1024
+# Slots that are then written together, a page of 4 KiB.
+_RUN = 1024
+
+# What is to be filed: the hash of a key, and the offset of the record that has it.
+PAIR = Struct(">iq")
 
 # The store time of the record at an offset of the log, if there is one.
 TimeOf: TypeAlias = Callable[[int], int | None]
@@ -157,6 +160,32 @@ def _slotAt(slot: int) -> int:
     return _HEADER.size + slot * _SLOT.size
 
 
+def entriesPlainly(
+    pairs: bytes, count: int, slots: int, seconds: int, table: bytearray, dirty: bytearray, run: int
+) -> tuple[bytes, int]:
+    """
+    New entries of a file whose slots are kept, and how many slots they are the first in.
+    The slots are changed, and their runs marked.
+    """
+    data, first = bytearray(), 0
+    for hashed, offset in PAIR.iter_unpack(pairs):
+        slot = hashed % slots
+        before = _SLOT.unpack_from(table, slot * _SLOT.size)[0]
+        if not 0 < before < count:
+            before = 0
+            first += 1
+        data += _ENTRY.pack(hashed, offset, seconds, before)
+        _SLOT.pack_into(table, slot * _SLOT.size, count)
+        dirty[slot // run] = 1
+        count += 1
+    return bytes(data), first
+
+
+_entries: Callable[[bytes, int, int, int, bytearray, bytearray, int], tuple[bytes, int]] = (
+    entriesPlainly if speed is None else speed.indexEntries
+)
+
+
 class Search:
     """
     A search for a key: made in the reactor thread, run in any, ended in the
@@ -198,10 +227,15 @@ class _IndexFile:
         self.named = True  # whether its name is on the disk
         self._written = 1
         self._gathered = bytearray()
-        self._changed: dict[int, int] = {}  # slots since the last seal
-        self._sealed: dict[int, int] = {}  # slots of the last seal, not settled yet
-        self._reads = 0
-        self._table: bytearray | None = None  # all slots as they are in the file
+        self.unsealed = False
+        self._puts = 0
+        # Slots that are not in the file as they are now: each, or, once there are many,
+        # all slots, and which runs of them to write.
+        self._changed: dict[int, int] = {}
+        self._table: bytearray | None = None
+        self._dirty = bytearray()
+        # What to write once the entries are on the disk: the first slot, and it and more.
+        self._sealed: list[tuple[int, bytes]] = []
 
     @property
     def size(self) -> int:
@@ -233,45 +267,40 @@ class _IndexFile:
         self.count = self._written = min(max(count, 1), self._capacity)
         self.slotCount = min(max(self.slotCount, 0), self._slots)
 
-    def put(self, entries: list[tuple[int, int]], timestamp: int) -> None:
+    def put(self, pairs: bytes, timestamp: int) -> None:
         """
-        Add entries of records of one time: the hash of a key, the record's offset.
-        There must be room for them.
+        Add L{pairs<PAIR>} of records of one time.  There must be room for them.
         """
-        count, slots, changed, gather = (
-            self.count,
-            self._slots,
-            self._changed,
-            self._gathered.extend,
-        )
-        if count <= 1:
-            self.beginOffset, self.beginTimestamp = entries[0][1], timestamp
+        self._puts += len(pairs) // PAIR.size
+        if self._table is None and self._puts > _FEW:
+            self._keepSlots()
+        _, offset = PAIR.unpack_from(pairs)
+        if self.count <= 1:
+            self.beginOffset, self.beginTimestamp = offset, timestamp
         seconds = min(max((timestamp - self.beginTimestamp) // 1000, 0), _INT_MAX)
-        if speed is not None and self._table is not None:
-            data, first = speed.indexEntries(
-                entries, count, slots, seconds, changed, self._sealed, self._table
+        self.unsealed = True
+        if self._table is None:
+            self._putFew(pairs, seconds)
+        else:
+            data, first = _entries(
+                pairs, self.count, self._slots, seconds, self._table, self._dirty, _RUN
             )
-            gather(data)
+            self._gathered += data
             self.slotCount += first
-            self.count = count + len(entries)
-            self.endOffset, self.endTimestamp = entries[-1][1], timestamp
-            return
-        last = self.endOffset
-        try:
-            for hashed, offset in entries:
-                slot = hashed % slots
-                before = changed.get(slot, count)
-                if before >= count:
-                    before = self._slot(slot)
-                    self.slotCount += not before
-                gather(_ENTRY.pack(hashed, offset, seconds, before))
-                changed[slot] = count
-                count += 1
-                last = offset
-        finally:
-            # The disk may have failed to tell a slot.
-            self.count = count
-            self.endOffset, self.endTimestamp = last, timestamp
+            self.count += len(pairs) // PAIR.size
+        _, self.endOffset = PAIR.unpack_from(pairs, len(pairs) - PAIR.size)
+        self.endTimestamp = timestamp
+
+    def _putFew(self, pairs: bytes, seconds: int) -> None:
+        slots = [hashed % self._slots for hashed, _ in PAIR.iter_unpack(pairs)]
+        # The disk may fail to tell a slot: before anything is changed.
+        known = {slot: self._slot(slot) for slot in slots}
+        for slot, (hashed, offset) in zip(slots, PAIR.iter_unpack(pairs), strict=True):
+            before = known[slot]
+            self.slotCount += not before
+            self._gathered += _ENTRY.pack(hashed, offset, seconds, before)
+            known[slot] = self._changed[slot] = self.count
+            self.count += 1
 
     def search(self, hashed: int) -> _Chain:
         """
@@ -299,35 +328,36 @@ class _IndexFile:
             self._gathered.clear()
             self._written = self.count
 
-    @property
-    def unsealed(self) -> bool:
-        return bool(self._changed)
-
     def seal(self) -> bytes:
         self.writeEntries()
-        self._sealed |= self._changed
-        self._changed = {}
+        self.unsealed = False
+        if self._table is None:
+            self._sealed += [(slot, _SLOT.pack(value)) for slot, value in self._changed.items()]
+        else:
+            self._sealRuns(self._table)
         return self._header()
+
+    def _sealRuns(self, table: bytearray) -> None:
+        """
+        Copy the runs that have changed, those that lie side by side together.
+        """
+        size, start, view = _RUN * _SLOT.size, 0, memoryview(table)
+        while (start := self._dirty.find(1, start)) >= 0:
+            stop = self._dirty.find(0, start)
+            stop = len(self._dirty) if stop < 0 else stop
+            self._sealed.append((start * _RUN, bytes(view[start * size : stop * size])))
+            start = stop
+        self._dirty[:] = bytes(len(self._dirty))
 
     def settle(self, header: bytes) -> None:
         handle = self._handles.get(self.path)
-        if self._table is None:
-            for slot, value in self._sealed.items():
-                self._files.pwrite(handle, _SLOT.pack(value), _slotAt(slot))
-        else:
-            self._settleRuns(handle, self._table)
-        self._sealed = {}
+        for slot, data in self._sealed:
+            self._files.pwrite(handle, data, _slotAt(slot))
+            # Unless it has changed again.
+            if self._changed.get(slot) == _SLOT.unpack_from(data)[0]:
+                del self._changed[slot]
+        self._sealed.clear()
         self._files.pwrite(handle, header, 0)
-
-    def _settleRuns(self, handle: int, table: bytearray) -> None:
-        runs = set()
-        for slot, value in self._sealed.items():
-            _SLOT.pack_into(table, slot * _SLOT.size, value)
-            runs.add(slot // _RUN)
-        view = memoryview(table)
-        for run in sorted(runs):
-            data = bytes(view[run * _RUN * _SLOT.size : (run + 1) * _RUN * _SLOT.size])
-            self._files.pwrite(handle, data, _slotAt(run * _RUN))
 
     def rewind(self, count: int, timeOf: TimeOf) -> None:
         """
@@ -390,24 +420,26 @@ class _IndexFile:
 
     def _slot(self, slot: int) -> int:
         value = self._changed.get(slot)
-        if value is None:
-            value = self._sealed.get(slot)
         if value is None and self._table is not None:
             value = _SLOT.unpack_from(self._table, slot * _SLOT.size)[0]
         if value is None:
-            value = self._readSlot(slot)
+            handle = self._handles.get(self.path)
+            data = self._files.pread(handle, _SLOT.size, _slotAt(slot))
+            value = _SLOT.unpack(data)[0] if len(data) == _SLOT.size else 0
         return value if 0 < value < self.count else 0
 
-    def _readSlot(self, slot: int) -> int:
-        handle = self._handles.get(self.path)
-        self._reads += 1
-        if self._reads > _READS:
-            size = self._slots * _SLOT.size
-            self._table = bytearray(self._files.pread(handle, size, _slotAt(0)).ljust(size, b"\0"))
-            data = bytes(self._table[slot * _SLOT.size : (slot + 1) * _SLOT.size])
-        else:
-            data = self._files.pread(handle, _SLOT.size, _slotAt(slot))
-        return _SLOT.unpack(data)[0] if len(data) == _SLOT.size else 0
+    def _keepSlots(self) -> None:
+        """
+        Have all slots in memory from now on.
+        """
+        size = self._slots * _SLOT.size
+        data = self._files.pread(self._handles.get(self.path), size, _slotAt(0))
+        self._table = bytearray(data.ljust(size, b"\0"))
+        self._dirty = bytearray(-(-self._slots // _RUN))
+        for slot, value in self._changed.items():
+            _SLOT.pack_into(self._table, slot * _SLOT.size, value)
+            self._dirty[slot // _RUN] = 1
+        self._changed.clear()
 
     def _entry(self, at: int) -> tuple[int, int, int, int]:
         if at >= self._written:
@@ -499,22 +531,24 @@ class Index:
         """
         Add a record's keys.  Those of records that are in it are left as they are.
         """
-        self.add([(keyHash(topic, key), offset) for key in keys if key], timestamp)
+        pairs = [PAIR.pack(keyHash(topic, key), offset) for key in keys if key]
+        self.add(b"".join(pairs), timestamp)
 
-    def add(self, entries: list[tuple[int, int]], timestamp: int) -> None:
+    def add(self, pairs: bytes, timestamp: int) -> None:
         """
-        Add the hashes of keys, and the offsets of their records, which follow each
-        other in the log and are of one time.
+        Add L{pairs<PAIR>} of records that follow each other in the log and are of one
+        time.
         """
-        if self._indexFiles and entries:
+        start = 0
+        if self._indexFiles and pairs:
             last = self._indexFiles[-1].endOffset
-            if entries[0][1] < last:
-                entries = [each for each in entries if each[1] >= last]
-        while entries:
+            while start < len(pairs) and PAIR.unpack_from(pairs, start)[1] < last:
+                start += PAIR.size
+        while start < len(pairs):
             indexFile = self._room()
-            room = indexFile.room
-            indexFile.put(entries[:room], timestamp)
-            entries = entries[room:]
+            stop = start + indexFile.room * PAIR.size
+            indexFile.put(pairs[start:stop], timestamp)
+            start = stop
 
     def search(self, topic: str, key: str, begin: int, end: int, most: int) -> Search:
         """

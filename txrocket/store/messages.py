@@ -9,7 +9,7 @@ so: in the files with ASYNC_FLUSH, on the disk with SYNC_FLUSH.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable, Container, Generator, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -202,7 +202,8 @@ class MessageStore(StoreReader):
         self.failure: StoreFailed | None = None
         self._next: dict[tuple[str, int], int] = {}
         self._unwritten: dict[tuple[str, int], int] = {}
-        # What is not written yet, if all of it is as ordinary as L{Follow.take} wants.
+        # What is not written yet, if all of it is as ordinary as L{Follow.take} wants,
+        # and there is no compiled helper, which reads it where it is written.
         self._puts: list[Put] = []
         self._ordinary = True
         self.losses = 0
@@ -367,10 +368,11 @@ class MessageStore(StoreReader):
         # As C{log.add(record)}, whose call would cost as much as what it does.
         log.gathered.append(record)
         log.end = end = offset + size
-        if queued and topic not in TIMED_TOPICS:
-            self._puts.append((key, queueOffset, offset, size, properties, filing))
-        else:
-            self._ordinary = False
+        if speed is None:
+            if queued and topic not in TIMED_TOPICS:
+                self._puts.append((key, queueOffset, offset, size, properties, filing))
+            else:
+                self._ordinary = False
         if queued:
             if key not in self._unwritten:
                 self._unwritten[key] = queueOffset
@@ -409,7 +411,6 @@ class MessageStore(StoreReader):
         )
         if puts:
             log.add(records)
-            self._puts += puts
             # From the last to the first, so that the first of a queue stays.
             for key, number in {put[0]: put[1] for put in reversed(puts)}.items():
                 self._unwritten.setdefault(key, number)
@@ -469,13 +470,8 @@ class MessageStore(StoreReader):
             records, sizes, said = at(offset)
         queueOffset = self._next.get(key, 0)
         self.log.add(records)
-        if sysFlag & TRANSACTION_PREPARED_TYPE or topic in TIMED_TOPICS:
-            self._ordinary = False
-        else:
-            place = offset
-            for number, (size, each) in enumerate(zip(sizes, said, strict=True), queueOffset):
-                self._puts.append((key, number, place, size, each, None))
-                place += size
+        if speed is None:
+            self._note(key, sysFlag, zip(sizes, said, strict=True), queueOffset, offset)
         self._unwritten.setdefault(key, queueOffset)
         self._next[key] = queueOffset + len(sizes)
         return Appended(offset, tuple(sizes), queueOffset, timestamp, offset + len(records))
@@ -669,6 +665,25 @@ class MessageStore(StoreReader):
         except (OSError, StoreError) as error:
             self._syncFailed(error)
             self._log.error("The queues fall behind the log, which is kept: {error}", error=error)
+
+    def _note(
+        self,
+        key: tuple[str, int],
+        sysFlag: int,
+        batch: Iterable[tuple[int, bytes]],
+        queueOffset: int,
+        offset: int,
+    ) -> None:
+        """
+        Note what L{Follow.take} needs of the messages of a batch: their sizes and
+        properties.
+        """
+        if sysFlag & TRANSACTION_PREPARED_TYPE or key[0] in TIMED_TOPICS:
+            self._ordinary = False
+            return
+        for number, (size, properties) in enumerate(batch, queueOffset):
+            self._puts.append((key, number, offset, size, properties, None))
+            offset += size
 
     def _forgetPuts(self) -> list[Put]:
         """
