@@ -6,6 +6,7 @@ own tests say what that is.  They are skipped where it was not built.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import subprocess
@@ -20,6 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.compiled import speed
 from txrocket.errors import RocketError
+from txrocket.processors.sendanswers import batchIdsPlainly
 from txrocket.protocol import batch as batchModule
 from txrocket.protocol.batch import batchRecords
 from txrocket.protocol.record import (
@@ -29,7 +31,8 @@ from txrocket.protocol.record import (
     encodeTopic,
 )
 from txrocket.store import index as indexModule
-from txrocket.store.files import Files, Handles
+from txrocket.store.consumequeue import packEntry
+from txrocket.store.files import Files, Handles, SyncFailed
 from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC, file, queueEntries
 from txrocket.store.index import PAIR, Index, entriesPlainly
 from txrocket.store.segments import SyncJob
@@ -234,6 +237,61 @@ class CompiledTests(SynchronousTestCase):
             self.assertIsNone(speed.fileRecords(other, START), other)
         self.assertRaises(TypeError, speed.fileRecords, 1)
         self.assertRaises(TypeError, speed.batchRecords, 1)
+
+    @given(st.integers(0, 2**62), st.lists(st.integers(91, 2**31 - 1), max_size=9))
+    def test_batchIds(self, offset: int, sizes: list[int]) -> None:
+        """
+        The ids that the sender of a batch is told.
+        """
+        assert speed is not None
+        self.assertEqual(
+            speed.batchIds("7F00", offset, tuple(sizes)),
+            batchIdsPlainly("7F00", offset, tuple(sizes)),
+        )
+        self.assertRaises(TypeError, speed.batchIds, "7F00", offset, sizes)
+        self.assertRaises(TypeError, speed.batchIds, "7F00", offset, ("x",))
+
+    def test_collectFails(self) -> None:
+        """
+        What a filter raises is raised; what the disk does not give is left to others.
+        """
+        assert speed is not None
+        entry = packEntry(0, 100, 7)
+        given = (entry, -1, 0, 0, 1000, 32, 10_000)
+        self.assertRaises(ZeroDivisionError, speed.collect, *given, lambda hashed: 1 / 0)
+        self.assertIsNone(speed.collect(*given, None))
+        self.assertIsNone(speed.collect(*given, lambda hashed: hashed != 7))
+        self.assertRaises(TypeError, speed.collect, 1)
+
+    def test_collectScattered(self) -> None:
+        """
+        So many records that lie apart from each other are left to others.
+        """
+        assert speed is not None
+        path = self.mktemp()
+        with open(path, "w+b") as opened:
+            opened.write(bytes(range(250)) * 100)
+            opened.flush()
+            for count, size in ((256, 256 * 10), (257, None)):
+                data = b"".join(packEntry(each * 20, 10, 0) for each in range(count))
+                given = (data, opened.fileno(), 0, 0, 25_000, 1000, 1 << 20, None)
+                found = speed.collect(*given)
+                self.assertEqual(found and len(found[0]), size)
+
+    def test_sync(self) -> None:
+        """
+        Files are synced, and those that are gone are left out; an error is told.
+        """
+        assert speed is not None
+        path = self.mktemp()
+        with open(path, "wb"):
+            pass
+        self.assertEqual(0, speed.syncPaths([path, path + "-gone"]))
+        self.assertEqual(errno.EISDIR, speed.syncPaths([path, os.path.dirname(path)]))
+        self.assertRaises(TypeError, speed.syncPaths, 1)
+        self.assertRaises(TypeError, speed.syncPaths, [1])
+        Files().syncPaths([path])
+        self.assertRaises(SyncFailed, Files().syncPaths, [os.path.dirname(path)])
 
     def test_slotMissing(self) -> None:
         """

@@ -9,9 +9,14 @@
  *     batchRecords   txrocket.protocol.batch    0.1 us a message in place of 1.2
  *     fileRecords    txrocket.store.follow      0.2 us               in place of 2.1
  *     indexEntries   txrocket.store.index       0.1 us               in place of 0.8
+ *     collect        txrocket.store.reading     15 us a pull         in place of 45
+ *     batchIds       txrocket.processors.sendanswers  0.05 us        in place of 0.4
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -466,6 +471,104 @@ static PyObject *indexEntries(PyObject *module, PyObject *args)
     return Py_BuildValue("Nl", data, first);
 }
 
+/* --- pulls --------------------------------------------------------------------- */
+
+PyDoc_STRVAR(collectDoc,
+             "Records that entries of a queue stand for, read from one file of the log: the records,\n"
+             "how many there are, and how many entries were looked at.  None if they are not all in\n"
+             "that file, and of this broker's memory, as the bounds say.");
+
+static PyObject *collect(PyObject *module, PyObject *args)
+{
+    struct span data;
+    int handle;
+    long long base, first, end;
+    Py_ssize_t most, mostBytes, count = 0, size = 0, looked = 0;
+    PyObject *matches, *records = NULL;
+    struct { long long offset; size_t size; } stretches[256], *last = stretches - 1;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#iLLLnnO", &data.data, &data.size, &handle, &base, &first, &end,
+                          &most, &mostBytes, &matches))
+        return NULL;
+    const uint8_t *at = (const uint8_t *)data.data;
+    for (Py_ssize_t left = data.size / 20; left; left--, at += 20) {
+        long long offset = get64(at);
+        uint32_t length = get32(at + 8);
+        if (offset < first || length > 0x3FFFFFFE || offset + length > end)
+            Py_RETURN_NONE;
+        if (count && (count >= most || size + (Py_ssize_t)length > mostBytes))
+            break;
+        looked++;
+        if (matches != Py_None) {
+            PyObject *wanted = PyObject_CallFunction(matches, "L", (long long)get64(at + 12));
+            int is = wanted ? PyObject_IsTrue(wanted) : -1;
+            Py_XDECREF(wanted);
+            if (is < 0)
+                return NULL;
+            if (!is)
+                continue;
+        }
+        if (last >= stretches && last->offset + (long long)last->size == offset)
+            last->size += length;
+        else {
+            if (++last == stretches + 256)
+                Py_RETURN_NONE;
+            last->offset = offset, last->size = length;
+        }
+        count++, size += length;
+    }
+    if (!count || !(records = PyBytes_FromStringAndSize(NULL, size))) {
+        if (records || PyErr_Occurred())
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    char *to = PyBytes_AS_STRING(records);
+    for (Py_ssize_t i = 0; i <= last - stretches; to += stretches[i++].size)
+        if (pread(handle, to, stretches[i].size, stretches[i].offset - base) !=
+            (ssize_t)stretches[i].size) {
+            /* What went wrong is found out, and told, by others. */
+            Py_DECREF(records);
+            Py_RETURN_NONE;
+        }
+    return Py_BuildValue("Nnn", records, count, looked);
+}
+
+PyDoc_STRVAR(syncPathsDoc, "Sync files, one after the other, those that are gone left out; other\n"
+                           "threads go on meanwhile.  The number of an error, or 0.");
+
+static PyObject *syncPaths(PyObject *module, PyObject *paths)
+{
+    (void)module;
+    PyObject *list = PySequence_List(paths);
+    Py_ssize_t count = list ? PyList_GET_SIZE(list) : 0;
+    const char **names = list ? PyMem_Malloc((count + 1) * sizeof *names) : NULL;
+    int error = 0;
+    if (!names) {
+        Py_XDECREF(list);
+        return list ? PyErr_NoMemory() : NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!(names[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i)))) {
+            PyMem_Free(names);
+            Py_DECREF(list);
+            return NULL;
+        }
+    Py_BEGIN_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; i < count && !error; i++) {
+        int handle = open(names[i], O_RDWR | O_CLOEXEC);
+        if (handle < 0)
+            error = errno == ENOENT ? 0 : errno;
+        else {
+            error = fdatasync(handle) ? errno : 0;
+            close(handle);
+        }
+    }
+    Py_END_ALLOW_THREADS;
+    PyMem_Free(names);
+    Py_DECREF(list);
+    return PyLong_FromLong(error);
+}
+
 /* --- sends --------------------------------------------------------------------- */
 
 /* A reader of JSON as RocketMQ's clients write it, without a blank.  It knows nothing
@@ -913,10 +1016,41 @@ static PyObject *sendAnswers(PyObject *module, PyObject *args)
     return answers;
 }
 
+PyDoc_STRVAR(batchIdsDoc, "The ids of records of these sizes, from an offset on, after a prefix.");
+
+static PyObject *batchIds(PyObject *module, PyObject *args)
+{
+    struct span prefix;
+    unsigned long long offset;
+    PyObject *sizes;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "s#KO!", &prefix.data, &prefix.size, &offset, &PyTuple_Type,
+                          &sizes))
+        return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(sizes), each = prefix.size + 17;
+    PyObject *ids = PyUnicode_New(count ? each * count - 1 : 0, 127);
+    for (Py_ssize_t i = 0; ids && i < count; i++) {
+        char *to = (char *)PyUnicode_1BYTE_DATA(ids) + i * each;
+        memcpy(to, prefix.data, prefix.size);
+        to += prefix.size;
+        for (int digit = 15; digit >= 0; digit--)
+            *to++ = "0123456789ABCDEF"[offset >> digit * 4 & 15];
+        if (i + 1 < count)
+            *to = ',';
+        offset += PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(sizes, i));
+    }
+    if (PyErr_Occurred())
+        Py_CLEAR(ids);
+    return ids;
+}
+
 static PyMethodDef methods[] = {
     {"batchRecords", batchRecords, METH_VARARGS, batchRecordsDoc},
     {"fileRecords", fileRecords, METH_VARARGS, fileRecordsDoc},
     {"indexEntries", indexEntries, METH_VARARGS, indexEntriesDoc},
+    {"collect", collect, METH_VARARGS, collectDoc},
+    {"syncPaths", syncPaths, METH_O, syncPathsDoc},
+    {"batchIds", batchIds, METH_VARARGS, batchIdsDoc},
     {"decodeSends", decodeSends, METH_VARARGS, decodeSendsDoc},
     {"sendRecords", sendRecords, METH_VARARGS, sendRecordsDoc},
     {"sendAnswers", sendAnswers, METH_VARARGS, sendAnswersDoc},

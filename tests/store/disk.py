@@ -175,6 +175,8 @@ class Disk(Files):
     @ivar free: those that are not in use.
     """
 
+    direct = False
+
     def __init__(self, root: Folder | None = None) -> None:
         self.root = root or Folder()
         self.before: Callable[[str, str], None] = lambda operation, path: None
@@ -323,15 +325,16 @@ class Disk(Files):
         node = self._find(path)
         return sorted(node.names) if isinstance(node, Folder) else []
 
-    def makeFolder(self, path: str) -> None:
+    def makeFolder(self, path: str, *, synced: bool = True) -> None:
         if not path or isinstance(self._find(path), Folder):
             return
         parent = os.path.dirname(path)
-        self.makeFolder(parent)
+        self.makeFolder(parent, synced=synced)
         self.before("makeFolder", path)
         folder, name = self._parent(path)
         folder.change(None, name, Folder())
-        self.syncFolder(parent)
+        if synced:
+            self.syncFolder(parent)
 
     def space(self, path: str) -> tuple[int, int]:
         if not isinstance(self._find(path), Folder):

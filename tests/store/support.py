@@ -48,6 +48,8 @@ class Disk(Files):
     @ivar used: how much of the disk is in use, where a test says so.
     """
 
+    direct = False
+
     def __init__(self) -> None:
         self.failing: dict[str, Exception] = {}
         self.only = ""
@@ -97,9 +99,9 @@ class Disk(Files):
         self._check("syncFolder", path)
         self.synced.append(path)
 
-    def makeFolder(self, path: str) -> None:
+    def makeFolder(self, path: str, *, synced: bool = True) -> None:
         self._check("makeFolder", path)
-        super().makeFolder(path)
+        super().makeFolder(path, synced=synced)
 
     def space(self, path: str) -> tuple[int, int]:
         if self.used is None or not os.path.isdir(path):

@@ -12,7 +12,13 @@ import struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
+from txrocket.store.consumequeue import (
+    Confirm,
+    ConsumeQueue,
+    ConsumeQueues,
+    entries,
+    packEntry,
+)
 from txrocket.store.files import Handles
 from txrocket.store.segments import SyncJob
 
@@ -107,20 +113,28 @@ class QueueTests(SynchronousTestCase):
 
     def test_unwritten(self) -> None:
         """
-        What is put is not in the queue before it is written.
+        What is put is in the queue at once, and read with what is in the files.
         """
-        self.queue.put(0, 1000, 10, 0)
-        self.queue.put(1, 1010, 10, 0)
-        self.assertEqual((0, 0), self.bounds(self.queue))
-        self.assertEqual(b"", self.queue.read(1, 5))
-        self.assertIsNone(self.queue.entry(0))
+        self.fill(3)
+        self.queue.put(3, 1030, 10, 3)
+        self.queue.put(4, 1040, 10, 4)
+        self.assertEqual((0, 5), self.bounds(self.queue))
+        self.assertEqual(40, self.queue.unwritten)
+        self.assertEqual(bytes(40), self.bytesOf(0)[60:])
+        for first in range(6):
+            for count in range(7):
+                self.assertEqual(
+                    [(1000 + 10 * each, 10, each) for each in range(5)][first : first + count],
+                    list(entries(self.queue.read(first, count))),
+                )
+        self.assertEqual((1040, 10, 4), self.queue.entry(4))
         self.queue.write()
-        self.assertEqual((0, 2), self.bounds(self.queue))
-        self.assertEqual((1010, 10, 0), self.queue.entry(1))
+        self.assertEqual(0, self.queue.unwritten)
+        self.assertEqual((1040, 10, 4), self.loaded().entry(4))
 
     def test_writeFails(self) -> None:
         """
-        Entries that cannot be written stay unseen and are written later, once,
+        Entries that cannot be written stay in memory and are written later, once,
         even if they are put again and a part of them had been written.
         """
         self.fill(3)
@@ -129,10 +143,11 @@ class QueueTests(SynchronousTestCase):
         # The fourth and fifth go to the first file, the others need a new one.
         self.disk.failing["truncate"] = OSError(errno.ENOSPC, "full")
         self.assertRaises(OSError, self.queue.write)
-        self.assertEqual((0, 3), self.bounds(self.queue))
+        self.assertEqual((0, 7), self.bounds(self.queue))
+        self.assertEqual(80, self.queue.unwritten)
         self.disk.failing.clear()
         self.fill(4, 3)
-        self.assertEqual((0, 7), self.bounds(self.queue))
+        self.assertEqual((0, 7), self.bounds(self.loaded()))
         self.assertEqual(
             [(1000 + 10 * number, 10, number) for number in range(7)],
             [self.queue.entry(number) for number in range(7)],
@@ -523,22 +538,52 @@ class QueuesTests(SynchronousTestCase):
         )
         self.assertEqual([], self.synced())
 
-    def test_syncsHollow(self) -> None:
+    def test_syncsNames(self) -> None:
         """
-        A topic or queue without a file was left by a process that ended while
-        it made one, and its name is synced before anything relies on it; one
-        with files was synced with them.
+        To make a queue waits for no sync: the names of its folders are synced with its
+        file.  After a crash nobody knows whether they were, and they are once more.
         """
         self.queues.put("A", 0, 0, 0, 10, 0)
         self.queues.write()
-        for names, synced in (((), []), (("B",), ["B", ""]), (("A", "1"), ["A", "", "B", ""])):
-            os.makedirs(os.path.join(self.folder, *names), exist_ok=True)
+        self.assertEqual([], self.disk.synced)
+        folders = [self.folder, os.path.join(self.folder, "A"), os.path.join(self.folder, "A", "0")]
+        self.assertEqual(folders, self.synced()[1:])
+        self.assertEqual([], self.synced())
+        again = ConsumeQueues(self.handles, self.folder, 100)
+        again.load()
+        for _, _, queue in again:
+            queue.endAt(1, doubt=True)
+            job = SyncJob(self.handles)
+            job.add(queue.segments)
             del self.disk.synced[:]
-            ConsumeQueues(self.handles, self.folder, 100).load()
-            self.assertEqual(
-                [os.path.join(self.folder, each) if each else self.folder for each in synced],
-                self.disk.synced,
-            )
+            job.run()
+        self.assertEqual(folders, self.disk.synced[1:])
+
+    def test_bounded(self) -> None:
+        """
+        When there are more entries in memory than there is room for, those of the
+        queues that have waited longest are written.
+        """
+
+        def put(queueId: int, count: int) -> None:
+            queue = self.queues.get("A", queueId)
+            first = queue.maxOffset if queue else 0
+            self.queues.putAll(("A", queueId), first, packEntry(1, 10, 0) * count)
+            self.queues.write(room=0)
+
+        self.patch(self.queues, "_room", 100)
+        put(0, 2)
+        put(1, 2)
+        put(0, 1)
+        unwritten = [queue.unwritten for _, _, queue in self.queues]
+        self.assertEqual([60, 40], unwritten)
+        put(1, 1)
+        self.assertEqual([0, 60], [queue.unwritten for _, _, queue in self.queues])
+        put(0, 3)
+        self.assertEqual([60, 0], [queue.unwritten for _, _, queue in self.queues])
+        self.queues.remove("A")
+        put(0, 5)
+        self.assertEqual([100], [queue.unwritten for _, _, queue in self.queues])
 
     def test_total(self) -> None:
         """
@@ -547,7 +592,7 @@ class QueuesTests(SynchronousTestCase):
         self.assertEqual(0, self.queues.total)
         self.queues.put("A", 0, 0, 0, 10, 0)
         self.queues.put("A", 0, 1, 10, 10, 0)
-        self.assertEqual(0, self.queues.total)
+        self.assertEqual(2, self.queues.total)
         self.queues.put("B", 3, 7, 20, 10, 0)
         self.queues.write()
         self.assertEqual(10, self.queues.total)

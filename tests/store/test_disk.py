@@ -393,7 +393,7 @@ class ErrorTests(SweepTestCase):
         What cannot be read is an error of its own kind and hurts nothing: the
         next attempt may succeed, messages are taken, queues catch up.
         """
-        for number in range(1, 120):
+        for number in range(1, 60):
             work = Work()
             faults = Faults(
                 work.disk, lambda operation, path: operation == "pread", ioError, number

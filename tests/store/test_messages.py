@@ -294,6 +294,7 @@ class GetTests(StoreCase):
         A get ends with the queue's file, as in Java.
         """
         self.fill(QUEUE_ENTRIES + 3)
+        self.store.queues.write()
         self.check(2, GetStatus.FOUND, QUEUE_ENTRIES)
         self.check(QUEUE_ENTRIES, GetStatus.FOUND, QUEUE_ENTRIES + 3)
 
@@ -302,6 +303,7 @@ class GetTests(StoreCase):
         A queue whose file is missing: go on with the next file.
         """
         self.fill(QUEUE_ENTRIES + 3)
+        self.store.queues.write()
         queue = self.store.queues.get("T", 0)
         assert queue is not None
         queue.segments.removeFirst()
@@ -313,6 +315,7 @@ class GetTests(StoreCase):
         over; nothing wrong is served.
         """
         self.fill(60)
+        self.store.queues.write()
         self.store.log.segments.removeFirst()
         self.check(0, GetStatus.MESSAGE_WAS_REMOVING, QUEUE_ENTRIES)
         # The log's first file has 40 of them, and the rest of 96 bytes.
@@ -401,6 +404,7 @@ class GetTests(StoreCase):
         Messages that lie one behind the other are read at once.
         """
         self.fill(8)
+        self.store.queues.write()
         del self.disk.preads[:]
         self.assertEqual(8, self.store.get("T", 0, 0, 32).count)
         self.assertEqual([(0, 800)], self.logReads())
@@ -805,6 +809,7 @@ class TopicTests(StoreCase):
         store = self.start()
         appended = self.put(store, b"a")
         self.put(store, b"b", topic="U")
+        store.queues.write()
         self.successResultOf(store.removeTopic("T"))
         self.successResultOf(store.removeTopic("never"))
         self.assertEqual(GetStatus.NO_MATCHED_LOGIC_QUEUE, store.get("T", 0, 0, 1).status)
@@ -821,13 +826,16 @@ class TopicTests(StoreCase):
         held = Held()
         store = self.start(held)
         self.put(store, b"a")
+        store.queues.write()
         self.disk.synced.clear()
         first = store.removeTopic("T")
         self.assertEqual([], self.disk.synced)
         self.assertEqual([], store.queues.topics())
         self.put(store, b"b")
+        store.queues.write()
         second = store.removeTopic("T")
         self.put(store, b"c")
+        store.queues.write()
         self.assertEqual([".gone-0", ".gone-1", "T"], sorted(os.listdir(self.path("consumequeue"))))
         while held.jobs:
             held.work()
@@ -860,6 +868,7 @@ class TopicTests(StoreCase):
         """
         store = self.start()
         self.put(store, b"a")
+        store.queues.write()
         with patch.object(self.disk, "rename", side_effect=OSError("broken")):
             self.assertRaises(StoreError, store.removeTopic, "T")
         self.put(store, b"b")

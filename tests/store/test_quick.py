@@ -12,6 +12,7 @@ import shutil
 import struct
 import tempfile
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -20,14 +21,18 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import HOST, START, Disk, StoreCase, filesOf
+from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage
 from txrocket.message import MessageExt, splitProperties
 from txrocket.protocol.javahash import tagsCode
+from txrocket.store import follow as followModule
 from txrocket.store import index as indexModule
+from txrocket.store import messages as messagesModule
 from txrocket.store.files import Handles
 from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC, filed
 from txrocket.store.index import Index, idHash, keyHash
 from txrocket.store.messages import MessageStore
+from txrocket.store.reading import Got
 from txrocket.store.segments import SyncJob
 from txrocket.store.settings import StoreSettings
 
@@ -124,7 +129,9 @@ class TakeTests(SynchronousTestCase):
     L{Follow.take<txrocket.store.follow.Follow.take>}.
     """
 
-    def outcome(self, messages: list[tuple[str, int, bytes, bytes, bool, int]], plain: bool) -> Any:
+    def outcome(
+        self, messages: list[tuple[str, int, bytes, bytes, bool, int]], *, plain: bool = False
+    ) -> Any:
         """
         Put messages, in stretches, and tell what became of them.
         """
@@ -175,7 +182,12 @@ class TakeTests(SynchronousTestCase):
         Queues, index and those who wait for messages learn the same as if the
         records had been read.
         """
-        self.assertEqual(self.outcome(messages, plain=True), self.outcome(messages, plain=False))
+        compiled = self.outcome(messages)
+        with patch.object(followModule, "speed", None), patch.object(messagesModule, "speed", None):
+            read = self.outcome(messages, plain=True)
+            taken = self.outcome(messages)
+        self.assertEqual(read, taken)
+        self.assertEqual(read, compiled)
 
 
 LIMITS = st.sampled_from([1, 3, 32])
@@ -194,7 +206,7 @@ class StretchTests(StoreCase):
         """
         store = self.start(mappedFileSizeCommitLog=1000, mappedFileSizeConsumeQueue=400, **options)
         for number, topic in enumerate(topics):
-            self.gather(store, b"%d" % number * (number % 3), topic=topic)
+            self.gather(store, b"%d" % number * (number % 3), topic=topic, TAGS=str(number % 2))
         store.write()
         return store
 
@@ -208,10 +220,19 @@ class StretchTests(StoreCase):
             for offset in range(25)
             for most in (-1, 0, 1, 2, 5, 32, 1000)
         ]
-        quickly = [store.get(topic, 0, offset, most) for topic, offset, most in asked]
+        filters = (None, lambda hashed: hashed == tagsCode("1"))
+
+        def answers() -> list[Got]:
+            return [store.get(t, 0, at, most, each) for t, at, most in asked for each in filters]
+
+        self.patch(store, "_direct", speed is not None)
+        compiled = answers()
+        self.patch(store, "_direct", False)
+        quickly = answers()
         self.patch(store, "_stretch", lambda *given: None)
-        slowly = [store.get(topic, 0, offset, most) for topic, offset, most in asked]
+        slowly = answers()
         self.assertEqual(slowly, quickly)
+        self.assertEqual(slowly, compiled)
 
     @settings(max_examples=25, deadline=None)
     @given(st.text("TTTU", max_size=24), LIMITS, SIZES, LIMITS, st.sampled_from([0, 40, 100]))
@@ -258,6 +279,7 @@ class StretchTests(StoreCase):
         It takes two reads, of the entries that were asked for and of the records.
         """
         store = self.filled("TTTTT")
+        store.queues.write()
         self.disk.preads.clear()
         got = store.get("T", 0, 1, 3)
         self.assertEqual((3, 4), (got.count, got.nextOffset))

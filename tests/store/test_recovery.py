@@ -17,6 +17,7 @@ import attrs
 from tests.store.support import LOG_SIZE, StoreCase, abandon
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
+from txrocket.store import consumequeue
 from txrocket.store.checkpoint import CheckpointFile
 from txrocket.store.files import Handles
 from txrocket.store.messages import Appended, MessageStore
@@ -377,6 +378,7 @@ class RestartTests(StoreCase):
             self.root = self.mktemp()
             store = self.start()
             self.fill(store)
+            store.queues.write()
             end(store)
             shutil.rmtree(self.path("consumequeue"))
             store = self.start()
@@ -690,6 +692,7 @@ class RestartTests(StoreCase):
         store = self.start(**sizes)
         for _ in range(50):
             self.putBatch(store, *[b"x"] * 90)
+        store.queues.write()
         abandon(store)
         shutil.rmtree(self.path("consumequeue"))
         written: list[int] = []
@@ -701,6 +704,7 @@ class RestartTests(StoreCase):
             pwrite(handle, data, offset)
 
         self.patch(self.disk, "pwrite", counted)
+        self.patch(consumequeue, "TAILS", 0)
         store = self.start(**sizes)
         self.assertEqual([4096 * 20, 404 * 20], written)
         self.assertEqual(4500, store.maxOffset("T", 0))

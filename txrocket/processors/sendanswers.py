@@ -8,9 +8,12 @@ What senders are answered::
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import orjson
 
 from txrocket.broker.settings import BrokerSettings
+from txrocket.compiled import speed
 from txrocket.errors import ResponseError, ServiceNotAvailable, StoreError
 from txrocket.protocol.codes import VERSION
 from txrocket.protocol.command import RemotingCommand, responseCommand
@@ -18,6 +21,22 @@ from txrocket.remoting.faults import sayable
 from txrocket.store.messages import Appended
 
 __all__ = ["SendAnswers", "unavailable"]
+
+
+def batchIdsPlainly(prefix: str, offset: int, sizes: tuple[int, ...]) -> str:
+    """
+    The ids of records of these sizes that follow each other in the log.
+    """
+    ids = []
+    for size in sizes:
+        ids.append(f"{prefix}{offset:016X}")
+        offset += size
+    return ",".join(ids)
+
+
+_batchIds: Callable[[str, int, tuple[int, ...]], str] = (
+    batchIdsPlainly if speed is None else speed.batchIds
+)
 
 
 class SendAnswers:
@@ -63,12 +82,8 @@ class SendAnswers:
 
         @param queueId: where its sender takes it to be.
         """
-        offset = appended.offset
-        ids = []
-        for size in appended.sizes:
-            ids.append(f"{self._idPrefix}{offset:016X}")
-            offset += size
-        return self.told(",".join(ids), queueId, appended.queueOffset)
+        ids = _batchIds(self._idPrefix, appended.offset, appended.sizes)
+        return self.told(ids, queueId, appended.queueOffset)
 
     def told(self, msgId: str, queueId: int, queueOffset: int) -> RemotingCommand:
         """

@@ -63,6 +63,7 @@ class CommitLog:
     @ivar gathered: what is about to be written.
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
+    @ivar direct: as L{Files<txrocket.store.files.Files>} have it.
     @ivar brim: what ends before it, with a body of at most C{maxBody}, fits without
         more ado.
     """
@@ -79,6 +80,7 @@ class CommitLog:
         @param wrote: told of every stretch that was written, and where.
         """
         self._files = handles.files
+        self.direct = handles.files.direct
         self.segments = Segments(handles, folder, segmentSize, handles.files.allocate)
         self._fits = segmentSize - BLANK_SIZE
         self._limit = min(maxMessageSize + _AROUND_BODY, self._fits)

@@ -14,8 +14,15 @@ not begin at 0 has entries in front of its first that stand for nothing.  The
 hash lets a broker skip what a consumer did not subscribe to without touching the
 log; for a delayed message it is the time of delivery instead.
 
-Entries are written after their records, and any of them can be made again from
-the log: they are never synced for a sender's sake.
+Entries follow their records, and any of them can be made again from the log: they are
+never synced for a sender's sake, and the newest are not even written at once::
+
+    |---------- files ----------|------ tail, in memory ------|
+    minOffset                   filed                         maxOffset
+
+The tails of all queues are bounded together (L{TAILS}), and are written before a
+checkpoint says that they are.  So a message costs no call of the system here, be there
+one queue or ten thousand.
 """
 
 from __future__ import annotations
@@ -34,6 +41,7 @@ __all__ = [
     "ASIDE",
     "ENTRY_SIZE",
     "FILLER_SIZE",
+    "TAILS",
     "Confirm",
     "ConsumeQueue",
     "ConsumeQueues",
@@ -78,6 +86,9 @@ _FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)
 # position in a file of 1 GiB to it, which just does not overflow.
 FILLER_SIZE = 0x3FFFFFFF
 
+# How many bytes of entries are kept in memory, all queues together.
+TAILS = 1024 * 1024
+
 # What the folder of a topic is called while it is being deleted; no topic is.
 ASIDE = ".gone-"
 
@@ -90,13 +101,20 @@ class ConsumeQueue:
     One queue of one topic.
 
     @ivar minOffset: the queue offset of the first message that is in the log.
-    @ivar maxOffset: one past that of the last whose entry is in the files.
+    @ivar maxOffset: one past that of the last.
     """
 
     def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
-        self.segments = Segments(handles, folder, segmentSize, handles.files.truncate)
-        self._gathered: list[bytes] = []
-        self._next = 0
+        topicFolder = os.path.dirname(folder)
+        self.segments = Segments(
+            handles,
+            folder,
+            segmentSize,
+            handles.files.truncate,
+            above=(topicFolder, os.path.dirname(topicFolder)),
+        )
+        self._tail = bytearray()
+        self._filed = 0
         self.minOffset = 0
         self.maxOffset = 0
 
@@ -120,23 +138,23 @@ class ConsumeQueue:
         Add an entry; one that is there already is left as it is.  One that is
         further away than any filler would reach comes from a damaged record.
         """
-        if queueOffset < self._next or (
-            (self._next or self.segments.bases)
-            and queueOffset - self._next > self.segments.size // ENTRY_SIZE
+        if queueOffset < self.maxOffset or (
+            (self.maxOffset or self.segments.bases)
+            and queueOffset - self.maxOffset > self.segments.size // ENTRY_SIZE
         ):
             return
-        if queueOffset > self._next:
+        if queueOffset > self.maxOffset:
             self._fill(queueOffset, offset)
-        self._gathered.append(_ENTRY.pack(offset, size, tagsCode))
-        self._next += 1
+        self._tail += _ENTRY.pack(offset, size, tagsCode)
+        self.maxOffset += 1
 
     def putAll(self, queueOffset: int, data: bytes | bytearray) -> None:
         """
         Add entries that follow each other, as they are in a file.
         """
-        if queueOffset == self._next:
-            self._gathered.append(bytes(data))
-            self._next += len(data) // ENTRY_SIZE
+        if queueOffset == self.maxOffset:
+            self._tail += data
+            self.maxOffset += len(data) // ENTRY_SIZE
         else:
             for number, entry in enumerate(entries(bytes(data)), queueOffset):
                 self.put(number, *entry)
@@ -145,10 +163,8 @@ class ConsumeQueue:
         """
         Bring what was put into the files.
         """
-        if not self._gathered:
-            return
-        data = b"".join(self._gathered)
-        start = self.maxOffset * ENTRY_SIZE
+        data = bytes(self._tail)
+        start = self._filed * ENTRY_SIZE
         while data:
             base = self.segments.baseOf(start)
             if base is None:
@@ -158,15 +174,29 @@ class ConsumeQueue:
             self.segments.write(start, piece)
             start += len(piece)
             data = data[len(piece) :]
-        self._gathered.clear()
-        self.maxOffset = self._next
+        self._tail.clear()
+        self._filed = self.maxOffset
+
+    @property
+    def unwritten(self) -> int:
+        """
+        How many bytes of entries are in memory only.
+        """
+        return len(self._tail)
 
     def read(self, queueOffset: int, count: int) -> bytes:
         """
-        Up to so many entries, of one file.
+        Up to so many entries, those of one file and what is in no file yet.
         """
         count = max(0, min(count, self.maxOffset - queueOffset))
-        return self.segments.read(queueOffset * ENTRY_SIZE, count * ENTRY_SIZE)
+        inFile = self._filed - queueOffset
+        if inFile <= 0:
+            start = -inFile * ENTRY_SIZE
+            return bytes(self._tail[start : start + count * ENTRY_SIZE])
+        data = self.segments.read(queueOffset * ENTRY_SIZE, min(count, inFile) * ENTRY_SIZE)
+        if count > inFile and len(data) == inFile * ENTRY_SIZE:
+            data += self._tail[: (count - inFile) * ENTRY_SIZE]
+        return data
 
     def entry(self, queueOffset: int) -> tuple[int, int, int] | None:
         """
@@ -188,9 +218,7 @@ class ConsumeQueue:
             if int.from_bytes(last, "big") >= first:
                 break
             self.segments.removeFirst()
-        if not self.segments.bases:
-            return
-        base = self.segments.bases[0]
+        base = self.segments.bases[0] if self.segments.bases else 0
         low, high = max(self.minOffset, base // ENTRY_SIZE), self.maxOffset
         # Entries are in the log's order, so half of them can be ruled out at a time.
         while low < high:
@@ -237,7 +265,7 @@ class ConsumeQueue:
 
         @param doubt: whether there may be anything after the last entry.
         """
-        if doubt or queueOffset < self.maxOffset:
+        if doubt or queueOffset < self._filed:
             self.segments.clearFrom(queueOffset * ENTRY_SIZE)
         self._endAt(queueOffset)
 
@@ -259,27 +287,27 @@ class ConsumeQueue:
         Forget everything.
         """
         self.segments.removeAll()
-        self._gathered.clear()
-        self._next = self.minOffset = self.maxOffset = 0
+        self.minOffset = 0
+        self._endAt(0)
 
     def _endAt(self, queueOffset: int) -> None:
-        self._gathered.clear()
-        self._next = self.maxOffset = queueOffset
+        self._tail.clear()
+        self._filed = self.maxOffset = queueOffset
 
     def _fill(self, queueOffset: int, offset: int) -> None:
         """
         Let the queue begin, or go on, at a later queue offset.
         """
         filler = _FILLER
-        if not self.segments.bases and not self._gathered:
+        if not self.segments.bases and not self._tail:
             perFile = self.segments.size // ENTRY_SIZE
-            self._next = self.maxOffset = queueOffset - queueOffset % perFile
+            self._filed = self.maxOffset = queueOffset - queueOffset % perFile
             self.minOffset = queueOffset
-        elif self._next > self.minOffset:
+        elif self.maxOffset > self.minOffset:
             # Among entries, one that keeps to their order in the log.
             filler = _ENTRY.pack(offset, FILLER_SIZE, 0)
-        self._gathered.append(filler * (queueOffset - self._next))
-        self._next = queueOffset
+        self._tail += filler * (queueOffset - self.maxOffset)
+        self.maxOffset = queueOffset
 
     def _search(self, base: int, holds: Callable[[int, int], bool]) -> int:
         """
@@ -333,8 +361,9 @@ class ConsumeQueues:
         self._folder = folder
         self._segmentSize = segmentSize
         self._queues: dict[str, dict[int, ConsumeQueue]] = {}
-        # Those with something to write.
+        # Those with something to write, the oldest first.
         self._touched: dict[tuple[str, int], ConsumeQueue] = {}
+        self._room = TAILS
         self._unsynced: set[ConsumeQueue] = set()
 
     def __iter__(self) -> Iterator[tuple[str, int, ConsumeQueue]]:
@@ -352,16 +381,9 @@ class ConsumeQueues:
             if topic.startswith(ASIDE):
                 files.removeFolder(folder)
                 continue
-            hollow = not files.names(folder)
             for name in files.names(folder):
                 if name.isascii() and name.isdigit():
-                    queue = self._make(topic, int(name))
-                    queue.load()
-                    hollow = hollow or not queue.segments.bases
-            if hollow:
-                # A process that ended right here has not synced its name.
-                files.syncFolder(folder)
-                files.syncFolder(self._folder)
+                    self._make(topic, int(name)).load()
 
     def get(self, topic: str, queueId: int) -> ConsumeQueue | None:
         """
@@ -388,32 +410,46 @@ class ConsumeQueues:
         """
         Add an entry to a queue, which is made if there is none.
         """
-        self.find((topic, queueId)).put(queueOffset, offset, size, tagsCode)
+        queue = self._find((topic, queueId))
+        before = queue.unwritten
+        queue.put(queueOffset, offset, size, tagsCode)
+        self._room -= queue.unwritten - before
 
-    def find(self, key: tuple[str, int]) -> ConsumeQueue:
+    def putAll(self, key: tuple[str, int], queueOffset: int, data: bytes | bytearray) -> None:
         """
-        A queue to put something into, by its topic and number; it is made if there
-        is none.
+        Add entries that follow each other to a queue, by its topic and number; it is
+        made if there is none.
         """
+        queue = self._find(key)
+        before = queue.unwritten
+        queue.putAll(queueOffset, data)
+        self._room -= queue.unwritten - before
+
+    def _find(self, key: tuple[str, int]) -> ConsumeQueue:
         queue = self._touched.get(key)
         if queue is None:
             queue = self._touched[key] = self.get(*key) or self._make(*key)
         return queue
 
-    def write(self) -> None:
+    def write(self, room: int = TAILS) -> None:
         """
         Bring what was put into the files.
+
+        @param room: for how many bytes there must be room in memory then.
         """
-        while self._touched:
+        while self._touched and self._room < room:
             key, queue = next(iter(self._touched.items()))
+            size = queue.unwritten
             queue.write()
+            self._room += size
             del self._touched[key]
             self._unsynced.add(queue)
 
     def sync(self, job: SyncJob) -> None:
         """
-        Have all that was written synced.
+        Have all that was put written and synced.
         """
+        self.write()
         for queue in self._unsynced:
             job.add(queue.segments)
         self._unsynced.clear()
@@ -459,6 +495,7 @@ class ConsumeQueues:
     def _pop(self, topic: str) -> Iterable[ConsumeQueue]:
         queues = self._queues.pop(topic, {})
         for queueId, queue in queues.items():
+            self._room += queue.unwritten
             self._touched.pop((topic, queueId), None)
             self._unsynced.discard(queue)
         return queues.values()

@@ -17,7 +17,9 @@ import os
 import shutil
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from txrocket.compiled import speed
 
 __all__ = ["FIRST_BYTE", "FLOCK", "FULL", "Files", "Handles", "Locked", "SyncFailed"]
 
@@ -46,7 +48,12 @@ class SyncFailed(OSError):
 class Files:
     """
     The real one.
+
+    @cvar direct: whether handles and paths are the system's, with which the compiled
+        helper may deal.
     """
+
+    direct = True
 
     def open(self, path: str) -> int:
         """
@@ -128,6 +135,19 @@ class Files:
         finally:
             os.close(handle)
 
+    def syncPaths(self, paths: Iterable[str]) -> None:
+        """
+        L{syncPath} of many.  With the compiled helper other threads need not take turns
+        with this one for each.
+        """
+        if speed is not None and self.direct:
+            number = speed.syncPaths(paths)
+            if number:
+                raise SyncFailed(number, os.strerror(number))
+        else:
+            for path in paths:
+                self.syncPath(path)
+
     def syncFolder(self, path: str) -> None:
         """
         Wait until the names in a folder are on the disk.
@@ -188,20 +208,23 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def makeFolder(self, path: str) -> None:
+    def makeFolder(self, path: str, *, synced: bool = True) -> None:
         """
-        Make a folder, and those above it, for good.
+        Make a folder, and those above it.
+
+        @param synced: whether for good; else who makes it syncs the folders above.
         """
         if os.path.isdir(path):
             return
         parent = os.path.dirname(path)
         if parent:
-            self.makeFolder(parent)
+            self.makeFolder(parent, synced=synced)
         try:
             os.mkdir(path)
         except FileExistsError:
             return
-        self.syncFolder(parent or ".")
+        if synced:
+            self.syncFolder(parent or ".")
 
     def space(self, path: str) -> tuple[int, int]:
         """

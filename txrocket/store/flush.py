@@ -24,7 +24,7 @@ from txrocket.errors import StoreFailed
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import ConsumeQueues
-from txrocket.store.files import Handles
+from txrocket.store.files import Handles, SyncFailed
 from txrocket.store.follow import Follow
 from txrocket.store.index import Index
 from txrocket.store.segments import SyncJob
@@ -160,7 +160,11 @@ class Checkpointer:
         offset, timestamp = self._follow.position, self._follow.timestamp
         # The index first: it may find the disk full, and then is asked again.
         mark = self._index.seal(self._owed) if self._index else None
-        self._queues.sync(self._owed)
+        try:
+            self._queues.sync(self._owed)
+        except SyncFailed as error:
+            # A new file is synced before the next one is made.
+            raise self._broken(error) from error
         entries = self._queues.total
         yield self._flusher.flush()
         yield self._sync(self._owed)
@@ -181,6 +185,9 @@ class Checkpointer:
         try:
             yield self._inThread(job.run)
         except OSError as error:
-            self._failure = _syncFailed("queues and index", error)
-            self._failed(self._failure)
-            raise self._failure from error
+            raise self._broken(error) from error
+
+    def _broken(self, error: OSError) -> StoreFailed:
+        self._failure = _syncFailed("queues and index", error)
+        self._failed(self._failure)
+        return self._failure

@@ -134,9 +134,7 @@ def file(puts: list[Put]) -> tuple[list[int], bytes]:
     return hashes, b"".join(pairs)
 
 
-def queueEntries(
-    puts: list[Put], hashes: list[int]
-) -> Runs:
+def queueEntries(puts: list[Put], hashes: list[int]) -> Runs:
     """
     The entries of messages that were put.
     """
@@ -228,11 +226,11 @@ class Follow:
 
     def _file(self, runs: Runs, pairs: bytes, timestamp: int) -> None:
         for key, (first, run) in runs.items():
-            self._queues.find(key).putAll(first, run)
+            self._queues.putAll(key, first, run)
         if self._index is not None and pairs:
             self._index.add(pairs, timestamp)
         self.timestamp = max(self.timestamp, timestamp)
-        self._queues.write()
+        self._queues.write(room=0)
 
     def _tell(self, runs: Runs, offset: int, data: bytes) -> None:
         """
@@ -273,7 +271,7 @@ class Follow:
         All or nothing: what cannot be written to the queues is taken again.
         """
         hashes = [self.file(record) for record in records]
-        self._queues.write()
+        self._queues.write(room=0)
         self.position = end
         for record, hashed in zip(records, hashes, strict=True):
             if hashed is not None:

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from txrocket.compiled import speed
 from txrocket.errors import MalformedRecord, StoreError
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord, storeTimestampAt
@@ -106,6 +107,7 @@ class StoreReader:
         self.queues = queues
         self.index = index
         total = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._direct = speed is not None and log.direct
         self._near = total * settings.accessMessageInMemoryMaxRatio // 100
 
     def get(
@@ -136,10 +138,13 @@ class StoreReader:
             return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
         if offset > high:
             return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        if matches is None and accepts is None:
+        got = None
+        if accepts is None and self._direct:
+            got = self._collectQuickly(queue, offset, most, matches, low, high)
+        elif accepts is None and matches is None:
             got = self._stretch(queue, offset, most, low, high)
-            if got is not None:
-                return got
+        if got is not None:
+            return got
         data = queue.read(offset, max(_MOST_ENTRIES, most))
         if not data:
             perFile = self.settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
@@ -176,6 +181,44 @@ class StoreReader:
             return None
         found = log.read(start, size)
         return Got(_FOUND, offset + len(sizes), low, high, found, len(sizes))
+
+    def _collectQuickly(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        most: int,
+        matches: Callable[[int], bool] | None,
+        low: int,
+        high: int,
+    ) -> Got | None:
+        """
+        What L{_collect} does, with the compiled helper, for messages that are in one
+        file of the log, and none of them old: a third of the price.
+
+        @return: L{None} if they are not.
+        """
+        assert speed is not None
+        settings, log = self.settings, self.log
+        most = max(1, min(most, settings.maxTransferCountOnMessageInMemory))
+        data = queue.read(offset, most if matches is None else max(_MOST_ENTRIES, most))
+        place = log.segments.place(offsetOf(data, 0)) if data else None
+        if place is None:
+            return None
+        handle, base, stop = place
+        found = speed.collect(
+            data,
+            handle,
+            base,
+            max(base, log.written - self._near),
+            min(stop, log.written),
+            most,
+            settings.maxTransferBytesOnMessageInMemory,
+            matches,
+        )
+        if found is None:
+            return None
+        records, count, looked = found
+        return Got(_FOUND, offset + looked, low, high, records, count)
 
     def _collect(
         self,

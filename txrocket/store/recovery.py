@@ -251,7 +251,7 @@ class Recovery:
             self._follow.file(scanned.record)
             end = scanned.offset + scanned.size
             if count % 4096 == 4095:
-                self._queues.write()
+                self._queues.write(room=0)
         self._queues.write()
         return end
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from txrocket.errors import StoreCorrupt, StoreError
 from txrocket.store.files import Files, Handles
@@ -88,8 +88,7 @@ class SyncJob:
         files = self._handles.files
         for handle in self._pinned.values():
             files.sync(handle)
-        for path in sorted(self._paths):
-            files.syncPath(path)
+        files.syncPaths(sorted(self._paths))
         for folder in sorted(self._folders):
             files.syncFolder(folder)
 
@@ -112,11 +111,18 @@ class Segments:
     """
 
     def __init__(
-        self, handles: Handles, folder: str, size: int, allocate: Callable[[int, int], None]
+        self,
+        handles: Handles,
+        folder: str,
+        size: int,
+        allocate: Callable[[int, int], None],
+        above: Sequence[str] = (),
     ) -> None:
         """
         @param allocate: gives a new file its size: L{Files.allocate} with the
             room for it, or L{Files.truncate} without.
+        @param above: folders above whose names are synced with the pieces, and not
+            when they are made: of thousands of queues each would be waited for.
         """
         self._handles = handles
         self._files = handles.files
@@ -125,6 +131,7 @@ class Segments:
         self._paths: dict[int, str] = {}
         self.size = size
         self._allocate = allocate
+        self._above = above
         self.bases: list[int] = []
         self.dirtyPaths: set[str] = set()
         self.dirtyFolders: set[str] = set()
@@ -196,7 +203,7 @@ class Segments:
         Make a piece.
         """
         path = self.pathOf(base)
-        self._files.makeFolder(self.folder)
+        self._files.makeFolder(self.folder, synced=not self._above)
         if self.bases and self._loose:
             self._files.sync(self._handles.get(self.pathOf(self.bases[-1])))
             self._files.syncFolder(self.folder)
@@ -214,7 +221,7 @@ class Segments:
         self._loose = not self.bases
         self.bases.append(base)
         self.dirtyPaths.add(path)
-        self.dirtyFolders.add(self.folder)
+        self.dirtyFolders.update((self.folder, *self._above))
 
     def write(self, offset: int, data: bytes) -> None:
         """
@@ -242,6 +249,16 @@ class Segments:
         except OSError as error:
             raise StoreError(f"reading {path} failed: {error}") from error
 
+    def place(self, offset: int) -> tuple[int, int, int] | None:
+        """
+        The piece that holds an offset: its handle, good until the next call, where it
+        begins and where it ends.
+        """
+        base = self.baseOf(offset)
+        if base is None:
+            return None
+        return self._handles.get(self.pathOf(base)), base, base + self.size
+
     def clearFrom(self, offset: int) -> None:
         """
         Forget everything from an offset on.
@@ -252,7 +269,7 @@ class Segments:
         while self.bases and self.bases[-1] >= offset and len(self.bases) > 1:
             self.removeLast()
         # After a crash not even the names are sure.
-        self.dirtyFolders.add(self.folder)
+        self.dirtyFolders.update((self.folder, *self._above))
         base = self.baseOf(offset)
         if base is None:
             return

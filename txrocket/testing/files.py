@@ -88,6 +88,8 @@ class MemoryFiles(Files):
     The disk of one machine.
     """
 
+    direct = False
+
     def __init__(self, now: Callable[[], float]) -> None:
         """
         @param now: the time in seconds, for what is written.
@@ -222,7 +224,7 @@ class MemoryFiles(Files):
         found = self._find(path)
         return sorted(found) if isinstance(found, dict) else []
 
-    def makeFolder(self, path: str) -> None:
+    def makeFolder(self, path: str, *, synced: bool = True) -> None:
         """
         See L{Files.makeFolder}.
         """
