@@ -26,6 +26,7 @@ class Result:
     @ivar messages: how many were sent or pulled, with an answer that was checked.
     @ivar errors: how many answers were wrong.
     @ivar cpu: the seconds of CPU that the generator itself took.
+    @ivar server: those that the process took whose id it was given.
     @ivar p50: microseconds from request to answer.
     @ivar error: the first wrong answer.
     """
@@ -35,6 +36,7 @@ class Result:
     errors: int
     seconds: float
     cpu: float
+    server: float
     p50: float
     p99: float
     p999: float
