@@ -140,6 +140,13 @@ class Running:
         """
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """
+        Whether it has not ended by itself.
+        """
+        return self._process.poll() is None
+
     def memory(self) -> float:
         """
         Its memory of its own, without that of files, in MB.

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
-from benchmarks.compare.figures import Aim, Row, Sample, Spread
-from benchmarks.compare.scenarios import MAIN, SCENARIOS, Scenario
+from benchmarks.compare.figures import Aim, Row, Sample
+from benchmarks.compare.scenarios import SCENARIOS, Scenario
 
 __all__ = ["Findings", "Level", "aims", "growth", "of", "tables"]
 
@@ -183,11 +183,3 @@ def tables(findings: Findings, group: str) -> Iterable[tuple[Scenario, dict[str,
     for each in SCENARIOS:
         if each.group == group and each.name in findings.samples:
             yield each, findings.samples[each.name]
-
-
-def mainRate(findings: Findings) -> Spread | None:
-    """
-    Our rate in the main scenario.
-    """
-    rates = findings.figures(MAIN.name, "ours", of("rate"))
-    return Spread.of(rates) if rates else None

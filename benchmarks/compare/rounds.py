@@ -9,6 +9,7 @@ until it runs as fast as it can, and is replaced when its files have become larg
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -28,7 +29,8 @@ class Plan:
     How long, and how often.
 
     @ivar seconds: of a measurement; C{warm}: before it, on the same connections.
-    @ivar rounds: where there is an aim; C{others}: elsewhere.
+    @ivar rounds: where there is an aim.
+    @ivar others: rounds elsewhere; C{otherSeconds}: of a measurement there.
     @ivar window: seconds of one of the windows whose rates are to stand still.
     @ivar least: how many of them there are at least, after a start; C{most}: at most.
     @ivar again: the same for a scenario that is new to a broker that has settled.
@@ -41,26 +43,27 @@ class Plan:
     warm: float = 0.5
     rounds: int = 3
     others: int = 2
+    otherSeconds: float = 2.0
     window: float = 2.0
     least: int = 10
-    most: int = 20
+    most: int = 16
     again: int = 3
     againMost: int = 5
     limit: int = 10 << 30
     backlog: int = 100
-    budget: float = 1080.0
+    budget: float = 1110.0
 
     def describe(self) -> str:
         """
         What figures of such a run are worth.
         """
+        short = "; far too short for figures that are worth anything" if self.least < 5 else ""
         return (
             f"this run: {self.rounds} rounds of {self.seconds:g} s where there is an aim,"
-            f" {self.others} elsewhere; RocketMQ's broker loaded for {self.least * self.window:g}"
-            f" to {self.most * self.window:g} s after its start, and for"
-            f" {self.again * self.window / 2:g} to {self.againMost * self.window / 2:g} s in each"
-            " new scenario"
-            + ("; far too short for figures that are worth anything" if self.least < 5 else "")
+            f" {self.others} of {self.otherSeconds:g} s elsewhere; RocketMQ's broker loaded for"
+            f" {self.least * self.window:g} to {self.most * self.window:g} s after its start, and"
+            f" for {self.again * self.window / 2:g} to {self.againMost * self.window / 2:g} s in"
+            f" each new scenario{short}"
         )
 
     @classmethod
@@ -73,6 +76,7 @@ class Plan:
             warm=0.1,
             rounds=1,
             others=1,
+            otherSeconds=0.5,
             window=0.4,
             least=1,
             most=1,
@@ -182,7 +186,7 @@ class Fleet:
             self.close()
             self._flush = flush
         there = self._up.get(who)
-        if there is not None and there.size() > self._plan.limit:
+        if there is not None and (not there.alive or there.size() > self._plan.limit):
             self._end(who)
             there = None
         if there is None:
@@ -197,11 +201,14 @@ class Fleet:
         """
         plan, findings = self._plan, self._findings
         kept = findings.samples.setdefault(scenario.name, {"ours": [], "java": []})
-        for turn in range(plan.rounds if scenario.aimed else plan.others):
+        rounds, seconds = plan.others, plan.otherSeconds
+        if scenario.aimed:
+            rounds, seconds = plan.rounds, plan.seconds
+        for turn in range(rounds):
             for who in ("ours", "java") if java else ("ours",):
                 broker = self.broker(who, scenario.flush)
                 self._familiar(who, broker, scenario)
-                found = measure(broker, scenario, plan.seconds, plan.warm)
+                found = measure(broker, scenario, seconds, plan.warm)
                 kept[who].append(found)
                 findings.memory[who].append(broker.memory())
                 self._say(
@@ -221,7 +228,10 @@ class Fleet:
     def _end(self, who: str) -> None:
         broker = self._up.pop(who)
         try:
-            self._findings.stopsLoaded[who].append(broker.stop())
+            if broker.alive:
+                self._findings.stopsLoaded[who].append(broker.stop())
+        except subprocess.TimeoutExpired as error:
+            self._findings.remarks.append(f"{broker.name} did not stop in {error.timeout:g} s.")
         finally:
             broker.close()
 
