@@ -7,6 +7,8 @@ them.
 from __future__ import annotations
 
 import os
+import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from benchmarks.compare import __main__ as command
 from benchmarks.compare import page, plot
 from benchmarks.compare.__main__ import options, planned
 from benchmarks.compare.figures import Aim, Row, Sample, Spread, ratio, settle, still
@@ -90,9 +93,9 @@ class FiguresTests(SynchronousTestCase):
         """
         A rate stands still if the last three are within the share of the highest.
         """
-        self.assertTrue(still([1.0, 96.0, 100.0, 98.0], 0.05))
-        self.assertFalse(still([100.0, 94.0, 98.0], 0.05))
-        self.assertFalse(still([100.0, 100.0], 0.05))
+        self.assertTrue(still([1.0, 96.0, 100.0, 98.0]))
+        self.assertFalse(still([100.0, 94.0, 98.0]))
+        self.assertFalse(still([100.0, 100.0]))
 
     def test_settle(self) -> None:
         """
@@ -441,6 +444,17 @@ class ScenariosTests(SynchronousTestCase):
         self.assertEqual((quick.rounds, quick.seconds), (2, Plan.quick().seconds))
         self.assertIn("too short", quick.describe())
         self.assertNotIn("too short", plan.describe())
+
+    def test_lacking(self) -> None:
+        """
+        Without Java or Maven a message says what is missing, and how to do without.
+        """
+        said = StringIO()
+        self.patch(command, "javaMissing", lambda: ["java", "mvn"])
+        self.patch(sys, "stderr", said)
+        self.assertEqual(command.main([]), 2)
+        self.assertIn("java and mvn not found", said.getvalue())
+        self.assertIn("--no-java", said.getvalue())
 
     def test_profile(self) -> None:
         """

@@ -163,7 +163,10 @@ class Extras:
                         again,
                     )
                 pulls, sends = (
-                    [measure(broker, each, plan.seconds, plan.warm) for _ in range(plan.others)]
+                    [
+                        measure(broker, each, plan.otherSeconds, plan.warm)
+                        for _ in range(plan.others)
+                    ]
                     for each in (_PULL, _SEND)
                 )
                 kept.append(Level(level, sends, pulls, broker.memory()))

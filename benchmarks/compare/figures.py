@@ -128,7 +128,7 @@ class Row:
         return None if self.aim is None or found is None else self.aim.met(found.median)
 
 
-def still(rates: Sequence[float], within: float) -> bool:
+def still(rates: Sequence[float], within: float = 0.05) -> bool:
     """
     Whether a rate does not move any more: the last three lie so close together, as a
     share of the highest.
@@ -137,9 +137,7 @@ def still(rates: Sequence[float], within: float) -> bool:
     return len(last) == 3 and max(last) - min(last) <= within * max(last)
 
 
-def settle(
-    measure: Callable[[], float], least: int, most: int, within: float = 0.05
-) -> list[float]:
+def settle(measure: Callable[[], float], least: int, most: int) -> list[float]:
     """
     Measure until the rate stands still.
 
@@ -148,6 +146,6 @@ def settle(
     @return: the rates.
     """
     rates: list[float] = []
-    while len(rates) < most and (len(rates) < least or not still(rates, within)):
+    while len(rates) < most and (len(rates) < least or not still(rates)):
         rates.append(measure())
     return rates

@@ -17,7 +17,7 @@ from benchmarks.compare.figures import Row, Spread
 
 __all__ = ["draw"]
 
-_ROW, _LEFT, _WIDTH, _TOP = 22, 370, 420, 52
+_ROW, _LEFT, _WIDTH, _TOP = 22, 430, 420, 52
 
 # Colours that can be told apart without red and green: met or without an aim, missed.
 _GOOD, _BAD, _DARK = "#3b6ea5", "#d98324", "#333333"

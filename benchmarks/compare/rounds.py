@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from benchmarks.compare.brokers import JavaBroker, OurBroker, Running, freePort
-from benchmarks.compare.figures import Sample, settle
+from benchmarks.compare.figures import Sample, settle, still
 from benchmarks.compare.findings import Findings
 from benchmarks.compare.scenarios import ASYNC, MAIN, Scenario
 from benchmarks.generator import Result, run
@@ -57,7 +57,7 @@ class Plan:
         """
         What figures of such a run are worth.
         """
-        short = "; far too short for figures that are worth anything" if self.least < 5 else ""
+        short = "; **far too short for figures that are worth anything**" if self.least < 5 else ""
         return (
             f"this run: {self.rounds} rounds of {self.seconds:g} s where there is an aim,"
             f" {self.others} of {self.otherSeconds:g} s elsewhere; RocketMQ's broker loaded for"
@@ -174,6 +174,12 @@ class Fleet:
             f"{broker.name} started in {broker.startSeconds:.2f} s, settled after"
             f" {len(rates) * plan.window:g} s: {rates[0]:,.0f}/s at first, {rates[-1]:,.0f}/s now"
         )
+        if least < most == len(rates) and not still(rates):
+            last = ", ".join(f"{each:,.0f}" for each in rates[-3:])
+            self._findings.remarks.append(
+                f"{broker.name}'s rate did not stand still in {most * plan.window:g} s after a"
+                f" start; the last windows gave {last} messages/s."
+            )
         if not self._findings.windows[who]:
             self._findings.windows[who] = rates
         return broker, rates
