@@ -9,7 +9,7 @@ EDITABLE := --config-settings editable_mode=compat --editable
 SEE_SPARK = $(BIN)/python -c 'import sysconfig as s, pathlib as p; \
 	p.Path(s.get_path("purelib"), "txrocket-spark.pth").write_text("$(CURDIR)/spark\n")'
 
-.PHONY: run test test-long test-spark interop lint docs news bench clean
+.PHONY: run test test-long test-spark interop lint docs news bench bench-compare clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket --data data
@@ -50,6 +50,11 @@ news: $(VENV)/installed-docs
 
 bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks
+
+# Beside Apache RocketMQ's broker, in less than 20 minutes; needs a JDK 17, Maven and a C compiler.
+# Parts of it: .venv/bin/python -m benchmarks.compare --help
+bench-compare: $(VENV)/installed-test
+	$(BIN)/python -m benchmarks.compare
 
 clean:
 	rm -rf $(VENV) build dist docs/_build _trial_temp* .coverage* *.egg-info

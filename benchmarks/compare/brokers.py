@@ -18,16 +18,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["JavaBroker", "OurBroker", "Running", "javaMissing"]
+from benchmarks.compare.machine import residentOwn, sizeOf
+from benchmarks.generator import run
+from tests.interop.programs import ROOT, libraries
 
-_ROOT = Path(__file__).parents[2]
-_LIBRARIES = _ROOT / "build" / "interop" / "lib"
-_POM = _ROOT / "tests" / "interop" / "java" / "pom.xml"
+__all__ = ["JavaBroker", "OurBroker", "Running", "freePort", "javaMissing"]
 
-# How long a broker may take to listen, in seconds.
+# How long a broker may take to start, and to stop, in seconds.
 _PATIENCE = 60.0
-
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 # RocketMQ 4.9.7 reaches into the JDK, which newer ones forbid by default.
 _OPEN = (
@@ -36,8 +34,9 @@ _OPEN = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
 
-# What its start-up script asks for, with a heap that fits beside others.
-_HEAP = (*("-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g"),)
+# Of what its start-up script asks for, not that all of the heap be touched before it
+# starts: its memory would then be 2 GiB at any time.
+_HEAP = ("-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g")
 
 _LOGBACK = """<configuration>
   <root level="ERROR"/>
@@ -52,18 +51,37 @@ def javaMissing() -> list[str]:
     return [each for each in ("java", "mvn") if shutil.which(each) is None]
 
 
+def freePort(taken: Sequence[int] = ()) -> int:
+    """
+    A port that is free with those beside it, on which RocketMQ's broker listens too,
+    below those that the system gives to clients.
+    """
+    for port in range(21911, 30000, 20):
+        if port not in taken and not any(_listens(port + each) for each in (-2, 0, 1)):
+            return port
+    raise RuntimeError("no port is free")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 class Running:
     """
     A broker.
 
-    @ivar startSeconds: how long it took from its start until it accepted connections.
+    @ivar startSeconds: how long it took from its start until it accepted connections and
+        had answered a first send.
+    @ivar prepared: names of what was done to it once.
     """
 
     name = ""
 
     def __init__(self, port: int, **settings: object) -> None:
         self.port = port
-        self.folder = Path(tempfile.mkdtemp(prefix=".bench-", dir=_ROOT))
+        self.prepared: set[str] = set()
+        self.folder = Path(tempfile.mkdtemp(prefix=".bench-", dir=ROOT))
         self._settings = {
             "brokerName": "measured",
             "listenPort": port,
@@ -76,7 +94,7 @@ class Running:
         with (self.folder / "log").open("wb") as log:
             started = time.monotonic()
             self._process = subprocess.Popen(
-                argv, stdout=log, stderr=subprocess.STDOUT, env=environment
+                argv, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self.folder
             )
         try:
             self._await()
@@ -102,28 +120,44 @@ class Running:
         while time.monotonic() < end:
             if self._process.poll() is not None:
                 break
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
+            if _listens(self.port) and self._answers():
+                return
             time.sleep(0.01)
         said = (self.folder / "log").read_text(errors="replace")[-2000:]
         raise RuntimeError(f"{self.name} does not listen: {said}")
 
-    def cpu(self) -> float:
+    def _answers(self) -> bool:
+        try:
+            done = run(self.port, "send", total=1, warm=0, connections=1, inflight=1, topic="begin")
+        except RuntimeError:
+            return False
+        return done.messages == 1
+
+    @property
+    def pid(self) -> int:
         """
-        The seconds of CPU that it has taken.
+        The id of its process.
         """
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """
+        Whether it has not ended by itself.
+        """
+        return self._process.poll() is None
 
     def memory(self) -> float:
         """
         Its memory of its own, without that of files, in MB.
         """
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) / 1024
-        return 0.0
+        return residentOwn(Path(f"/proc/{self.pid}/status").read_text())
+
+    def size(self) -> int:
+        """
+        The bytes of its files.
+        """
+        return sizeOf(self.folder)
 
     def stop(self) -> float:
         """
@@ -153,11 +187,33 @@ class OurBroker(Running):
 
     name = "txrocket"
 
+    def __init__(
+        self,
+        port: int,
+        python: str = sys.executable,
+        pure: bool = False,
+        **settings: object,
+    ) -> None:
+        """
+        @param python: the interpreter.
+        @param pure: whether to do without the compiled helper.
+        """
+        self._python = python
+        self._pure = pure
+        super().__init__(port, **settings)
+
     def _argv(self) -> Sequence[str]:
         return [
-            *(sys.executable, "-m", "twisted", "--log-level=warn", "rocket-broker"),
-            *("-c", str(self._file())),
+            *(self._python, "-c", "from twisted.scripts.twistd import run; run()"),
+            *("--nodaemon", "--pidfile=", *self._profiling()),
+            *("rocket-broker", "-c", str(self._file())),
         ]
+
+    def _profiling(self) -> tuple[str, ...]:
+        return ()
+
+    def _environment(self) -> dict[str, str]:
+        return {"TXROCKET_PURE": "1" if self._pure else ""}
 
 
 class JavaBroker(Running):
@@ -167,27 +223,12 @@ class JavaBroker(Running):
 
     name = "RocketMQ"
 
-    @staticmethod
-    def fetch() -> None:
-        """
-        Get its libraries.
-        """
-        if not list(_LIBRARIES.glob("rocketmq-broker-*.jar")):
-            subprocess.run(
-                [
-                    *("mvn", "--quiet", "--batch-mode", "--file", str(_POM)),
-                    *("dependency:copy-dependencies", f"-DoutputDirectory={_LIBRARIES}"),
-                ],
-                check=True,
-            )
-
     def _argv(self) -> Sequence[str]:
-        self.fetch()
         conf = self.folder / "conf"
         conf.mkdir()
         (conf / "logback_broker.xml").write_text(_LOGBACK)
         return [
-            *("java", *_HEAP, *_OPEN, f"-Duser.home={self.folder}", "-cp", f"{_LIBRARIES}/*"),
+            *("java", *_HEAP, *_OPEN, f"-Duser.home={self.folder}", "-cp", f"{libraries()}/*"),
             *("org.apache.rocketmq.broker.BrokerStartup", "-c", str(self._file())),
         ]
 

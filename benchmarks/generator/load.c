@@ -6,7 +6,8 @@
  *     connections --> each keeps so many requests in flight --> every answer is checked
  *
  * Only an answer with code 0 counts, and a pull only with all the messages that it asked
- * for; anything else is an error, and the first one is shown.
+ * for; anything else is an error, and the first one is shown.  What has no answer is
+ * counted by what the broker's queues have more of afterwards.
  *
  * Prints one line of JSON.  Times in it are microseconds.
  */
@@ -28,8 +29,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum mode { SEND, BATCH, ONEWAY, PULL, ARRIVAL };
-enum code { PULL_MESSAGE = 11, GET_MAX_OFFSET = 30, SEND_MESSAGE_V2 = 310, SEND_BATCH = 320 };
+enum mode { SEND, BATCH, ONEWAY, PULL, ARRIVAL, BOTH };
+enum code { PULL_MESSAGE = 11, PULL_NOT_FOUND = 19, PULL_RETRY = 20,
+            GET_MAX_OFFSET = 30, SEND_MESSAGE_V2 = 310, SEND_BATCH = 320 };
 
 /* Ten digits at any time, so that a template's length never changes. */
 #define FIRST_OPAQUE 1000000000
@@ -37,9 +39,16 @@ enum code { PULL_MESSAGE = 11, GET_MAX_OFFSET = 30, SEND_MESSAGE_V2 = 310, SEND_
 #define MOST_TOPICS 100000
 #define LATENCIES (64 * 32)
 
+/* Where a record's body begins, with addresses of four bytes; and how many digits of
+ * microseconds a body begins with where its way is timed. */
+#define BODY 88
+#define STAMP 16
+
 static struct {
     const char *host, *topic, *group;
-    int port, connections, inflight, body, batch, topics, count, delay;
+    int port, connections, inflight, body, batch, topics, count, delay, pid;
+    int window; /* how many may be in flight in all, each connection in turn */
+    long span;  /* how many messages, the newest, are pulled from */
     double warm, seconds;
     long total;
     bool binary;
@@ -59,6 +68,9 @@ struct connection {
     struct pending *pending; /* by opaque, modulo their number */
     unsigned next;           /* the next opaque, less FIRST_OPAQUE */
     bool writable;
+    bool consumes; /* one queue, from an offset on */
+    int queue;
+    long from;
 };
 
 /* A request and the places in it that change. */
@@ -70,10 +82,10 @@ struct template {
 
 static struct template request;
 static struct connection *connections;
-static int poller;
+static int poller, consumers;
 static uint64_t uniques;
 static long offsets[QUEUES];       /* how many messages there are to pull */
-static long answered, failed, sent;
+static long answered, failed, sent, received, underway;
 static unsigned long histogram[LATENCIES];
 static char firstError[512];
 static bool measuring;
@@ -270,6 +282,16 @@ static struct template makePull(const char *topic, int queue, long offset, bool 
     return frame(PULL_MESSAGE, fields, "", 0);
 }
 
+static struct template nextPull(const struct connection *c, long turn)
+{
+    if (c->consumes)
+        return makePull(opt.topic, c->queue, c->from, true);
+    int queue = turn % QUEUES;
+    long first = opt.span && opt.span < offsets[queue] ? offsets[queue] - opt.span : 0;
+    long room = offsets[queue] - first - opt.count + 1;
+    return makePull(opt.topic, queue, first + turn / QUEUES * opt.count % room, false);
+}
+
 static void makeSend(void)
 {
     char topic[300], properties[128];
@@ -317,10 +339,12 @@ static void ask(struct connection *c, double at, long born)
     long turn = turns++;
     int queue = turn % QUEUES;
     struct template asked = request;
-    if (opt.mode == PULL) {
-        long room = offsets[queue] - opt.count + 1;
-        asked = makePull(opt.topic, queue, turn / QUEUES * opt.count % room, false);
-    } else {
+    bool pulls = opt.mode == PULL || c->consumes;
+    if (pulls)
+        asked = nextPull(c, turn);
+    else {
+        if (opt.mode == BOTH)
+            putDigits(asked.data + asked.size - opt.body, (long)(at * 1e6), STAMP);
         if (asked.topic)
             putDigits(asked.data + asked.topic, turn / QUEUES % opt.topics, 5);
         if (asked.unique)
@@ -340,9 +364,10 @@ static void ask(struct connection *c, double at, long born)
     }
     c->next++;
     c->inflight++;
-    sent++;
+    underway++;
+    sent += !c->consumes;
     add(c, asked.data, asked.size);
-    if (opt.mode == PULL)
+    if (pulls)
         free(asked.data);
 }
 
@@ -391,6 +416,26 @@ static int recordsIn(const char *body, size_t size)
     return size ? -1 : count;
 }
 
+/* How long messages were on their way from this program to itself. */
+static void arrived(struct connection *c, const char *header, size_t length, const char *body,
+                    size_t size, double at)
+{
+    int records = recordsIn(body, size);
+    if (records < 1) {
+        fault("a held pull without a message", header, length);
+        return;
+    }
+    c->from += records;
+    if (!measuring)
+        return;
+    received += records;
+    for (size_t position = 0; records--; position += get32(body + position)) {
+        char stamp[STAMP + 1] = {0};
+        memcpy(stamp, body + position + BODY, STAMP);
+        note(at - strtol(stamp, NULL, 10) * 1e-6);
+    }
+}
+
 /* One whole frame behind its length. */
 static void answer(struct connection *c, const char *data, size_t size, double at)
 {
@@ -407,13 +452,20 @@ static void answer(struct connection *c, const char *data, size_t size, double a
     }
     asked->open = false;
     c->inflight--;
-    if (codeOf(header, length, binary) != 0)
+    underway--;
+    long code = codeOf(header, length, binary);
+    if (c->consumes && (code == PULL_NOT_FOUND || code == PULL_RETRY))
+        return; /* held for too long; it is asked again */
+    if (code != 0)
         fault("refused", header, length);
+    else if (c->consumes)
+        arrived(c, header, length, body, size - 4 - length, at);
     else if (opt.mode == PULL && recordsIn(body, size - 4 - length) != opt.count)
         fault("a pull without all its messages", header, length);
     else if (measuring) {
         answered++;
-        note(at - asked->at);
+        if (opt.mode != BOTH)
+            note(at - asked->at);
     }
 }
 
@@ -502,7 +554,9 @@ static size_t awaitFrame(struct connection *c, char *frame, size_t room)
 static void askOffsets(struct connection *c)
 {
     bool binary = opt.binary;
+    enum mode mode = opt.mode;
     opt.binary = false;
+    opt.mode = PULL; /* not one that has no answer */
     for (int queue = 0; queue < QUEUES; queue++) {
         char id[2] = {'0' + queue, 0};
         struct field fields[] = {{"topic", opt.topic}, {"queueId", id}, {0}};
@@ -512,13 +566,44 @@ static void askOffsets(struct connection *c)
             die("writing failed");
         awaitFrame(c, answer, sizeof answer);
         offsets[queue] = number(answer + 8, get32(answer + 4) & 0xffffff, "\"offset\"");
-        if (opt.mode == PULL && offsets[queue] < opt.count)
+        if (mode == PULL && offsets[queue] < opt.count)
             die("queue %d of %s has %ld messages, a pull wants %d", queue, opt.topic,
                 offsets[queue], opt.count);
         free(asked.data);
     }
     opt.binary = binary;
+    opt.mode = mode;
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
+}
+
+/* How many messages the queues have, asked on a connection of its own. */
+static long stored(void)
+{
+    static struct connection c;
+    long all = 0;
+    if (!c.fd)
+        dial(&c);
+    askOffsets(&c);
+    for (int queue = 0; queue < QUEUES; queue++)
+        all += offsets[queue] > 0 ? offsets[queue] : 0;
+    return all;
+}
+
+/* Seconds of CPU that the broker has taken, all its threads. */
+static double serverCpu(void)
+{
+    char path[64], line[1024];
+    unsigned long user = 0, kernel = 0;
+    if (!opt.pid)
+        return 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", opt.pid);
+    FILE *file = fopen(path, "r");
+    if (!file || !fgets(line, sizeof line, file))
+        die("no process %d", opt.pid);
+    fclose(file);
+    char *behind = strrchr(line, ')');
+    sscanf(behind + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel);
+    return (double)(user + kernel) / sysconf(_SC_CLK_TCK);
 }
 
 static double cpu(void)
@@ -529,14 +614,13 @@ static double cpu(void)
            (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-static void report(double seconds, double cpuUsed)
+static void report(double seconds, double cpuUsed, double serverUsed)
 {
     int each = opt.mode == BATCH ? opt.batch : opt.mode == PULL ? opt.count : 1;
-    long done = opt.mode == ONEWAY ? sent : answered;
     printf("{\"requests\":%ld,\"messages\":%ld,\"errors\":%ld,\"seconds\":%.3f,\"cpu\":%.3f,"
-           "\"p50\":%.0f,\"p99\":%.0f,\"p999\":%.0f,\"error\":\"",
-           done, done * each, failed, seconds, cpuUsed, percentile(.5), percentile(.99),
-           percentile(.999));
+           "\"server\":%.3f,\"p50\":%.0f,\"p99\":%.0f,\"p999\":%.0f,\"error\":\"",
+           answered, opt.mode == BOTH ? received : answered * each, failed, seconds, cpuUsed,
+           serverUsed, percentile(.5), percentile(.99), percentile(.999));
     for (char *c = firstError; *c; c++)
         if (*c >= 32 && *c < 127 && *c != '"' && *c != '\\')
             putchar(*c);
@@ -550,8 +634,17 @@ static void fill(struct connection *c, double at, long born)
         c->inflight = 0;
         while (c->outUsed < 65536 && !(opt.total && sent >= opt.total))
             ask(c, at, born);
+    } else if (opt.window) {
+        /* Whose turn it is, not whose answer came. */
+        static int turn;
+        while (underway < opt.window && !(opt.total && sent >= opt.total)) {
+            struct connection *next = &connections[turn++ % opt.connections];
+            ask(next, at, born);
+            if (next != c)
+                flush(next);
+        }
     } else
-        while (c->inflight < opt.inflight && !(opt.total && sent >= opt.total))
+        while (c->inflight < (c->consumes ? 1 : opt.inflight) && !(opt.total && sent >= opt.total))
             ask(c, at, born);
     flush(c);
 }
@@ -561,8 +654,9 @@ static void run(void)
     struct epoll_event events[256];
     struct timespec wall;
     double start = now(), measured = start + opt.warm, end = measured + opt.seconds, used = 0;
+    double server = 0;
     long before = 0;
-    for (int i = 0; i < opt.connections; i++) {
+    for (int i = 0; i < opt.connections + consumers; i++) {
         clock_gettime(CLOCK_REALTIME, &wall);
         fill(&connections[i], now(), wall.tv_sec * 1000L + wall.tv_nsec / 1000000);
     }
@@ -574,7 +668,9 @@ static void run(void)
             measured = at;
             end = at + opt.seconds;
             used = cpu();
-            before = sent;
+            server = serverCpu();
+            if (opt.mode == ONEWAY)
+                before = stored();
         }
         if (opt.total ? answered + failed >= opt.total : at >= end)
             break;
@@ -587,8 +683,10 @@ static void run(void)
             fill(c, at, born);
         }
     }
-    sent -= before;
-    report(now() - measured, cpu() - used);
+    double took = now() - measured, usedNow = cpu(), serverNow = serverCpu();
+    if (opt.mode == ONEWAY)
+        answered = stored() - before;
+    report(took, usedNow - used, serverNow - server);
 }
 
 /* One connection holds a pull, another sends: how long a message takes from one to the
@@ -598,7 +696,7 @@ static void arrivals(void)
     static char frame[1 << 20];
     struct connection *puller = &connections[0], *sender = &connections[1];
     long wanted = opt.total ? opt.total : (long)(opt.seconds * 1000 / opt.delay);
-    double start = now(), used = cpu();
+    double start = now(), used = cpu(), server = serverCpu();
     askOffsets(puller);
     long at = offsets[0];
     request.data[request.queue] = '0';
@@ -624,12 +722,16 @@ static void arrivals(void)
             at += records;
         }
         awaitFrame(sender, frame, sizeof frame);
+        mark = get32(frame + 4);
+        if (codeOf(frame + 8, mark & 0xffffff, mark >> 24))
+            fault("refused", frame + 8, mark & 0xffffff);
     }
-    report(now() - start, cpu() - used);
+    report(now() - start, cpu() - used, serverCpu() - server);
 }
 
 static const struct { const char *name; enum mode mode; } MODES[] = {
-    {"send", SEND}, {"batch", BATCH}, {"oneway", ONEWAY}, {"pull", PULL}, {"arrival", ARRIVAL}};
+    {"send", SEND}, {"batch", BATCH}, {"oneway", ONEWAY}, {"pull", PULL}, {"arrival", ARRIVAL},
+    {"both", BOTH}};
 
 int main(int argc, char **argv)
 {
@@ -638,7 +740,7 @@ int main(int argc, char **argv)
         {"inflight", 1, 0, 'f'}, {"body", 1, 0, 'b'}, {"batch", 1, 0, 'n'}, {"topic", 1, 0, 't'},
         {"topics", 1, 0, 'T'}, {"count", 1, 0, 'C'}, {"warm", 1, 0, 'w'}, {"seconds", 1, 0, 's'},
         {"total", 1, 0, 'r'}, {"group", 1, 0, 'g'}, {"delay", 1, 0, 'd'}, {"binary", 0, 0, 'B'},
-        {0}};
+        {"pid", 1, 0, 'P'}, {"window", 1, 0, 'W'}, {"span", 1, 0, 'S'}, {0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
         switch (option) {
@@ -666,26 +768,40 @@ int main(int argc, char **argv)
         case 'g': opt.group = optarg; break;
         case 'd': opt.delay = atoi(optarg); break;
         case 'B': opt.binary = true; break;
+        case 'P': opt.pid = atoi(optarg); break;
+        case 'W': opt.window = atoi(optarg); break;
+        case 'S': opt.span = atol(optarg); break;
         default: return 2;
         }
     if (opt.mode == ARRIVAL)
         opt.connections = 2;
     if (opt.connections < 1 || opt.inflight < 1 || opt.topics < 1 || opt.topics > MOST_TOPICS)
         die("no such load");
+    if (opt.mode == ONEWAY && opt.topics > 1)
+        die("oneway messages are counted in one topic");
+    if (opt.mode == BOTH && opt.body < STAMP)
+        die("a body of %d bytes has no room for a time", opt.body);
+    consumers = opt.mode == BOTH ? QUEUES : 0;
     /* Runs that follow each other do not send the same ids. */
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     uniques = ((uint64_t)wall.tv_sec * 1000000 + wall.tv_nsec / 1000) & 0xffffffffffff;
     poller = epoll_create1(EPOLL_CLOEXEC);
-    connections = calloc(opt.connections, sizeof *connections);
-    for (int i = 0; i < opt.connections; i++)
+    connections = calloc(opt.connections + consumers, sizeof *connections);
+    for (int i = 0; i < opt.connections + consumers; i++)
         dial(&connections[i]);
     makeSend();
     if (opt.mode == ARRIVAL)
         arrivals();
     else {
-        if (opt.mode == PULL)
+        if (opt.mode == PULL || opt.mode == BOTH)
             askOffsets(&connections[0]);
+        for (int queue = 0; queue < consumers; queue++) {
+            struct connection *c = &connections[opt.connections + queue];
+            c->consumes = true;
+            c->queue = queue;
+            c->from = offsets[queue] > 0 ? offsets[queue] : 0;
+        }
         run();
     }
     return failed ? 1 : 0;

@@ -32,9 +32,11 @@ __all__ = [
     "ROCKETMQ",
     "ROCKETMQ_GO",
     "ROOT",
+    "Stamp",
     "build",
     "godriver",
     "java",
+    "libraries",
     "missing",
     "versions",
 ]
@@ -109,20 +111,33 @@ def build(absent: Iterable[str]) -> dict[str, str]:
     return failed
 
 
+def libraries() -> Path:
+    """
+    The folder with RocketMQ's libraries, which are got if they are not there.
+    """
+    pom = _HERE / "java" / "pom.xml"
+    stamp = Stamp(BUILD / "lib-made-from", [pom])
+    if not stamp.fresh or not _LIBRARIES.exists():
+        shutil.rmtree(_LIBRARIES, ignore_errors=True)
+        _LIBRARIES.mkdir(parents=True)
+        _run(
+            "mvn",
+            *("--quiet", "--batch-mode", "--file", str(pom)),
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={_LIBRARIES}",
+        )
+        stamp.write()
+    return _LIBRARIES
+
+
 def _buildJava() -> None:
     sources = [*sorted((_HERE / "java").glob("*")), Path(__file__)]
-    stamp = _Stamp(_CLASSES / "made-from", sources)
+    stamp = Stamp(_CLASSES / "made-from", sources)
     if stamp.fresh:
         return
-    for folder in (_LIBRARIES, _CLASSES):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-    _run(
-        "mvn",
-        *("--quiet", "--batch-mode", "--file", str(_HERE / "java" / "pom.xml")),
-        "dependency:copy-dependencies",
-        f"-DoutputDirectory={_LIBRARIES}",
-    )
+    libraries()
+    shutil.rmtree(_CLASSES, ignore_errors=True)
+    _CLASSES.mkdir(parents=True)
     programs = [str(each) for each in sources if each.suffix == ".java"]
     options = ("-nowarn", "-Xlint:none", "-cp", f"{_LIBRARIES}/*", "-d", str(_CLASSES))
     _run("javac", *options, *programs)
@@ -134,7 +149,7 @@ def _buildJava() -> None:
 
 
 def _buildGo() -> None:
-    stamp = _Stamp(BUILD / "godriver-made-from", sorted((_HERE / "go").glob("*")))
+    stamp = Stamp(BUILD / "godriver-made-from", sorted((_HERE / "go").glob("*")))
     if not stamp.fresh:
         BUILD.mkdir(parents=True, exist_ok=True)
         _run("go", "build", "-buildvcs=false", "-o", godriver, ".", folder=_HERE / "go")
@@ -145,23 +160,32 @@ def _run(*command: str, folder: Path | None = None) -> None:
     subprocess.run(command, cwd=folder, check=True)
 
 
-class _Stamp:
+class Stamp:
     """
     Says whether something was made from files as they are now.
     """
 
-    def __init__(self, path: Path, sources: Iterable[Path]) -> None:
+    def __init__(self, path: Path, sources: Iterable[Path], also: str = "") -> None:
+        """
+        @param also: what else it was made from.
+        """
         self._path = path
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(also.encode())
         for each in sources:
             digest.update(each.name.encode() + each.read_bytes())
         self._now = digest.hexdigest()
 
     @property
     def fresh(self) -> bool:
+        """
+        Whether it was.
+        """
         return self._path.exists() and self._path.read_text() == self._now
 
     def write(self) -> None:
+        """
+        It was, just now.
+        """
         self._path.write_text(self._now)
 
 

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+All that a run found out, and the rows that are made of it.
+
+Whatever is kept for both brokers is kept by C{"ours"} and C{"java"}, one figure a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from benchmarks.compare.figures import Aim, Row, Sample
+from benchmarks.compare.scenarios import SCENARIOS, Scenario
+
+__all__ = ["Findings", "Level", "aims", "growth", "of", "tables"]
+
+# At most so much more may a message cost with 1,000 topics than with one, and with the
+# longest backlog than with the shortest.
+_GROWTH = Aim(1.2, most=True)
+
+# What a start, a stop and memory may be of RocketMQ's.
+_START, _STOP = Aim(0.4, most=True), Aim(0.2, most=True)
+_IDLE, _LOADED = Aim(0.25, most=True), Aim(0.1, most=True)
+
+
+@attrs.frozen
+class Level:
+    """
+    A broker with a backlog.
+
+    @ivar millions: how many messages it holds.
+    @ivar memory: its own, in MB.
+    """
+
+    millions: int
+    send: Sequence[Sample]
+    pull: Sequence[Sample]
+    memory: float
+
+
+def _both() -> dict[str, list[float]]:
+    return {"ours": [], "java": []}
+
+
+@attrs.define
+class Findings:
+    """
+    @ivar date: when it was run; C{minutes}: how long that took.
+    @ivar about: lines about machine, versions and interpreter.
+    @ivar samples: by the scenario's name and the broker.
+    @ivar windows: the rates of successive windows from the start on.
+    @ivar memory: after each scenario, in MB.
+    @ivar stops: seconds, of a broker that was only started; C{stopsLoaded}: after load.
+    @ivar variants: our broker in the main scenario, but otherwise.
+    @ivar instances: messages in a second, by the number of brokers.
+    @ivar ceiling: the generator against a server that only answers, by the scenario's name.
+    @ivar backlog: by the broker.
+    @ivar profiles: by the scenario's name.
+    @ivar remarks: what was left out, or went wrong.
+    """
+
+    date: str = ""
+    minutes: float = 0.0
+    about: list[str] = attrs.field(factory=list)
+    samples: dict[str, dict[str, list[Sample]]] = attrs.field(factory=dict)
+    windows: dict[str, list[float]] = attrs.field(factory=_both)
+    idle: dict[str, list[float]] = attrs.field(factory=_both)
+    memory: dict[str, list[float]] = attrs.field(factory=_both)
+    starts: dict[str, list[float]] = attrs.field(factory=_both)
+    stops: dict[str, list[float]] = attrs.field(factory=_both)
+    stopsLoaded: dict[str, list[float]] = attrs.field(factory=_both)
+    variants: dict[str, list[Sample]] = attrs.field(factory=dict)
+    instances: dict[str, list[float]] = attrs.field(factory=dict)
+    ceiling: dict[str, Sample] = attrs.field(factory=dict)
+    backlog: dict[str, list[Level]] = attrs.field(factory=dict)
+    profiles: dict[str, str] = attrs.field(factory=dict)
+    remarks: list[str] = attrs.field(factory=list)
+
+    def figures(self, scenario: str, who: str, of: Callable[[Sample], float]) -> list[float]:
+        """
+        One figure of each round.
+        """
+        return [of(each) for each in self.samples.get(scenario, {}).get(who, [])]
+
+    def cold(self, who: str, windows: int = 5) -> float:
+        """
+        The rate in the first windows after the start.
+        """
+        first = self.windows[who][:windows]
+        return sum(first) / len(first) if first else 0.0
+
+
+def of(name: str) -> Callable[[Sample], float]:
+    """
+    A figure of a sample, by its name.
+    """
+    return lambda sample: float(getattr(sample, name))
+
+
+def _row(
+    findings: Findings, scenario: Scenario, title: str, unit: str, name: str, aim: Aim | None
+) -> Row:
+    note = []
+    for who, called in (("ours", "txrocket"), ("java", "RocketMQ")):
+        wrong = sum(each.errors for each in findings.samples.get(scenario.name, {}).get(who, []))
+        if wrong:
+            note.append(f"{called}: {wrong:,} wrong answers, not counted")
+    return Row(
+        scenario.name,
+        title,
+        unit,
+        findings.figures(scenario.name, "ours", of(name)),
+        findings.figures(scenario.name, "java", of(name)),
+        aim,
+        "; ".join(note),
+    )
+
+
+def aims(findings: Findings) -> list[Row]:
+    """
+    A row for each aim.
+    """
+    rows = []
+    measured = [each for each in SCENARIOS if each.name in findings.samples]
+    for each in measured:
+        if each.rate is not None:
+            rows.append(_row(findings, each, each.title, "/s", "rate", each.rate))
+    for each in measured:
+        if each.cpu is not None:
+            title = f"server CPU per message: {each.title}"
+            rows.append(_row(findings, each, title, "us", "cpu", each.cpu))
+    for each in measured:
+        if each.p99 is not None:
+            rows.append(_row(findings, each, f"p99: {each.title}", "ms", "p99", each.p99))
+    if findings.idle["ours"]:
+        idle, memory = findings.idle, findings.memory
+        title = "memory of its own (RssAnon), idle"
+        rows.append(Row("memory", title, "MB", idle["ours"], idle["java"], _IDLE))
+        if memory["ours"] and memory["java"]:
+            title = "memory of its own (RssAnon), the most after any load"
+            most = {who: [max(memory[who])] for who in memory}
+            rows.append(Row("memory", title, "MB", most["ours"], most["java"], _LOADED))
+        starts, stops = findings.starts, findings.stops
+        title = "start-up, until a first send is answered"
+        rows.append(Row("start", title, "s", starts["ours"], starts["java"], _START))
+        rows.append(Row("stop", "stop", "s", stops["ours"], stops["java"], _STOP))
+    return rows
+
+
+def growth(findings: Findings) -> list[Row]:
+    """
+    Rows of what a message costs with much, to what it costs with little: those are no
+    ratios of two brokers, but of one to itself.
+    """
+    rows = []
+    for who, called in (("ours", "txrocket"), ("java", "RocketMQ")):
+        aim = _GROWTH if who == "ours" else None
+        few = findings.figures("topics-1", who, of("cpu"))
+        many = findings.figures("topics-1000", who, of("cpu"))
+        if few and many:
+            title = f"{called}: CPU per send, 1,000 topics to 1"
+            rows.append(Row("topics-1000", title, "us", many, few, aim))
+        levels = findings.backlog.get(who, [])
+        if len(levels) > 1:
+            first, last = levels[0], levels[-1]
+            between = f"{last.millions} million messages to {first.millions}"
+            for name, much, little in (
+                ("send", last.send, first.send),
+                ("pull of 32", last.pull, first.pull),
+            ):
+                costs = [each.cpu for each in much], [each.cpu for each in little]
+                title = f"{called}: CPU per {name}, {between}"
+                rows.append(Row("backlog", title, "us", *costs, aim))
+    return rows
+
+
+def tables(findings: Findings, group: str) -> Iterable[tuple[Scenario, dict[str, list[Sample]]]]:
+    """
+    The scenarios of a group that were measured.
+    """
+    for each in SCENARIOS:
+        if each.group == group and each.name in findings.samples:
+            yield each, findings.samples[each.name]

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Brokers under load, in turn: ours, RocketMQ's, ours, RocketMQ's, ...  While one is
+measured the other is idle.
+
+A broker is kept from scenario to scenario, since RocketMQ's needs 20 seconds and more
+until it runs as fast as it can, and is replaced when its files have become large.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from benchmarks.compare.brokers import JavaBroker, OurBroker, Running, freePort
+from benchmarks.compare.figures import Sample, settle, still
+from benchmarks.compare.findings import Findings
+from benchmarks.compare.scenarios import ASYNC, MAIN, Scenario
+from benchmarks.generator import Result, run
+
+__all__ = ["Fleet", "Plan", "measure", "sample"]
+
+
+@attrs.frozen
+class Plan:
+    """
+    How long, and how often.
+
+    @ivar seconds: of a measurement; C{warm}: before it, on the same connections.
+    @ivar rounds: where there is an aim.
+    @ivar others: rounds elsewhere; C{otherSeconds}: of a measurement there.
+    @ivar window: seconds of one of the windows whose rates are to stand still.
+    @ivar least: how many of them there are at least, after a start; C{most}: at most.
+    @ivar again: the same for a scenario that is new to a broker that has settled.
+    @ivar limit: the bytes of files above which a broker is replaced.
+    @ivar backlog: the longest, in millions of messages.
+    @ivar budget: seconds that all may take; what is left out then is told.
+    """
+
+    seconds: float = 3.0
+    warm: float = 0.5
+    rounds: int = 3
+    others: int = 2
+    otherSeconds: float = 2.0
+    window: float = 2.0
+    least: int = 10
+    most: int = 16
+    again: int = 3
+    againMost: int = 5
+    limit: int = 10 << 30
+    backlog: int = 100
+    budget: float = 1110.0
+
+    def describe(self) -> str:
+        """
+        What figures of such a run are worth.
+        """
+        short = "; **far too short for figures that are worth anything**" if self.least < 5 else ""
+        return (
+            f"this run: {self.rounds} rounds of {self.seconds:g} s where there is an aim,"
+            f" {self.others} of {self.otherSeconds:g} s elsewhere; RocketMQ's broker loaded for"
+            f" {self.least * self.window:g} to {self.most * self.window:g} s after its start, and"
+            f" for {self.again * self.window / 2:g} to {self.againMost * self.window / 2:g} s in"
+            f" each new scenario{short}"
+        )
+
+    @classmethod
+    def quick(cls) -> Plan:
+        """
+        To see that everything runs; the figures are worth nothing.
+        """
+        return cls(
+            seconds=0.5,
+            warm=0.1,
+            rounds=1,
+            others=1,
+            otherSeconds=0.5,
+            window=0.4,
+            least=1,
+            most=1,
+            again=1,
+            againMost=1,
+            backlog=1,
+        )
+
+
+def sample(result: Result, each: int = 1) -> Sample:
+    """
+    What a load came to, for a message.
+
+    @param each: for how many messages its CPU is told.
+    @raise RuntimeError: if nothing was answered as it should.
+    """
+    if not result.messages:
+        raise RuntimeError(result.error or "no message was answered")
+    count = result.messages / each
+    return Sample(
+        rate=result.messages / result.seconds,
+        cpu=result.server / count * 1e6,
+        generator=result.cpu / count * 1e6,
+        share=result.cpu / result.seconds,
+        p50=result.p50 / 1000,
+        p99=result.p99 / 1000,
+        p999=result.p999 / 1000,
+        errors=result.errors,
+        error=result.error,
+    )
+
+
+def measure(broker: Running, scenario: Scenario, seconds: float, warm: float) -> Sample:
+    """
+    Load a broker once.
+    """
+    options = {**scenario.load, "pid": broker.pid, "seconds": seconds, "warm": warm}
+    return sample(run(broker.port, scenario.mode, **options), scenario.each)
+
+
+def prepare(broker: Running, scenario: Scenario) -> None:
+    """
+    Have the topics that a scenario needs, and what is to be in them.
+    """
+    load: Mapping[str, object] = scenario.load
+    topics = int(str(load.get("topics", 1)))
+    options = {name: load[name] for name in ("topic", "topics") if name in load}
+    run(broker.port, "send", warm=0, total=max(scenario.fill, 8 * topics), **options)
+
+
+class Fleet:
+    """
+    The brokers that are up: one of ours and one of RocketMQ's, which flush alike.
+    """
+
+    def __init__(
+        self, python: str, plan: Plan, findings: Findings, say: Callable[[str], None]
+    ) -> None:
+        """
+        @param python: the interpreter of ours.
+        """
+        self._python = python
+        self._plan = plan
+        self._findings = findings
+        self._say = say
+        self._up: dict[str, Running] = {}
+        self._flush = ASYNC
+
+    def start(self, who: str, **settings: object) -> Running:
+        """
+        A new broker, which the caller closes.
+        """
+        port = freePort([each.port for each in self._up.values()])
+        if who == "java":
+            return JavaBroker(port, **settings)
+        return OurBroker(port, python=self._python, **settings)  # type: ignore[arg-type]
+
+    def settled(self, who: str, **settings: object) -> tuple[Running, list[float]]:
+        """
+        A new broker that runs as fast as it can, which the caller closes.
+
+        @return: the rates on the way there, too.
+        """
+        broker, plan = self.start(who, **settings), self._plan
+        # Ours is as fast as it gets at once; its windows are there to show that.
+        least, most = (plan.least, plan.most) if who == "java" else (1, 1)
+        if who == "ours" and not self._findings.windows["ours"]:
+            least = most = min(plan.least, 5)
+        try:
+            rates = settle(lambda: measure(broker, MAIN, plan.window, 0).rate, least, most)
+        except BaseException:
+            broker.close()
+            raise
+        self._say(
+            f"{broker.name} started in {broker.startSeconds:.2f} s, settled after"
+            f" {len(rates) * plan.window:g} s: {rates[0]:,.0f}/s at first, {rates[-1]:,.0f}/s now"
+        )
+        if least < most == len(rates) and not still(rates):
+            last = ", ".join(f"{each:,.0f}" for each in rates[-3:])
+            self._findings.remarks.append(
+                f"{broker.name}'s rate did not stand still in {most * plan.window:g} s after a"
+                f" start; the last windows gave {last} messages/s."
+            )
+        if not self._findings.windows[who]:
+            self._findings.windows[who] = rates
+        return broker, rates
+
+    def broker(self, who: str, flush: str) -> Running:
+        """
+        One that flushes so and has settled.
+        """
+        if flush != self._flush:
+            self.close()
+            self._flush = flush
+        there = self._up.get(who)
+        if there is not None and (not there.alive or there.size() > self._plan.limit):
+            self._end(who)
+            there = None
+        if there is None:
+            there = self._up[who] = self.settled(who, flushDiskType=flush)[0]
+        return there
+
+    def run(self, scenario: Scenario, java: bool) -> None:
+        """
+        All rounds of a scenario.
+
+        @param java: whether RocketMQ's broker takes part.
+        """
+        plan, findings = self._plan, self._findings
+        kept = findings.samples.setdefault(scenario.name, {"ours": [], "java": []})
+        rounds, seconds = plan.others, plan.otherSeconds
+        if scenario.aimed:
+            rounds, seconds = plan.rounds, plan.seconds
+        for turn in range(rounds):
+            for who in ("ours", "java") if java else ("ours",):
+                broker = self.broker(who, scenario.flush)
+                self._familiar(who, broker, scenario)
+                found = measure(broker, scenario, seconds, plan.warm)
+                kept[who].append(found)
+                findings.memory[who].append(broker.memory())
+                self._say(
+                    f"{scenario.name} {turn + 1} {broker.name:8} {found.rate:11,.0f}/s"
+                    f" {found.cpu:7.2f} us {found.p99:8.2f} ms p99 {found.errors or ''}"
+                )
+
+    def _familiar(self, who: str, broker: Running, scenario: Scenario) -> None:
+        if scenario.name in broker.prepared:
+            return
+        broker.prepared.add(scenario.name)
+        prepare(broker, scenario)
+        plan = self._plan
+        again = (plan.again, plan.againMost) if who == "java" else (1, 1)
+        settle(lambda: measure(broker, scenario, plan.window / 2, 0).rate, *again)
+
+    def _end(self, who: str) -> None:
+        broker = self._up.pop(who)
+        try:
+            if broker.alive:
+                self._findings.stopsLoaded[who].append(broker.stop())
+        except subprocess.TimeoutExpired as error:
+            self._findings.remarks.append(f"{broker.name} did not stop in {error.timeout:g} s.")
+        finally:
+            broker.close()
+
+    def close(self) -> None:
+        """
+        End all.
+        """
+        for who in list(self._up):
+            self._end(who)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What is run, as data: a load, how the broker flushes, and the aims for it.
+
+The names of a load are those of C{benchmarks/generator/load.c}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatch
+
+import attrs
+
+from benchmarks.compare.figures import Aim
+
+__all__ = ["ASYNC", "MAIN", "SCENARIOS", "SYNC", "Scenario", "chosen"]
+
+ASYNC = "ASYNC_FLUSH"
+SYNC = "SYNC_FLUSH"
+
+# Of the server's CPU for a message, and of the 99th percentile, for whatever sends.
+_CPU = Aim(0.4, most=True)
+_P99 = Aim(1.0, most=True)
+
+
+@attrs.frozen
+class Scenario:
+    """
+    @ivar group: the table that it is in.
+    @ivar mode: the load generator's.
+    @ivar load: its options.
+    @ivar rate: the aim for messages in a second; C{cpu} and C{p99} likewise.
+    @ivar each: what the CPU is counted for, in messages.
+    @ivar fill: how many messages have to be there, in its topic.
+    """
+
+    name: str
+    title: str
+    mode: str = "send"
+    load: Mapping[str, object] = attrs.field(factory=dict)
+    flush: str = ASYNC
+    group: str = "more"
+    rate: Aim | None = None
+    cpu: Aim | None = None
+    p99: Aim | None = None
+    each: int = 1
+    fill: int = 0
+
+    @property
+    def aimed(self) -> bool:
+        """
+        Whether there is an aim for it.
+        """
+        return any((self.rate, self.cpu, self.p99))
+
+
+def _send(name: str, title: str, connections: int, inflight: int, **more: object) -> Scenario:
+    flush, rate = str(more.pop("flush", ASYNC)), more.pop("rate", None)
+    assert rate is None or isinstance(rate, float)
+    return Scenario(
+        name,
+        title,
+        load={"connections": connections, "inflight": inflight, "body": 1024, **more},
+        flush=flush,
+        group="send",
+        rate=None if rate is None else Aim(rate),
+        cpu=None if rate is None else _CPU,
+        p99=None if rate is None else _P99,
+    )
+
+
+def _batch(count: int) -> Scenario:
+    return Scenario(
+        f"batch-{count}",
+        f"batches of {count} x 100 B, 4 x 16",
+        "batch",
+        {"batch": count, "body": 100},
+        group="send",
+        rate=Aim(1.5),
+        cpu=_CPU,
+        p99=_P99,
+    )
+
+
+MAIN = _send("send-4x16", "async send, 1 KiB, 4 x 16", 4, 16, rate=2.0)
+
+# Those that flush alike stand together: so few brokers are started.
+SCENARIOS = (
+    MAIN,
+    _send("send-8x64", "async send, 1 KiB, 8 x 64", 8, 64, rate=2.0),
+    _send("send-64x1", "sync send, 1 KiB, 64 x 1", 64, 1, rate=1.2),
+    _batch(32),
+    _batch(100),
+    Scenario(
+        "pull-32",
+        "pull of 32 x 1 KiB, 4 x 16",
+        "pull",
+        {"topic": "pulled"},
+        group="receive",
+        rate=Aim(1.5),
+        each=32,
+        fill=40000,
+    ),
+    Scenario(
+        "arrival",
+        "long poll, 1 KiB, send to receive",
+        "arrival",
+        {"topic": "arrives", "delay": 2},
+        group="receive",
+        p99=_P99,
+    ),
+    Scenario(
+        "both",
+        "end to end, 1 KiB, 4 x 16 and 4 consumers",
+        "both",
+        {"topic": "through"},
+        group="receive",
+    ),
+    _send("send-4x64", "async send, 1 KiB, 4 x 64", 4, 64),
+    _send("send-8x64-binary", "async send, 1 KiB, 8 x 64, binary header", 8, 64, binary=True),
+    _send("send-100B", "async send, 100 B, 4 x 16", 4, 16, body=100),
+    _send("send-16K", "async send, 16 KiB, 4 x 16", 4, 16, body=16384),
+    Scenario(
+        "oneway", "oneway send, 1 KiB, 4 connections", "oneway", {"topic": "oneway"}, group="send"
+    ),
+    *(
+        Scenario(
+            f"topics-{count}",
+            f"{count:,} topic{'s' if count > 1 else ''}, async send, 1 KiB, 4 x 16",
+            load={"topics": count, "topic": f"of{count}_"},
+            group="topics",
+        )
+        for count in (1, 16, 1000)
+    ),
+    *(
+        Scenario(
+            f"connections-{count}",
+            f"{count:,} connections in turn, 10 sends of 1 KiB in flight in all",
+            load={"connections": count, "window": 10},
+            group="connections",
+        )
+        for count in (10, 1000, 10000)
+    ),
+    _send("sync-flush-4x16", "SYNC_FLUSH, async send, 4 x 16", 4, 16, flush=SYNC, rate=2.0),
+    _send("sync-flush-8x64", "SYNC_FLUSH, async send, 8 x 64", 8, 64, flush=SYNC, rate=2.0),
+    _send("sync-flush-64x1", "SYNC_FLUSH, sync send, 64 x 1", 64, 1, flush=SYNC),
+)
+
+
+def chosen(pattern: str, name: str) -> bool:
+    """
+    Whether a scenario is wanted: a part of its name, or a pattern.
+    """
+    return not pattern or pattern in name or fnmatch(name, pattern)
