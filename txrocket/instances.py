@@ -161,7 +161,7 @@ class _Child(ProcessProtocol):
     One child, again and again.
     """
 
-    _log = Logger(namespace="txrocket.instances")
+    _log = Logger()
 
     def __init__(self, reactor: Any, name: str, command: Sequence[str]) -> None:
         self._reactor = reactor
