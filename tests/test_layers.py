@@ -20,10 +20,10 @@ import txrocket
 
 # From the top down.  A part may import those of lower rows, and itself.
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("", "testing", "embedded"),
-    ("echo", "nameserver.tap", "broker.tap", "admin.cli", "console"),
+    ("", "testing", "embedded", "main"),
+    ("echo", "nameserver.tap", "broker.tap", "admin.cli", "bench", "console"),
     ("running",),
-    ("services", "options", "plugins", "admin", "blocking"),
+    ("services", "options", "plugins", "admin", "blocking", "instances"),
     ("processors", "client", "surroundings"),
     # What any client does, whatever carries its bytes.
     ("client.outgoing", "client.pulled"),

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Sending as many messages as will go, or so many a second.
+
+As many requests as allowed are kept under way: each answer makes room for the next.  With
+a rate a message is due at a time, and one that had to wait for room is timed from when it
+was due: else a server that stands still for a second would delay a thousand messages and
+be blamed for the one that it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.python.failure import Failure
+
+from txrocket.bench.marks import MARK_SIZE, writeMark
+from txrocket.bench.plan import Plan
+from txrocket.bench.tally import Sent
+from txrocket.client.producer import Producer
+from txrocket.client.results import SendResult, SendStatus
+from txrocket.message import Message
+
+__all__ = ["Load"]
+
+# What is handed to the network is over at once, and without a pause nothing else would have
+# its turn.
+_AT_ONCE: Final = 128
+
+# How long a request that failed keeps its place, in seconds: whom nobody answers would else
+# do nothing but fail.
+_PAUSE: Final = 0.1
+
+
+class Load:
+    """
+    Messages that are sent.
+
+    @ivar sent: what became of them.
+    @ivar begun: how many were sent, or tried.
+    """
+
+    def __init__(
+        self, plan: Plan, producer: Producer, clock: Any, run: bytes, over: Callable[[], None]
+    ) -> None:
+        """
+        @param run: by which messages of this run are known.
+        @param over: called once C{plan.count} messages are begun and none is under way.
+        """
+        self._plan = plan
+        self._producer = producer
+        self._clock = clock
+        self._run = run
+        self._over = over
+        self._rest = b"x" * (plan.size - MARK_SIZE)
+        self.sent = Sent()
+        self.begun = 0
+        self._underWay = 0
+        self._ended = False
+        self._filling = False
+        self._held = False
+        self._next: IDelayedCall | None = None
+        self._pauses: set[IDelayedCall] = set()
+
+    def start(self) -> None:
+        """
+        Begin.
+        """
+        self._started = self._clock.seconds()
+        self._fill()
+
+    def end(self) -> None:
+        """
+        Send no more.
+        """
+        self._ended = True
+        for call in (self._next, *self._pauses):
+            if call is not None and call.active():
+                call.cancel()
+
+    def message(self, began: float) -> Message:
+        """
+        The next message.
+
+        @param began: when it is sent, or was to be, in seconds.
+        """
+        self.begun += 1
+        key = f"{self._run.hex()}-{self.begun}" if self._plan.keys else ""
+        body = writeMark(self._run, int(began * 1e6)) + self._rest
+        return Message(self._plan.topic, body, self._plan.tags, key)
+
+    # --- when ------------------------------------------------------------
+
+    def _fill(self) -> None:
+        # A request that is over at once leads here again.
+        if self._filling or self._ended:
+            return
+        self._filling = True
+        try:
+            for _ in range(_AT_ONCE):
+                if self._spent():
+                    return
+                if self._underWay >= self._plan.inflight:
+                    self._held = True
+                    return
+                now = self._clock.seconds()
+                due = self._due(now)
+                if due > now:
+                    self._held = False
+                    self._later(due - now)
+                    return
+                self._send(due if self._held else now)
+        finally:
+            self._filling = False
+        self._later(0.0)
+
+    def _due(self, now: float) -> float:
+        return now if self._plan.rate is None else self._started + self.begun / self._plan.rate
+
+    def _spent(self) -> bool:
+        return self._plan.count is not None and self.begun >= self._plan.count
+
+    def _later(self, seconds: float) -> None:
+        if self._next is None or not self._next.active():
+            self._next = self._clock.callLater(seconds, self._fill)
+
+    # --- what ------------------------------------------------------------
+
+    def _send(self, began: float) -> None:
+        size = self._plan.batch
+        if self._plan.count is not None:
+            size = min(size, self._plan.count - self.begun)
+        messages = [self.message(began) for _ in range(size)]
+        self._underWay += 1
+        sending: Deferred[Any]
+        if self._plan.oneway:
+            sending = self._producer.sendOneway(messages[0])
+        elif self._plan.batch > 1:
+            sending = self._producer.sendBatch(messages)
+        else:
+            sending = self._producer.send(messages[0])
+        sending.addCallbacks(self._sent, self._failed, callbackArgs=(size, began))
+
+    def _sent(self, result: Any, size: int, began: float) -> None:
+        self._underWay -= 1
+        sent = self.sent
+        sent.messages += size
+        sent.requests += 1
+        sent.latency.record(int((self._clock.seconds() - began) * 1e6))
+        results: list[SendResult] = result if isinstance(result, list) else [result]
+        for each in results:
+            if each is not None and each.sendStatus is not SendStatus.SEND_OK:
+                sent.statuses[each.sendStatus.name] += 1
+        self._goOn()
+
+    def _failed(self, failure: Failure) -> None:
+        assert failure.value is not None
+        self.sent.failed(failure.value)
+        if self._ended:
+            self._underWay -= 1
+            return
+
+        def over() -> None:
+            self._pauses.discard(pause)
+            self._underWay -= 1
+            self._goOn()
+
+        pause = self._clock.callLater(_PAUSE, over)
+        self._pauses.add(pause)
+
+    def _goOn(self) -> None:
+        if self._spent() and not self._underWay and not self._ended:
+            self._over()
+        else:
+            self._fill()
