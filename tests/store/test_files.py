@@ -326,8 +326,8 @@ class HandlesTests(SynchronousTestCase):
 
     def test_pinned(self) -> None:
         """
-        A file that is being synced stays open whatever else is opened, and the
-        limit is kept again afterwards.
+        A file that is being synced stays open whatever else is opened, until it is
+        synced.
         """
         handle = self.handles.pin(self.at("a"))
         self.assertEqual(handle, self.handles.pin(self.at("a")))
@@ -336,11 +336,25 @@ class HandlesTests(SynchronousTestCase):
         self.assertEqual(handle, self.handles.get(self.at("a")))
         for name in "bcde":
             self.handles.get(self.at(name))
-        self.assertEqual({"a", "d", "e"}, self.names())
+        self.assertEqual({"a", "e"}, self.names())
         self.handles.unpin(self.at("a"))
-        self.assertEqual({"a", "d", "e"}, self.names())
+        self.handles.get(self.at("b"))
+        self.assertEqual({"a", "b"}, self.names())
         self.handles.unpin(self.at("a"))
-        self.assertEqual({"d", "e"}, self.names())
+        self.handles.get(self.at("c"))
+        self.assertEqual({"b", "c"}, self.names())
+
+    def test_allPinned(self) -> None:
+        """
+        If all that may be open are being synced, one more is opened all the same, and
+        is good until the next.
+        """
+        for name in "abc":
+            self.handles.pin(self.at(name))
+        handle = self.handles.get(self.at("d"))
+        self.assertEqual("d", os.path.basename(self.disk.opened[handle]))
+        self.handles.get(self.at("e"))
+        self.assertEqual({"a", "b", "c", "e"}, self.names())
 
     def test_forget(self) -> None:
         """

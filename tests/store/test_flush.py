@@ -385,6 +385,28 @@ class CheckpointerTests(StoreCase):
         # The file, its folder, and the two above.
         self.assertEqual(4, len(queue))
 
+    def test_rest(self) -> None:
+        """
+        After a checkpoint that took long there is none for five times as long.
+        """
+        for _ in range(6):
+            self.put(self.store, b"x" * 2000)
+        self.clock.advance(1)
+        self.clock.advance(3)
+        self.work()
+        first = self.read().offset
+        self.assertEqual(self.store.log.written, first)
+        for _ in range(6):
+            self.put(self.store, b"x" * 2000)
+        for _ in range(14):
+            self.clock.advance(1)
+            self.work()
+        self.assertEqual(first, self.read().offset)
+        for _ in range(2):
+            self.clock.advance(1)
+            self.work()
+        self.assertEqual(self.store.log.written, self.read().offset)
+
     def test_syncFails(self) -> None:
         """
         If queues, index or checkpoint cannot be synced, there is never a

@@ -87,7 +87,7 @@ _FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)
 FILLER_SIZE = 0x3FFFFFFF
 
 # How many bytes of entries are kept in memory, all queues together.
-TAILS = 1024 * 1024
+TAILS = 4 * 1024 * 1024
 
 # What the folder of a topic is called while it is being deleted; no topic is.
 ASIDE = ".gone-"
@@ -133,31 +133,37 @@ class ConsumeQueue:
                 break
         self.minOffset = self.segments.bases[0] // ENTRY_SIZE
 
-    def put(self, queueOffset: int, offset: int, size: int, tagsCode: int) -> None:
+    def put(self, queueOffset: int, offset: int, size: int, tagsCode: int) -> int:
         """
         Add an entry; one that is there already is left as it is.  One that is
         further away than any filler would reach comes from a damaged record.
+
+        @return: how many bytes more are to be written.
         """
+        before = len(self._tail)
         if queueOffset < self.maxOffset or (
             (self.maxOffset or self.segments.bases)
             and queueOffset - self.maxOffset > self.segments.size // ENTRY_SIZE
         ):
-            return
+            return 0
         if queueOffset > self.maxOffset:
             self._fill(queueOffset, offset)
         self._tail += _ENTRY.pack(offset, size, tagsCode)
         self.maxOffset += 1
+        return len(self._tail) - before
 
-    def putAll(self, queueOffset: int, data: bytes | bytearray) -> None:
+    def putAll(self, queueOffset: int, data: bytes | bytearray) -> int:
         """
         Add entries that follow each other, as they are in a file.
+
+        @return: how many bytes more are to be written.
         """
-        if queueOffset == self.maxOffset:
-            self._tail += data
-            self.maxOffset += len(data) // ENTRY_SIZE
-        else:
-            for number, entry in enumerate(entries(bytes(data)), queueOffset):
-                self.put(number, *entry)
+        if queueOffset != self.maxOffset:
+            found = enumerate(entries(bytes(data)), queueOffset)
+            return sum(self.put(number, *entry) for number, entry in found)
+        self._tail += data
+        self.maxOffset += len(data) // ENTRY_SIZE
+        return len(data)
 
     def write(self) -> None:
         """
@@ -411,19 +417,15 @@ class ConsumeQueues:
         Add an entry to a queue, which is made if there is none.
         """
         queue = self._find((topic, queueId))
-        before = queue.unwritten
-        queue.put(queueOffset, offset, size, tagsCode)
-        self._room -= queue.unwritten - before
+        self._room -= queue.put(queueOffset, offset, size, tagsCode)
 
     def putAll(self, key: tuple[str, int], queueOffset: int, data: bytes | bytearray) -> None:
         """
         Add entries that follow each other to a queue, by its topic and number; it is
         made if there is none.
         """
-        queue = self._find(key)
-        before = queue.unwritten
-        queue.putAll(queueOffset, data)
-        self._room -= queue.unwritten - before
+        queue = self._touched.get(key) or self._find(key)
+        self._room -= queue.putAll(queueOffset, data)
 
     def _find(self, key: tuple[str, int]) -> ConsumeQueue:
         queue = self._touched.get(key)

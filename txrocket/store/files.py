@@ -327,8 +327,9 @@ class Handles:
             self.forget(path)
 
     def _shrink(self) -> None:
-        if len(self._open) <= self._limit:
-            return
-        for path in list(self._open)[: len(self._open) - self._limit]:
-            if path not in self._pins:
-                self.files.close(self._open.pop(path))
+        while len(self._open) > self._limit:
+            oldest = next((path for path in self._open if path not in self._pins), None)
+            # The newest is what somebody is about to use.
+            if oldest is None or oldest == next(reversed(self._open)):
+                break
+            self.files.close(self._open.pop(oldest))

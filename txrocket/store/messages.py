@@ -58,6 +58,10 @@ Sent: TypeAlias = tuple[int | None, tuple[str, int], bytes, bytes, int, int, int
 
 _DAY = 86_400_000
 
+# How many times as long as a checkpoint took there is none.  A start after a crash reads
+# what was stored since the last one.
+_REST = 5
+
 
 class Appended(NamedTuple):
     """
@@ -211,7 +215,7 @@ class MessageStore(StoreReader):
         self._writing: IDelayedCall | None = None
         self._lastTimestamp = 0
         self._lastFlush = 0.0
-        self._lastCheckpoint = 0.0
+        self._lastCheckpoint = self._nextCheckpoint = 0.0
         self._loops: list[LoopingCall] = []
         self._unlock: Callable[[], None] | None = None
         self._stopping = False
@@ -749,6 +753,8 @@ class MessageStore(StoreReader):
                 return
         if self.checkpointer.running or self.failure is not None:
             return
+        if self._clock.seconds() < self._nextCheckpoint:
+            return
         behind = self.follow.position - (self.checkpointer.last.offset or 0)
         thorough = settings.flushConsumeQueueThoroughInterval / 1000
         now = self._clock.seconds()
@@ -756,7 +762,15 @@ class MessageStore(StoreReader):
             behind and now - self._lastCheckpoint >= thorough
         ):
             self._lastCheckpoint = now
-            self.checkpointer.checkpoint().addErrback(self._notChecked)
+            made = self.checkpointer.checkpoint().addErrback(self._notChecked)
+            made.addCallback(lambda none: self._rest(self._clock.seconds() - now))
+
+    def _rest(self, seconds: float) -> None:
+        """
+        A checkpoint took so long.  Where that is because of thousands of queues, each
+        with a file to sync, the disk is left alone for a while.
+        """
+        self._nextCheckpoint = self._clock.seconds() + seconds * _REST
 
     def _notChecked(self, failure: Any) -> None:
         failure.trap(StoreError, OSError)
