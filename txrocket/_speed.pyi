@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Callable, Iterable
 from typing import Any
 
 def batchRecords(
@@ -30,16 +31,27 @@ def sendRecords(
     storeHost: bytes,
 ) -> tuple[bytes, list[Any], dict[str, tuple[int, int]]]: ...
 def sendAnswers(sends: list[Any], puts: list[Any], head: bytes, tail: bytes) -> bytes: ...
-def file(puts: list[Any]) -> tuple[list[int], list[tuple[int, int]]]: ...
-def queueEntries(
-    puts: list[Any], hashes: list[int]
-) -> dict[tuple[str, int], tuple[int, bytearray]]: ...
+def fileRecords(
+    data: bytes, offset: int
+) -> tuple[dict[tuple[str, int], tuple[int, bytearray]], bytes, int] | None: ...
 def indexEntries(
-    entries: list[tuple[int, int]],
+    pairs: bytes,
     count: int,
     slots: int,
     seconds: int,
-    changed: dict[int, int],
-    sealed: dict[int, int],
     table: bytearray,
+    dirty: bytearray,
+    run: int,
 ) -> tuple[bytes, int]: ...
+def collect(
+    entries: bytes,
+    handle: int,
+    base: int,
+    first: int,
+    end: int,
+    most: int,
+    mostBytes: int,
+    matches: Callable[[int], bool] | None,
+) -> tuple[bytes, int, int] | None: ...
+def syncPaths(paths: Iterable[str]) -> int: ...
+def batchIds(prefix: str, offset: int, sizes: tuple[int, ...]) -> str: ...

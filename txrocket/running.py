@@ -11,7 +11,7 @@ import os
 import pkgutil
 import signal
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ from twisted.logger import Logger
 import txrocket.plugins
 from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook
 from txrocket.errors import ConfigError, RocketError
+from txrocket.remoting.lean import readLeanly
 from txrocket.services import Plugins
 
 __all__ = ["CannotStart", "InTurn", "installedPlugins", "orSayWhyNot"]
@@ -131,6 +132,7 @@ class InTurn(MultiService):
         MultiService.__init__(self)
         self._reactor = reactor
         self._handler: Any = None  # of SIGTERM, before ours
+        self._readAsEver: Callable[[], None] = lambda: None
         for each in services:
             MultiService.addService(self, each)
 
@@ -154,6 +156,7 @@ class InTurn(MultiService):
             for each in reversed(started):
                 each.stopService()
             raise
+        self._readAsEver = readLeanly(self._reactor)
         self._reactor.callWhenRunning(self._stopOnTerm)
 
     @inlineCallbacks
@@ -162,6 +165,7 @@ class InTurn(MultiService):
         Stop all of them, the last first.
         """
         Service.stopService(self)
+        self._readAsEver()
         for each in reversed(self.services):
             if each.running:
                 yield maybeDeferred(each.stopService)
