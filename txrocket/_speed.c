@@ -738,6 +738,24 @@ struct send {
     struct span topic, properties;
 };
 
+/* One of the fields that are plain text. */
+static int setField(struct send *send, int letter, const struct span *text)
+{
+    const char *end = text->data + text->size;
+    switch (letter) {
+    case 'b': send->topic = *text; return 1;
+    case 'd': case 'l': return readNumber(text->data, end, 32, &send->ignored);
+    case 'e': return readNumber(text->data, end, 32, &send->queueId);
+    case 'f': return readNumber(text->data, end, 32, &send->sysFlag);
+    case 'g': return readNumber(text->data, end, 64, &send->born);
+    case 'h': return readNumber(text->data, end, 32, &send->ownFlag);
+    case 'j': return readNumber(text->data, end, 32, &send->reconsumeTimes);
+    case 'k': return is(text, "true") || is(text, "false");
+    case 'm': return is(text, "false");
+    }
+    return 1;
+}
+
 static int takeFields(struct json *in, struct send *send, char *room)
 {
     unsigned seen = 0;
@@ -756,20 +774,8 @@ static int takeFields(struct json *in, struct send *send, char *room)
                 return 0;
             continue;
         }
-        if (!takePlain(in, &text))
+        if (!takePlain(in, &text) || !setField(send, letter, &text))
             return 0;
-        const char *end = text.data + text.size;
-        switch (letter) {
-        case 'b': send->topic = text; break;
-        case 'd': case 'l': if (!readNumber(text.data, end, 32, &send->ignored)) return 0; break;
-        case 'e': if (!readNumber(text.data, end, 32, &send->queueId)) return 0; break;
-        case 'f': if (!readNumber(text.data, end, 32, &send->sysFlag)) return 0; break;
-        case 'g': if (!readNumber(text.data, end, 64, &send->born)) return 0; break;
-        case 'h': if (!readNumber(text.data, end, 32, &send->ownFlag)) return 0; break;
-        case 'j': if (!readNumber(text.data, end, 32, &send->reconsumeTimes)) return 0; break;
-        case 'k': if (!is(&text, "true") && !is(&text, "false")) return 0; break;
-        case 'm': if (!is(&text, "false")) return 0; break;
-        }
     } while (take(in, ','));
     /* a to h must be there. */
     return take(in, '}') && (seen & 0xFF) == 0xFF;
@@ -807,9 +813,63 @@ static int takeHeader(struct json *in, struct send *send, char *room)
     return take(in, '}') && in->at == in->end && seen & 2;
 }
 
+/* Whether it is text in UTF-8, and if need be in ASCII. */
+static int isText(const struct span *text, int plain)
+{
+    for (Py_ssize_t i = 0; i < text->size; i++)
+        if (text->data[i] & 0x80) {
+            PyObject *checked = plain ? NULL : PyUnicode_DecodeUTF8(text->data, text->size, NULL);
+            PyErr_Clear();
+            Py_XDECREF(checked);
+            return checked != NULL;
+        }
+    return 1;
+}
+
+/* The header in its binary form:
+ * code:2 language:1 version:2 opaque:4 flag:4 remark's length:4 fields' length:4
+ * fields: name's length:2 name value's length:4 value */
+static int readBinary(const uint8_t *at, size_t size, struct send *send)
+{
+    unsigned seen = 0;
+    if (size < 21 || get32(at + 13) || get32(at + 17) != size - 21)
+        return 0;
+    send->code = at[0] << 8 | at[1];
+    send->opaque = (int32_t)get32(at + 5);
+    send->flag = (int32_t)get32(at + 9);
+    const uint8_t *end = at + size;
+    for (at += 21; at < end;) {
+        if (end - at < 8 || at[0] || at[1] != 1)
+            return 0;
+        int letter = at[2];
+        struct span text = {(const char *)at + 7, get32(at + 3)};
+        if (letter < 'a' || letter > 'n' || seen & 1u << (letter - 'a') ||
+            text.size > end - at - 7 || !isText(&text, letter != 'i'))
+            return 0;
+        seen |= 1u << (letter - 'a');
+        if (letter == 'i') {
+            if (text.size > PROPERTIES_LIMIT)
+                return 0;
+            send->properties = text;
+        } else if (!setField(send, letter, &text))
+            return 0;
+        at += 7 + text.size;
+    }
+    return (seen & 0xFF) == 0xFF;
+}
+
+static int isSend(const uint8_t *header, size_t size, int binary, struct send *send, char *room)
+{
+    if (binary)
+        return readBinary(header, size, send);
+    struct json in = {header, header + size};
+    /* Which it is stands in front, as a rule. */
+    return size >= 12 && !memcmp(header, "{\"code\":310,", 12) && takeHeader(&in, send, room);
+}
+
 PyDoc_STRVAR(decodeSendsDoc,
-             "Ordinary messages in frames of SEND_MESSAGE_V2 that lie one behind the other: where\n"
-             "the next frame begins, and for each its opaque (None if it wants no answer), topic\n"
+             "Ordinary messages in frames of SEND_MESSAGE_V2 that lie one behind the other: whether\n"
+             "their headers are binary, and for each its opaque (None if it wants no answer), topic\n"
              "and queue, body, properties as they are stored, time of birth, flag, sysFlag, how\n"
              "often it was tried, and where its frame ends.");
 
@@ -826,18 +886,17 @@ static PyObject *decodeSends(PyObject *module, PyObject *args)
         return NULL;
     const uint8_t *base = (const uint8_t *)PyBytes_AS_STRING(data);
     Py_ssize_t end = PyBytes_GET_SIZE(data);
+    /* The form of the first header, which all others must have. */
+    int binary = end - start >= 8 && base[start + 4] == 1;
     while (end - start >= 8) {
         uint32_t length = get32(base + start), mark = get32(base + start + 4);
         struct send send = {0};
-        /* A mark above 2^24 is that of another form of header. */
-        if (length > (size_t)limit - 4 || length > (size_t)(end - start - 4) || mark + 4 > length ||
-            mark >= 1 << 24 || mark < 12)
+        size_t size = mark & 0xFFFFFF;
+        if (length > (size_t)limit - 4 || length > (size_t)(end - start - 4) || size + 4 > length ||
+            mark >> 24 != (uint32_t)binary)
             break;
-        const uint8_t *header = base + start + 8, *body = header + mark;
-        struct json in = {header, body};
-        /* Which it is stands in front, as a rule. */
-        if (memcmp(header, "{\"code\":310,", 12) || !takeHeader(&in, &send, room) ||
-            send.code != 310 || (send.flag != 0 && send.flag != 2) || send.sysFlag & 0xC)
+        const uint8_t *header = base + start + 8, *body = header + size;
+        if (!isSend(header, size, binary, &send, room) || send.code != 310 || (send.flag != 0 && send.flag != 2) || send.sysFlag & 0xC)
             break;
         PyObject *topic = PyBytes_FromStringAndSize(send.topic.data, send.topic.size);
         if (!topic)
@@ -862,7 +921,7 @@ static PyObject *decodeSends(PyObject *module, PyObject *args)
         start = next;
     }
     if (!PyErr_Occurred())
-        return Py_BuildValue("nN", start, sends);
+        return Py_BuildValue("ON", binary ? Py_True : Py_False, sends);
 failed:
     Py_DECREF(sends);
     return NULL;
@@ -978,15 +1037,44 @@ failed:
     return NULL;
 }
 
+static char *putField(char *to, const char *name, long long value)
+{
+    char text[24];
+    int size = sprintf(text, "%lld", value);
+    *to++ = 0;
+    *to++ = strlen(name);
+    to = (char *)putBytes((uint8_t *)to, name, strlen(name));
+    to = (char *)put32((uint8_t *)to, size);
+    return (char *)putBytes((uint8_t *)to, text, size);
+}
+
+/* The header of an answer, in its binary form; head: the fields up to the offset in the
+ * message's id; tail: what stands before the opaque. */
+static char *answerBinary(char *to, PyObject *put, PyObject *opaque, const struct span *head,
+                          const struct span *tail)
+{
+    to = (char *)putBytes((uint8_t *)to, tail->data, tail->size);
+    to = (char *)put32((uint8_t *)to, PyLong_AsLong(opaque));
+    to = (char *)put32(put32((uint8_t *)to, 1), 0);
+    char *fields = to + 4;
+    to = (char *)putBytes((uint8_t *)fields, head->data, head->size);
+    to += sprintf(to, "%016llX", PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(put, 2)));
+    to = putField(to, "queueId", PyLong_AsLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(put, 0), 1)));
+    to = putField(to, "queueOffset", PyLong_AsLongLong(PyTuple_GET_ITEM(put, 1)));
+    put32((uint8_t *)fields - 4, to - fields);
+    return to;
+}
+
 PyDoc_STRVAR(sendAnswersDoc, "The answers to sends that were put, as frames one after the other.");
 
 static PyObject *sendAnswers(PyObject *module, PyObject *args)
 {
     PyObject *sends, *puts;
     struct span head, tail;
+    int binary;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!y#y#", &PyList_Type, &sends, &PyList_Type, &puts, &head.data,
-                          &head.size, &tail.data, &tail.size))
+    if (!PyArg_ParseTuple(args, "O!O!y#y#p", &PyList_Type, &sends, &PyList_Type, &puts, &head.data,
+                          &head.size, &tail.data, &tail.size, &binary))
         return NULL;
     Py_ssize_t count = PyList_GET_SIZE(puts);
     /* Numbers have 20 digits at most, and what stands between them some 80 characters. */
@@ -1001,6 +1089,12 @@ static PyObject *sendAnswers(PyObject *module, PyObject *args)
         if (opaque == Py_None)
             continue;
         char *start = to;
+        if (binary) {
+            to = answerBinary(to + 8, put, opaque, &head, &tail);
+            put32((uint8_t *)start, to - start - 4);
+            put32((uint8_t *)start + 4, 1 << 24 | (to - start - 8));
+            continue;
+        }
         to = (char *)putBytes((uint8_t *)to + 8, head.data, head.size);
         to += sprintf(to, "%016llX\",\"queueId\":\"%ld\",\"queueOffset\":\"%lld\"},\"flag\":1,"
                           "\"language\":\"PYTHON\",\"opaque\":%ld",

@@ -416,41 +416,47 @@ class HeaderTests(ExpressCase):
     Headers that are not as clients write them.
     """
 
-    def frame(self, header: bytes, body: bytes = b"x") -> bytes:
+    def frame(self, header: bytes, kind: int, body: bytes = b"x") -> bytes:
         """
-        A frame with a header in JSON.
+        A frame with a header of a kind.
         """
         return (
             (4 + len(header) + len(body)).to_bytes(4, "big")
-            + len(header).to_bytes(4, "big")
+            + (kind << 24 | len(header)).to_bytes(4, "big")
             + header
             + body
         )
 
-    def outcome(self, header: bytes, express: bool) -> tuple[Any, ...]:
+    def outcome(self, header: bytes, express: bool, kind: int) -> tuple[Any, ...]:
         """
         What becomes of a header that comes after a good one.
         """
         self.express = express
         self.setUp()
         self.known()
-        self.client.peer.dataReceived(self.frame(header))
+        self.client.peer.dataReceived(self.frame(header, kind))
         self.clock.advance(0)
         answers = [
-            (each.opaque, each.code, each.remark, each.extFields) for each in self.client.answers()
+            (each.opaque, each.code, each.remark, each.extFields, each.serializeType)
+            for each in self.client.answers()
         ]
         self.store.stop()
         return answers, self.client.wire.disconnecting, filesOf(self.root)
 
-    def check(self, header: bytes) -> None:
+    def check(self, header: bytes, kind: int = SerializeType.JSON) -> None:
         """
         The same becomes of it on either way.
         """
-        self.assertEqual(self.outcome(header, True), self.outcome(header, False), header)
+        self.assertEqual(
+            self.outcome(header, True, kind), self.outcome(header, False, kind), header
+        )
 
     @settings(max_examples=60, deadline=None)
-    @given(st.dictionaries(st.sampled_from("abcdefghijklmnop"), VALUES | st.none(), max_size=3))
-    def test_fields(self, changes: dict[str, str | None]) -> None:
+    @given(
+        st.dictionaries(st.sampled_from("abcdefghijklmnop"), VALUES | st.none(), max_size=3),
+        st.sampled_from(SerializeType),
+    )
+    def test_fields(self, changes: dict[str, str | None], kind: SerializeType) -> None:
         """
         Fields of any value, that are missing, or that nobody knows.
         """
@@ -461,7 +467,8 @@ class HeaderTests(ExpressCase):
         if any("\ud800" in each for each in request.fields.values()):
             return
         request.opaque = 77
-        self.check(request.encode()[8:])
+        request.serializeType = kind
+        self.check(request.encode()[8:], kind)
 
     @settings(max_examples=60, deadline=None)
     @given(st.data())
@@ -472,6 +479,7 @@ class HeaderTests(ExpressCase):
         request = requestCommand(RequestCode.SEND_MESSAGE_V2)
         request.fields = dict(FIELDS)
         request.opaque = 77
+        request.serializeType = kind = data.draw(st.sampled_from(SerializeType))
         header = bytearray(request.encode()[8:])
         place = data.draw(st.integers(0, len(header) - 1))
         how = data.draw(st.sampled_from(["change", "drop", "double", "cut"]))
@@ -483,7 +491,7 @@ class HeaderTests(ExpressCase):
             header.insert(place, header[place])
         else:
             del header[place:]
-        self.check(bytes(header))
+        self.check(bytes(header), kind)
 
     def test_written(self) -> None:
         """
@@ -520,14 +528,21 @@ class HeaderTests(ExpressCase):
 
     def test_binary(self) -> None:
         """
-        A header in RocketMQ's own form goes the way of every request.
+        Headers in RocketMQ's own form are answered in that form; those of one form are
+        dealt with together.
         """
         self.known()
-        requests = self.ordinary(2)
-        for each in requests:
+        requests = self.ordinary(6)
+        for each in requests[2:4]:
             each.serializeType = SerializeType.ROCKETMQ
-        self.assertEqual([each.code for each in self.answered(*requests)], [0, 0])
-        self.assertEqual(self.taken, 0)
+        answers = self.answered(*requests[:2])
+        answers += self.answered(*requests[2:4])
+        answers += self.answered(*requests[4:])
+        self.assertEqual([each.code for each in answers], [0] * 6)
+        self.assertEqual([each.serializeType for each in answers], [0, 0, 1, 1, 0, 0])
+        self.assertEqual(self.taken, 3)
+        answers = self.answered(*requests)
+        self.assertEqual([each.serializeType for each in answers], [0, 0, 1, 1, 0, 0])
 
 
 class SoundTests(BrokerTests):

@@ -75,7 +75,7 @@ class Express:
         if not sound.queues or (self._busy() if sync else self._flushed.waiting):
             return start
         assert speed is not None
-        _, sent = speed.decodeSends(data, start, self._limit, sound.queues, self._cluster)
+        binary, sent = speed.decodeSends(data, start, self._limit, sound.queues, self._cluster)
         if not sent:
             return start
         try:
@@ -87,8 +87,13 @@ class Express:
             return start
         for topic, (count, size) in totals.items():
             self._stats.put(topic, count, size, count)
+        answered = self._answers
         frames = speed.sendAnswers(
-            sent, puts, self._answers.acceptedHead, self._answers.acceptedTail
+            sent,
+            puts,
+            answered.binaryHead if binary else answered.acceptedHead,
+            answered.binaryTail if binary else answered.acceptedTail,
+            binary,
         )
         if frames:
             answers = Answers(frames)

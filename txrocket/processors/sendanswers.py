@@ -15,12 +15,21 @@ import orjson
 from txrocket.broker.settings import BrokerSettings
 from txrocket.compiled import speed
 from txrocket.errors import ResponseError, ServiceNotAvailable, StoreError
-from txrocket.protocol.codes import VERSION
+from txrocket.protocol.codes import VERSION, SerializeType
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.remoting.faults import sayable
 from txrocket.store.messages import Appended
 
 __all__ = ["SendAnswers", "unavailable"]
+
+
+# What stands for the offset in an id that is to be filled in.
+_OFFSET = "%016x" % 0xABCDEF
+
+# A binary header's code, language and version; and these with opaque, flag, no remark, and
+# the length of the fields.
+_BEFORE_OPAQUE = 5
+_BEFORE_FIELDS = 21
 
 
 def batchIdsPlainly(prefix: str, offset: int, sizes: tuple[int, ...]) -> str:
@@ -47,6 +56,9 @@ class SendAnswers:
         whose offset, queue and offset in it are to be filled in.
     @ivar acceptedHead: the header of such an answer up to that offset.
     @ivar acceptedTail: what is behind its opaque.
+    @ivar binaryHead: the fields of such an answer up to that offset, as a binary header
+        has them.
+    @ivar binaryTail: how such a header begins.
     """
 
     def __init__(self, storeHost: bytes, broker: BrokerSettings) -> None:
@@ -71,6 +83,12 @@ class SendAnswers:
             + f',"msgId":"{self._idPrefix}'.encode()
         )
         self.acceptedTail = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+        # A header with an id that lacks the offset, cut where that goes.
+        known = self.told(self._idPrefix + _OFFSET, 0, 0)
+        known.serializeType = SerializeType.ROCKETMQ
+        header = known.encodeHead()[8:]
+        self.binaryTail = header[:_BEFORE_OPAQUE]
+        self.binaryHead = header[_BEFORE_FIELDS : header.index(_OFFSET.encode())]
         self.acceptedJson = (
             told[:-1]
             + f',"msgId":"{self._idPrefix}%016X","queueId":"%d","queueOffset":"%d"}}'.encode()
