@@ -24,7 +24,7 @@ __all__ = ["SendAnswers", "unavailable"]
 
 
 # What stands for the offset in an id that is to be filled in.
-_OFFSET = "%016x" % 0xABCDEF
+_OFFSET = f"{0xABCDEF:016x}"
 
 # A binary header's code, language and version; and these with opaque, flag, no remark, and
 # the length of the fields.
