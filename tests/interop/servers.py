@@ -39,6 +39,11 @@ _SETTINGS = {
     "traceTopicEnable": "true",
     "transactionTimeOut": "1000",
     "transactionCheckInterval": "2000",
+    # Java's broker turns away what has waited for 200 ms, or while its disk is slow: on a
+    # machine with much to do, that says nothing about those who send.
+    "waitTimeMillsInSendQueue": "20000",
+    "waitTimeMillsInTransactionQueue": "20000",
+    "osPageCacheBusyTimeOutMills": "20000",
 }
 
 # What is late is so late that the next broker has to see to it; and what is kept now and

