@@ -35,8 +35,8 @@ __all__ = ["PAIRINGS", "SCENARIOS", "Cell", "Pairing", "Scenario", "scenario", "
 
 # How many seconds a request of the harness may take, and a topic until its route is
 # known.
-_TIMEOUT = 10.0
-_ROUTE = 20.0
+_TIMEOUT = 30.0
+_ROUTE = 60.0
 
 # Why a scenario that is beyond RocketMQ's broker is.
 _BEYOND = "RocketMQ 4.9.7's broker delivers late by levels only"
@@ -158,7 +158,7 @@ class Scenario:
     receives: frozenset[str]
     configuration: str = "plain"
     own: bool = False
-    limit: float = 150.0
+    limit: float = 300.0
     beyond: bool = False
     pairings: Sequence[Pairing] | None = None
     excepted: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
@@ -392,7 +392,7 @@ class Cell:
                     raise
             await sleep(0.1)
 
-    async def stored(self, topic: str, count: int, limit: float = 20.0) -> dict[int, int]:
+    async def stored(self, topic: str, count: int, limit: float = 60.0) -> dict[int, int]:
         """
         Wait until a topic has so many messages.
 

@@ -42,7 +42,7 @@ _UP = 2
 _UP_ALONE = 3
 
 # How many seconds a cell's clients have to stop.
-_CLOSE = 60.0
+_CLOSE = 150.0
 
 _FAILURES = BUILD / "failures.log"
 _TURNS = "tests.interop.live"

@@ -24,8 +24,8 @@ __all__ = ["DELAYS", "SLOW", "Configuration", "Servers"]
 DELAYS = ["1s", "3s", *["1s"] * 16]
 
 # How many seconds a server has to start, and to stop.
-_START = 60.0
-_STOP = 40.0
+_START = 150.0
+_STOP = 90.0
 
 _SETTINGS = {
     "brokerIP1": "127.0.0.1",
@@ -49,7 +49,7 @@ _SETTINGS = {
 # What is late is so late that the next broker has to see to it; and what is kept now and
 # then is kept often, so that one that is killed has not forgotten it.
 SLOW = {
-    "messageDelayLevel": " ".join(["1s", *["8s"] * 17]),
+    "messageDelayLevel": " ".join(["1s", *["15s"] * 17]),
     "flushConsumerOffsetInterval": "500",
     "flushDelayOffsetInterval": "500",
 }
