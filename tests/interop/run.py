@@ -39,7 +39,7 @@ __all__ = ["Run"]
 # How many kinds of servers are up at once, and how many that only one cell uses: these
 # mostly wait.
 _UP = 2
-_UP_ALONE = 3
+_UP_ALONE = 5
 
 # How many seconds a cell's clients have to stop.
 _CLOSE = 150.0
