@@ -46,10 +46,11 @@ def main() -> int:
 
     def start() -> None:
         def ended(result: object) -> None:
+            # First: nobody may be there any more to print to.
+            reactor.stop()
             codes.append(result if isinstance(result, int) else 1)
             if not isinstance(result, int):
                 print(result)
-            reactor.stop()
 
         Deferred.fromCoroutine(run.run()).addBoth(ended)
 

@@ -8,29 +8,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
 
 from tests.interop.driver import Driver
-from tests.interop.programs import ROOT, godriver, java
+from tests.interop.programs import ROOT, godriver, java, node
 
 __all__ = ["CLIENTS", "Client", "Drivers", "Identity"]
-
-
-def _able(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_SENDS = _able(
-    "sync async oneway batch queue selector delay compress unicode transaction request trace"
-    " tls binary"
-)
-_RECEIVES = _able(
-    "push orderly pull broadcast tags sql retry reply unicode byKey byId byTime commit trace"
-    " tls binary tool"
-)
 
 
 @attrs.frozen
@@ -51,16 +37,14 @@ class Client:
 
     @ivar key: its short name.
     @ivar title: its name in tables.
-    @ivar sends: what its producers can do.
-    @ivar receives: what its consumers can do.
+    @ivar lacks: what it cannot do, and why.
     @ivar shared: whether one process serves many cells.
     @ivar command: how its driver is started, for a configuration of the servers.
     """
 
     key: str
     title: str
-    sends: frozenset[str]
-    receives: frozenset[str]
+    lacks: Mapping[str, str] = attrs.field(repr=False)
     shared: bool
     command: Callable[[str, Identity], list[str]] = attrs.field(repr=False)
 
@@ -84,35 +68,71 @@ def _java(configuration: str, identity: Identity) -> list[str]:
     return java("Driver", properties=properties)
 
 
-CLIENTS = {
-    each.key: each
-    for each in (
-        Client("ours", "txrocket", _SENDS, _RECEIVES - {"tool"}, True, lambda *_: _python("tx")),
-        Client("java", "Java", _SENDS, _RECEIVES, True, _java),
-        Client(
-            "go",
-            "Go",
-            _SENDS - {"tls", "binary"},
-            _RECEIVES - {"byKey", "byId", "byTime", "commit", "tls", "binary", "tool"},
-            # It has one client for all traces, whatever servers they are for.
-            False,
-            lambda *_: [godriver],
-        ),
-        Client(
-            "cpp",
-            "C++",
-            _SENDS - {"queue", "transaction", "request", "trace", "tls", "binary"},
-            _able("push orderly pull broadcast tags retry unicode"),
-            # It ends its process when it fails.
-            False,
-            lambda *_: _python("cpp"),
-        ),
-    )
+_TOOL = "mqadmin is a program in Java, and is run where Java receives"
+
+_GO = {
+    "tls": "Go: its connections are plain TCP",
+    "binary": "Go: it has a codec for binary headers, and no way to choose it",
+    "byKey": "Go: it does not ask brokers for messages by key",
+    "byId": "Go: it does not ask brokers for messages by id",
+    "byTime": "Go: it does not ask brokers for the offset of a time",
+    "commit": "Go: its pull consumer shows the offsets of its own memory only",
+    "tool": _TOOL,
+}
+
+_CPP = {
+    "queue": "C++: the package sends to no queue by its number",
+    "transaction": "C++: the package has no producer of transactions",
+    "request": "C++: it has no request and reply",
+    "reply": "C++: it has no request and reply",
+    "trace": "C++: the package does not switch traces on",
+    "tls": "C++: the package does not switch TLS on",
+    "binary": "C++: its headers are JSON",
+    "sql": "C++: it subscribes by tags",
+    "byKey": "C++: the package has no queries",
+    "byId": "C++: the package has no queries",
+    "byTime": "C++: the package has no queries",
+    "commit": "C++: the package keeps the offsets of its pull consumer to itself",
+    "tool": _TOOL,
+}
+
+_NODE = {
+    "oneway": "Node: it waits for an answer to each message",
+    "batch": "Node: it has no batches",
+    "queue": "Node: it sends to no queue by its number",
+    "transaction": "Node: it has no producer of transactions",
+    "request": "Node: it has no request and reply",
+    "reply": "Node: it has no request and reply",
+    "trace": "Node: it writes no traces",
+    "tls": "Node: its connections are plain TCP",
+    "binary": "Node: its headers are JSON",
+    "orderly": "Node: it locks no queues",
+    "pull": "Node: it has no pull consumer",
+    "commit": "Node: it has no pull consumer",
+    "byKey": "Node: it has no queries",
+    "byId": "Node: it has no queries",
+    "byTime": "Node: it has no queries",
+    "tool": _TOOL,
 }
 
 
 def _python(name: str) -> list[str]:
     return [sys.executable, "-m", f"tests.interop.{name}driver"]
+
+
+CLIENTS = {
+    each.key: each
+    for each in (
+        Client("ours", "txrocket", {"tool": _TOOL}, True, lambda *_: _python("tx")),
+        Client("java", "Java", {}, True, _java),
+        # It has one client for all traces, whatever servers they are for.
+        Client("go", "Go", _GO, False, lambda *_: [godriver]),
+        # It ends its process when it fails.
+        Client("cpp", "C++", _CPP, False, lambda *_: _python("cpp")),
+        # It has one producer for all messages that failed, whatever servers they are for.
+        Client("node", "Node", _NODE, False, lambda *_: node()),
+    )
+}
 
 
 class Drivers:
@@ -157,13 +177,6 @@ class Drivers:
         driver = Driver()
         driver.start(client.command(configuration, self._identity), environment, str(home))
         return driver
-
-    async def forget(self, configuration: str) -> None:
-        """
-        End the drivers of a configuration.
-        """
-        for key in [each for each in self._shared if each[1] == configuration]:
-            await self._shared.pop(key).end()
 
     async def end(self) -> None:
         """

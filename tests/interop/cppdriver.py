@@ -26,12 +26,16 @@ Command = dict[str, Any]
 # The package has no types, and need not be there.
 client: Any = importlib.import_module("rocketmq.client")
 ffi: Any = importlib.import_module("rocketmq.ffi")
-_check: Callable[[Any], None] = importlib.import_module("rocketmq.exceptions").ffi_check
+exceptions: Any = importlib.import_module("rocketmq.exceptions")
+_check: Callable[[Any], None] = exceptions.ffi_check
 
 _TIMEOUT = 10_000
 
 # How often a pull is tried.
 _PULLS = 20
+
+# How often sending is, where the client knows no route.
+_ROUTES = 20
 
 _STATUS = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 _PULLED = ("FOUND", "NO_NEW_MSG", "NO_MATCHED_MSG", "OFFSET_ILLEGAL", "BROKER_TIMEOUT")
@@ -136,7 +140,21 @@ class Sender:
                 # It knows numbers only.
                 key = sum(command["key"].encode())
                 return [_result(self._producer.send_orderly(each, key)) for each in messages]
-        return [_result(self._producer.send_sync(each)) for each in messages]
+        return [_result(self._routed(each)) for each in messages]
+
+    def _routed(self, message: Any) -> Any:
+        """
+        Send a message, again if the client has no route: now and then it says so of a topic
+        that the name server knows, as soon as it has started.
+        """
+        for _ in range(_ROUTES):
+            try:
+                return self._producer.send_sync(message)
+            except exceptions.ProducerSendSyncFailed as problem:
+                if "No route info" not in str(problem):
+                    raise
+            time.sleep(0.2)
+        return self._producer.send_sync(message)
 
     def _async(self, messages: list[Any]) -> list[Command | None]:
         results: list[Command | None] = [None] * len(messages)

@@ -54,7 +54,7 @@ __all__ = ["Consumer", "Driver", "DriverEnded", "Producer", "Puller", "Refused"]
 _KEPT = 20_000
 
 # No command takes so long, in seconds, unless it hangs.
-_LIMIT = 60.0
+_LIMIT = 120.0
 
 Shown = dict[str, Any]
 
@@ -289,7 +289,7 @@ class Consumer(_Member):
                 self._waiting.remove(each)
                 each[1].callback(None)
 
-    async def until(self, enough: int | Callable[[], bool], limit: float = 60.0) -> list[Shown]:
+    async def until(self, enough: int | Callable[[], bool], limit: float = 120.0) -> list[Shown]:
         """
         Wait until it has got so many messages, or until something is true of them.
         """

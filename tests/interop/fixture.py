@@ -32,7 +32,7 @@ def main() -> None:
     """
     Write the archive.
     """
-    if failed := build({"go"}):
+    if failed := build({"go", "node"}):
         raise SystemExit(str(failed))
     with tempfile.TemporaryDirectory() as root:
         for name in ("closed", "killed"):

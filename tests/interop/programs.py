@@ -9,6 +9,7 @@ from has changed::
     lib/       RocketMQ's servers, client and tools, from Maven
     classes/   what we wrote in Java to drive them
     godriver   what we wrote in Go, with RocketMQ's client in it
+    node/      ali-ons, from npm
     home/      what RocketMQ's servers call ROCKETMQ_HOME
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import re
@@ -38,6 +40,7 @@ __all__ = [
     "java",
     "libraries",
     "missing",
+    "node",
     "versions",
 ]
 
@@ -51,6 +54,7 @@ _HERE = Path(__file__).parent
 _LIBRARIES = BUILD / "lib"
 _CLASSES = BUILD / "classes"
 _HOME = BUILD / "home"
+_NODE = BUILD / "node"
 
 godriver = str(BUILD / "godriver")
 
@@ -89,6 +93,9 @@ def missing() -> dict[str, str]:
         absent["java"] = f"{', '.join(without)} not found"
     if shutil.which("go") is None:
         absent["go"] = "go not found"
+    without = [each for each in ("node", "npm") if shutil.which(each) is None]
+    if without:
+        absent["node"] = f"{', '.join(without)} not found"
     if importlib.util.find_spec("rocketmq") is None:
         absent["cpp"] = "the Python package rocketmq is not installed"
     return absent
@@ -102,7 +109,7 @@ def build(absent: Iterable[str]) -> dict[str, str]:
         reach.
     """
     failed = {}
-    for name, make in (("java", _buildJava), ("go", _buildGo)):
+    for name, make in (("java", _buildJava), ("go", _buildGo), ("node", _buildNode)):
         if name not in absent:
             try:
                 make()
@@ -153,6 +160,17 @@ def _buildGo() -> None:
     if not stamp.fresh:
         BUILD.mkdir(parents=True, exist_ok=True)
         _run("go", "build", "-buildvcs=false", "-o", godriver, ".", folder=_HERE / "go")
+        stamp.write()
+
+
+def _buildNode() -> None:
+    sources = [_HERE / "node" / name for name in ("package.json", "package-lock.json")]
+    stamp = _Stamp(_NODE / "made-from", sources)
+    if not stamp.fresh:
+        _NODE.mkdir(parents=True, exist_ok=True)
+        for each in sources:
+            shutil.copy(each, _NODE)
+        _run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", folder=_NODE)
         stamp.write()
 
 
@@ -208,6 +226,13 @@ def java(program: str, *arguments: str, properties: dict[str, str] | None = None
     ]
 
 
+def node() -> list[str]:
+    """
+    The command line of what we wrote for Node.
+    """
+    return ["node", str(_HERE / "node" / "driver.js"), str(_NODE)]
+
+
 def versions(absent: Iterable[str]) -> list[str]:
     """
     What takes part.
@@ -218,15 +243,20 @@ def versions(absent: Iterable[str]) -> list[str]:
     ]
     if "java" not in absent:
         told = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-        number = re.search(r'"([^"]+)"', told)
+        quoted = re.search(r'"([^"]+)"', told)
         found.append(
             f"RocketMQ {ROCKETMQ}: name server, broker, client and tools in Java"
-            f" {number[1] if number else '?'}"
+            f" {quoted[1] if quoted else '?'}"
         )
     if "go" not in absent:
         told = subprocess.run(["go", "version"], capture_output=True, text=True).stdout
         found.append(f"rocketmq-client-go {ROCKETMQ_GO}, Go {told.split()[2].removeprefix('go')}")
+    if "node" not in absent:
+        told = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
+        package = json.loads((_HERE / "node" / "package.json").read_text())
+        number = package["dependencies"]["ali-ons"]
+        found.append(f"ali-ons {number}, Node {told.strip().removeprefix('v')}")
     if "cpp" not in absent:
-        package = importlib.metadata.version("rocketmq")
-        found.append(f"RocketMQ's C++ client as the Python package rocketmq {package}")
+        number = importlib.metadata.version("rocketmq")
+        found.append(f"RocketMQ's C++ client as the Python package rocketmq {number}")
     return found

@@ -28,7 +28,7 @@ from tests.interop.cells import PAIRINGS, SCENARIOS, Cell, Pairing, Scenario
 from tests.interop.clients import Drivers, Identity
 from tests.interop.programs import BUILD, ROOT, versions
 from tests.interop.servers import SLOW, Configuration, Servers
-from tests.interop.table import FAIL, LACKING, NONE, PASS, document, storesTable, table
+from tests.interop.table import FAIL, LACKING, NONE, PASS, Notes, document, storesTable, table
 from tests.live.servers import Child, reactor
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
@@ -39,10 +39,10 @@ __all__ = ["Run"]
 # How many kinds of servers are up at once, and how many that only one cell uses: these
 # mostly wait.
 _UP = 2
-_UP_ALONE = 3
+_UP_ALONE = 5
 
 # How many seconds a cell's clients have to stop.
-_CLOSE = 60.0
+_CLOSE = 150.0
 
 _FAILURES = BUILD / "failures.log"
 _TURNS = "tests.interop.live"
@@ -156,7 +156,7 @@ class Run:
         groups: dict[tuple[tuple[str, str], str], list[tuple[Scenario, Pairing]]] = {}
         alone: list[tuple[Scenario, Pairing]] = []
         for scenario, pairing in self._cells():
-            if not scenario.suits(pairing):
+            if scenario.hindrances(pairing):
                 self._results[scenario.title, pairing] = NONE
             elif pairing.lacks(self._absent):
                 self._results[scenario.title, pairing] = LACKING
@@ -244,16 +244,14 @@ class Run:
         print(f"{times}  {scenario.title}  {pairing}  {said}", flush=True)
         if problem:
             told = "".join(traceback.format_exception(problem, limit=-8))
-            self._failures.append(f"{scenario.title}, {pairing}:\n{told}\n{cell.output}")
+            self._failures.append(f"{scenario.title}, {pairing}: {said}\n{told}\n{cell.output}")
 
     # --- what came of it -------------------------------------------------
 
     def _report(self) -> int:
-        if self._failures:
-            _FAILURES.write_text(f"\n{'=' * 78}\n".join(self._failures))
-            print(f"\nWhat is known of the failures is in {_FAILURES}")
         general = [each for each in self._scenarios if each.pairings is None]
-        tables = table(general, self._pairings, self._results)
+        notes = Notes()
+        tables = table(general, self._pairings, self._results, notes)
         stores = storesTable(
             [each for each in self._scenarios if each.pairings is not None], self._results
         )
@@ -263,14 +261,18 @@ class Run:
             f"{counts[0]} cells passed, {counts[1]} failed, {counts[2]} could not be run;"
             f" it took {minutes:.0f} minutes."
         )
-        print(f"\n{tables}\n{stores}\n{summary}", flush=True)
+        print(f"\n{tables}\n{notes}\n\n{stores}\n{summary}", flush=True)
         # Without Java there is hardly anything in it.
         if self._whole and "java" not in self._absent:
             stores += f"\nRocketMQ's store and ours on one folder, without brokers: {self._stores}"
             today = datetime.date.today()
             _PAGE.write_text(
-                document(self._scenarios, tables, versions(self._absent), stores, today, summary)
+                document(tables, notes, versions(self._absent), stores, today, summary)
             )
+        if self._failures:
+            _FAILURES.write_text(f"\n{'=' * 78}\n".join(self._failures))
+            failed = "\n".join(each.partition("\n")[0] for each in self._failures)
+            print(f"\nFailed, with more in {_FAILURES}:\n{failed}", flush=True)
         return 1 if self._failures else 0
 
 

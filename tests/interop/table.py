@@ -9,14 +9,13 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.interop.cells import Pairing, Scenario
-from tests.interop.clients import CLIENTS
 
-__all__ = ["FAIL", "LACKING", "NONE", "PASS", "document", "storesTable", "table"]
+__all__ = ["FAIL", "LACKING", "NONE", "PASS", "Notes", "document", "storesTable", "table"]
 
 PASS = "pass"
 FAIL = "**FAIL**"
-# The client cannot do it.
-NONE = "–"
+# A client, or RocketMQ's broker, cannot do it.
+NONE = "not offered"
 # A runtime is missing.
 LACKING = "not here"
 
@@ -32,17 +31,40 @@ _BROKERS = {"ours": "our broker", "java": "RocketMQ's broker"}
 Results = Mapping[tuple[str, Pairing], str]
 
 
-def table(scenarios: Sequence[Scenario], pairings: Sequence[Pairing], results: Results) -> str:
+class Notes:
+    """
+    Why some cells are empty: each reason has a number.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, reasons: Iterable[str]) -> str:
+        """
+        The numbers of reasons.
+        """
+        numbers = {self._numbers.setdefault(each, len(self._numbers) + 1) for each in reasons}
+        return f"[{', '.join(map(str, sorted(numbers)))}]"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number}. {reason}" for reason, number in self._numbers.items())
+
+
+def table(
+    scenarios: Sequence[Scenario], pairings: Sequence[Pairing], results: Results, notes: Notes
+) -> str:
     """
     A table for each kind of servers.
     """
+
+    def shown(scenario: Scenario, pairing: Pairing) -> str:
+        result = results.get((scenario.title, pairing), "")
+        return f"{NONE} {notes.mark(scenario.hindrances(pairing))}" if result == NONE else result
+
     parts = []
     for kinds, title in _SERVERS.items():
         columns = [each for each in pairings if each.kinds == kinds]
-        rows = [
-            [each.title, *(results.get((each.title, pairing), "") for pairing in columns)]
-            for each in scenarios
-        ]
+        rows = [[each.title, *(shown(each, pairing) for pairing in columns)] for each in scenarios]
         rows = [row for row in rows if any(row[1:])]
         if columns and rows:
             head = ["", *(each.title for each in columns)]
@@ -76,8 +98,8 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def document(
-    scenarios: Iterable[Scenario],
     tables: str,
+    notes: Notes,
     versions: Iterable[str],
     stores: str,
     today: datetime.date,
@@ -87,11 +109,6 @@ def document(
     The page.
     """
     named = "\n".join(f"- {each}" for each in versions)
-    excepted = "\n".join(
-        f"- {each.title}: not {CLIENTS[client].title} with {_BROKERS[broker]}; {why}"
-        for each in scenarios
-        for (client, broker), why in each.excepted.items()
-    )
     return f"""# Interoperability
 
 Written by `make interop` on {today.isoformat()}; edit nothing here. {summary}
@@ -99,13 +116,15 @@ Written by `make interop` on {today.isoformat()}; edit nothing here. {summary}
 {named}
 
 A column names the client that sends and, if it is another, the one that receives. `{NONE}`: a
-client, or RocketMQ's broker, does not offer that. `{LACKING}`: its runtime was missing where this
-was written. How the scenarios are run, and how to add one, is in `CONTRIBUTING.rst`. Left out,
-though the client offers it:
-
-{excepted}
+client, or RocketMQ's broker, does not do that; the numbers are those of the reasons below the
+tables. `{LACKING}`: its runtime was missing where this was written. No cell is tried twice. How the
+scenarios are run, and how to add one, is in `CONTRIBUTING.rst`.
 
 {tables}
+## What is not offered
+
+{notes}
+
 ## Stores
 
 {stores}

@@ -114,7 +114,7 @@ async def _byKey(puller: Puller, topic: str, key: str, count: int) -> list[Shown
     The index may be behind the log for a moment.
     """
     found: list[Shown] = []
-    for _ in range(50):
+    for _ in range(300):
         try:
             found = [received(each) for each in await puller.ask("byKey", topic=topic, key=key)]
         except Refused:

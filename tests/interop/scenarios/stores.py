@@ -25,10 +25,10 @@ _TURNS = 7
 _COUNT = 24
 
 # How many seconds a half message is not asked about: until then, the next broker is up.
-_UNASKED = 10
+_UNASKED = 15
 
 # After how many seconds a message is due that RocketMQ's broker would not wait with.
-_TIMED = 20
+_TIMED = 25
 
 _LONGER = 2.0
 
@@ -48,7 +48,7 @@ _OTHER = {"java": "ours", "ours": "java"}
     "push",
     own=True,
     configuration="slow",
-    limit=600.0,
+    limit=900.0,
     pairings=_PAIRINGS,
 )
 async def closed(cell: Cell) -> None:
@@ -64,7 +64,7 @@ async def closed(cell: Cell) -> None:
     "push",
     own=True,
     configuration="slow",
-    limit=600.0,
+    limit=900.0,
     pairings=_PAIRINGS,
 )
 async def killed(cell: Cell) -> None:
@@ -144,7 +144,7 @@ class _Turns:
         ]
         owed = [self._owed, self._late, self._again, committed]
         for consumer, messages in zip(consumers, owed, strict=True):
-            await consumer.until(len(messages), 60.0)
+            await consumer.until(len(messages), 120.0)
         await sleep(_LONGER)
         if self._signal == "KILL" and self._kind == "ours":
             # RocketMQ's broker puts a half that is not to be asked about yet at the end of
@@ -168,7 +168,7 @@ class _Turns:
         What our last broker kept for a time, across RocketMQ's.
         """
         consumer = await self._consumer(self._atTimes, 5, turn)
-        await consumer.until(len(self._timed), 60.0)
+        await consumer.until(len(self._timed), 120.0)
         await sleep(_LONGER)
         check(self._timed, consumer.got)
         for each in consumer.got:

@@ -9,7 +9,7 @@ from tests.interop.cells import Cell, scenario, sleep
 from tests.interop.messages import PROPERTIES, many
 
 # How often a command is tried.
-_TIMES = 40
+_TIMES = 240
 
 _CLUSTER = "DefaultCluster"
 

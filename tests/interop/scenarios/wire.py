@@ -74,7 +74,7 @@ async def binary(cell: Cell) -> None:
     await _traffic(cell)
 
 
-@scenario("Broker restart under load", "sync", "push", own=True, limit=240.0)
+@scenario("Broker restart under load", "sync", "push", own=True, limit=500.0)
 async def restart(cell: Cell) -> None:
     """
     What was acknowledged before, during and after the broker's absence comes, at least
@@ -115,4 +115,4 @@ async def restart(cell: Cell) -> None:
     over = True
     await loading
     wanted = set(bodies(acknowledged))
-    await consumer.until(lambda: wanted <= {each["body"] for each in consumer.got}, 90.0)
+    await consumer.until(lambda: wanted <= {each["body"] for each in consumer.got}, 150.0)
