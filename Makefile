@@ -9,10 +9,14 @@ EDITABLE := --config-settings editable_mode=compat --editable
 SEE_SPARK = $(BIN)/python -c 'import sysconfig as s, pathlib as p; \
 	p.Path(s.get_path("purelib"), "txrocket-spark.pth").write_text("$(CURDIR)/spark\n")'
 
-.PHONY: run test test-long test-spark interop lint docs news bench clean
+.PHONY: run demo test test-long test-spark interop lint docs news bench clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket --data data
+
+# A day of orders, and what the jobs make of it, in build/demo.
+demo: $(VENV)/installed-java
+	$(BIN)/python examples/pipeline.py
 
 test: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests
