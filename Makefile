@@ -26,14 +26,17 @@ test: $(VENV)/installed-test $(VENV)/tried-cpp
 test-long: $(VENV)/installed-test
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
 	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill tests.live.test_transfer
-	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel
+	TXROCKET_DELAYED_KILLS=50 $(BIN)/python -m twisted.trial tests.live.test_killdelayed
+	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel \
+		tests.broker.test_delaymodel tests.broker.test_timermodel
 
 # Source, sink and store reader in Spark itself, which takes minutes.
 test-spark: $(VENV)/installed-test $(VENV)/installed-java
 	$(BIN)/python -m tests.spark
 
-# With RocketMQ's own store; a JDK and Maven are needed, and it says so without them.
-interop: $(VENV)/installed-test
+# With RocketMQ's own clients, servers and tools, from their registries. A JDK with Maven, Go
+# and a wheel of the C++ client are needed; it says which of them it does without.
+interop: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests.interop
 
 lint: $(VENV)/installed-lint

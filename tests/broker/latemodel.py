@@ -236,15 +236,53 @@ class LateMachine(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 1 << 32))
     def power(self, seed: int) -> None:
         self.disk = self.disk.crash(Random(seed))
+        self.lost()
+
+    @precondition(lambda self: not self.full)
+    @rule(
+        seconds=st.sampled_from([0.0, 0.3, 1.0, 4.0]),
+        count=st.integers(1, 40),
+        seed=st.integers(0, 1 << 32),
+    )
+    def powerMeanwhile(self, seconds: float, count: int, seed: int) -> None:
+        """
+        The power goes between any two operations on the disk, in the middle of
+        something.
+        """
+        left: list[tuple[Disk, list[bool], Counter[int], float]] = []
+
+        def before(operation: str, path: str) -> None:
+            nonlocal count
+            count -= operation != "pread"
+            if not count and not left:
+                owed = [each.owed for each in self.sent]
+                disk = self.disk.crash(Random(seed))
+                left.append((disk, owed, self.settled.copy(), self.clock.seconds()))
+
+        self.disk.before = before
+        self.passing(seconds)
+        self.save()
+        self.clean()
+        if left:
+            # All that happened later never did.
+            self.disk, owed, self.settled, self.seconds = left[0]
+            for sent, each in zip(self.sent, owed, strict=True):
+                sent.owed = each
+        else:
+            self.disk = self.disk.crash(Random(seed))
+        self.lost()
+
+    def lost(self) -> None:
+        """
+        Begin again after a power loss.
+        """
         self.open()
         self.crashed()
         if self.settings.flushDiskType is FlushDiskType.ASYNC_FLUSH:
-            there = {
-                number for place in [("T", 0), *self.waiting()] for number in self.found(place)
-            }
+            places = [("T", 0), *self.waiting()]
+            there = {number for place in places for number in self.found(place)}
             for number, sent in enumerate(self.sent):
                 sent.owed = number in there
-            # What was on the disk already is there.
         for number in self.settled:
             assert number in self.counts(), f"{number} was delivered, and is gone"
 

@@ -5,6 +5,7 @@ L{txrocket.broker.delay} against a model.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -19,6 +20,9 @@ from txrocket.broker.detours import Detours
 from txrocket.store.follow import SCHEDULE_TOPIC
 
 DELAYS = [1000, 5000, 20_000]
+
+# make test-long asks for many more.
+EXAMPLES = int(os.environ.get("TXROCKET_EXAMPLES", "150"))
 
 
 class DelayMachine(LateMachine):
@@ -59,7 +63,7 @@ class DelayModelTests(SynchronousTestCase):
         run_state_machine_as_test(
             DelayMachine,
             settings=settings(
-                max_examples=150,
+                max_examples=EXAMPLES,
                 stateful_step_count=30,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

@@ -5,6 +5,7 @@ L{txrocket.broker.timers} against a model.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,9 @@ from txrocket.store.follow import TIMER_TOPIC
 
 # A wheel of 8 seconds, with room for 4 messages in memory.
 UNIT, QUEUES, MOST = 1000, 8, 4
+
+# make test-long asks for many more.
+EXAMPLES = int(os.environ.get("TXROCKET_EXAMPLES", "80"))
 
 
 class TimerMachine(LateMachine):
@@ -93,7 +97,7 @@ class TimerModelTests(SynchronousTestCase):
         run_state_machine_as_test(
             TimerMachine,
             settings=settings(
-                max_examples=150,
+                max_examples=EXAMPLES,
                 stateful_step_count=30,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

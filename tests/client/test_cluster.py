@@ -526,6 +526,46 @@ class MembersTests(ClusterTestsBase):
         self.assertEqual(len(self.a.beats), 1)
         self.assertEqual([each.consumerGroup for each in self.a.left], ["g"])
 
+    def test_leaveAfterHeartbeat(self) -> None:
+        """
+        A broker is told of one that leaves only when it has answered all heartbeats:
+        Java's serves both in threads of their own, and would take in a member that has
+        left if its heartbeat were dealt with last, for two minutes.
+        """
+        held: list[Deferred[RemotingCommand]] = []
+
+        def hold(request: RemotingCommand) -> Deferred[RemotingCommand]:
+            held.append(Deferred())
+            return held[-1]
+
+        self.a.answers[RequestCode.HEART_BEAT] = hold  # type: ignore[assignment]
+        consumer = self.consumer()
+        self.find()
+        self.cluster.heartbeat()
+        self.network.flush()
+        left = self.cluster.removeConsumer(consumer)
+        for answer in held:
+            self.network.flush()
+            self.assertEqual(self.a.left, [])
+            answer.callback(responseCommand())
+        self.assertEqual(len(held), 2)
+        self.network.flush()
+        self.successResultOf(left)
+        self.assertEqual([each.consumerGroup for each in self.a.left], ["g"])
+
+    def test_leaveNeverAnswered(self) -> None:
+        """
+        A broker that has not answered the heartbeat in time is not told.
+        """
+        consumer = self.consumer()
+        self.a.mute = True
+        self.find()
+        left = self.cluster.removeConsumer(consumer)
+        self.network.advance(2.9)
+        self.assertNoResult(left)
+        self.network.advance(0.1)
+        self.successResultOf(left)
+
     def test_leaveDeaf(self) -> None:
         """
         A broker that does not answer is not waited for: it forgets by itself.

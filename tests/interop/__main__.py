@@ -1,39 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-C{make interop}: what needs other people's programs to be tested.
+C{make interop}: RocketMQ's own programs as judges of ours.
+
+    python -m tests.interop [--only TEXT] [--pairing TEXT] [--jobs N]
+
+Without arguments all scenarios are run in all pairings, and RocketMQ's store and ours
+take turns on one folder; what came of it is printed, and written to
+C{docs/interop.md}.  With arguments, only what has the text in its name is run, and
+nothing is written.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from pathlib import Path
-from typing import Any
 
-from twisted.trial.reporter import VerboseTextReporter
-from twisted.trial.runner import TestLoader, TrialRunner
+from twisted.internet.defer import Deferred
 
-from tests.interop.driven import build, missing
+from tests.interop.programs import build, missing
+from tests.interop.run import Run
+from tests.live.servers import reactor
 
 __all__ = ["main"]
 
-_MODULES = ["tests.interop.live"]
-_ROOT = Path(__file__).parents[2]
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.interop")
+    parser.add_argument("--only", default="", help="scenarios that have this in their title")
+    parser.add_argument("--pairing", default="", help="pairings, such as java-ours@ours-ours")
+    parser.add_argument("--jobs", type=int, default=8, help="how many cells at a time")
+    return parser.parse_args()
 
 
 def main() -> int:
     """
     @return: the exit code: 0 if all is well, or cannot be tried here.
     """
-    if absent := missing():
-        print(f"interop skipped: {', '.join(absent)} not found; a JDK and Maven are needed")
-        return 0
-    build()
-    suite = TestLoader().loadByNames(_MODULES)
-    folder = str(_ROOT / "_trial_temp_interop")
-    result: Any = TrialRunner(VerboseTextReporter, workingDirectory=folder).run(suite)
-    failed = len(result.errors) + len(result.failures)
-    print(f"\n{result.successes} passed, {failed} failed", flush=True)
-    return 0 if result.successes and not failed else 1
+    arguments = _arguments()
+    absent = missing()
+    absent |= build(absent)
+    for client, why in absent.items():
+        print(f"without {client}: {why}", flush=True)
+    run = Run(absent, arguments.only, arguments.pairing, arguments.jobs)
+    codes: list[int] = []
+
+    def start() -> None:
+        def ended(result: object) -> None:
+            codes.append(result if isinstance(result, int) else 1)
+            if not isinstance(result, int):
+                print(result)
+            reactor.stop()
+
+        Deferred.fromCoroutine(run.run()).addBoth(ended)
+
+    reactor.callWhenRunning(start)
+    reactor.run()
+    return codes[0] if codes else 1
 
 
 if __name__ == "__main__":

@@ -1,62 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A store in a process of its own, RocketMQ's or ours, and what is needed to run
-RocketMQ's: the library comes from Maven, and C{javac} compiles a small program.
+A store in a process of its own, RocketMQ's or ours.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
+from tests.interop import programs
 from tests.interop.content import Content
+from tests.interop.programs import ROOT
 from txrocket.store.settings import StoreSettings
 
-__all__ = ["Driven", "build", "java", "missing", "ours"]
-
-_ROOT = Path(__file__).parents[2]
-_SOURCE = Path(__file__).parent / "java"
-_BUILD = _ROOT / "build" / "interop"
-
-# RocketMQ 4.9.7 unmaps files by reflection, which newer JDKs forbid by default.
-_OPEN = (
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
-    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-)
-
-
-def missing() -> list[str]:
-    """
-    The programs that are needed and not there.
-    """
-    return [each for each in ("java", "javac", "mvn") if shutil.which(each) is None]
-
-
-def build() -> None:
-    """
-    Get RocketMQ's store, and compile the program that drives it.
-    """
-    libraries, classes = _BUILD / "lib", _BUILD / "classes"
-    classes.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        [
-            "mvn",
-            *("--quiet", "--batch-mode", "--file", str(_SOURCE / "pom.xml")),
-            "dependency:copy-dependencies",
-            f"-DoutputDirectory={libraries}",
-        ],
-        check=True,
-    )
-    source = str(_SOURCE / "JavaStore.java")
-    subprocess.run(
-        ["javac", "-nowarn", "-cp", f"{libraries}/*", "-d", str(classes), source], check=True
-    )
+__all__ = ["Driven", "java", "ours"]
 
 
 class Driven:
@@ -73,7 +33,7 @@ class Driven:
         )
         self._process = subprocess.Popen(
             [*argv, settings.storePathRootDir, *map(str, sizes)],
-            cwd=_ROOT,
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -146,8 +106,7 @@ def java(settings: StoreSettings) -> Driven:
     """
     RocketMQ's store.
     """
-    path = f"{_BUILD / 'lib'}/*:{_BUILD / 'classes'}"
-    return Driven(["java", *_OPEN, "-cp", path, "JavaStore"], settings)
+    return Driven(programs.java("JavaStore"), settings)
 
 
 def ours(settings: StoreSettings) -> Driven:

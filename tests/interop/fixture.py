@@ -13,7 +13,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from tests.interop.driven import build, java
+from tests.interop.driven import java
+from tests.interop.programs import build
 from tests.interop.samples import commands, small
 
 __all__ = ["main"]
@@ -31,7 +32,8 @@ def main() -> None:
     """
     Write the archive.
     """
-    build()
+    if failed := build({"go"}):
+        raise SystemExit(str(failed))
     with tempfile.TemporaryDirectory() as root:
         for name in ("closed", "killed"):
             store = java(small(f"{root}/{name}"))

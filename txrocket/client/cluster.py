@@ -162,6 +162,8 @@ class Cluster(MultiService):
         # Brokers that were sent a heartbeat, and those of them that failed to answer.
         self._told: set[str] = set()
         self._deaf: set[str] = set()
+        # Heartbeats that are not answered yet, by broker.
+        self._beats: dict[str, list[Deferred[None]]] = {}
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -225,14 +227,22 @@ class Cluster(MultiService):
             return succeed(None)
         del members[member.group]
         header = UnregisterClientRequestHeader(self.clientId, **groups)
-        leaving = [
-            self.ask(address, requestCommand(RequestCode.UNREGISTER_CLIENT, header)).addErrback(
-                # A broker that is not there forgets this client by itself.
+        leaving = [self._leave(address, header) for address in self._told - self._deaf]
+        return DeferredList(leaving).addCallback(lambda results: None)
+
+    def _leave(self, address: str, header: UnregisterClientRequestHeader) -> Deferred[Any]:
+        def answered(results: object) -> Deferred[Any]:
+            # A broker that is not there forgets this client by itself.
+            if address in self._deaf:
+                return succeed(None)
+            request = requestCommand(RequestCode.UNREGISTER_CLIENT, header)
+            return self.ask(address, request).addErrback(
                 lambda failure: failure.trap(RocketError) and None
             )
-            for address in self._told - self._deaf
-        ]
-        return DeferredList(leaving).addCallback(lambda results: None)
+
+        # Not while a heartbeat is under way: Java's broker serves the two in threads of
+        # their own, and may bring back with the one whom the other has just removed.
+        return DeferredList(self._beats.get(address, ())).addCallback(answered)
 
     def stop(self) -> Deferred[None]:
         """
@@ -357,9 +367,18 @@ class Cluster(MultiService):
                     error=failure.value,
                 )
 
+        def over(result: Any) -> Any:
+            self._beats[address].remove(done)
+            if not self._beats[address]:
+                del self._beats[address]
+            done.callback(None)
+            return result
+
         self._told.add(address)
+        done: Deferred[None] = Deferred()
+        self._beats.setdefault(address, []).append(done)
         request = requestCommand(RequestCode.HEART_BEAT, None, body)
-        return self.ask(address, request).addCallbacks(heard, failed)
+        return self.ask(address, request).addCallbacks(heard, failed).addBoth(over)
 
     # --- loops -----------------------------------------------------------
 
