@@ -4,10 +4,10 @@ C{make demo}: a day of a shop's orders, and what the jobs make of it.
 
     python examples/pipeline.py [FOLDER]
 
-It starts a name server and a broker, sends a day of orders, some of them twice, some late
-and some that nobody can deal with, has two groups consume them, and then runs three jobs
-with Spark: archive, metrics and the report on dead letters.  All is in the folder in the
-end, C{build/demo} by default.
+It starts a name server and a broker and sends a day of orders, some of them twice, some
+late and some that nobody can deal with.  Two groups consume them, one fast and one slowly,
+while further orders come; and meanwhile three jobs run with Spark: archive, metrics and the
+report on dead letters.  All is in the folder in the end, C{build/demo} by default.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,55 +30,63 @@ from txrocket.testing import ChildCluster
 
 TOPIC = "Orders"
 COUNT = 10_000
-LIVE = 500
 DAY = 86_400
 
-# Groups: one that deals with all orders, and one that falls behind.
+# In seconds: how often an order comes while the jobs run.
+PAUSE = 0.02
+
+# Groups: one that deals with all orders, and one that is behind.
 BILLING, REPORTS = "billing", "reports"
 
 
-def day(count: int, midnight: float, chance: random.Random) -> Iterator[tuple[float, Message]]:
+def order(number: int, chance: random.Random) -> tuple[str, Message]:
+    """
+    An order, and what is to be said of it.
+    """
+    kind = chance.choices(("good", "negative", "unknown"), (0.994, 0.004, 0.002))[0]
+    amount = round(chance.lognormvariate(3, 1), 2) * (-1 if kind == "negative" else 1)
+    currency = "???" if kind == "unknown" else "EUR"
+    body = json.dumps({"order": number, "amount": amount, "currency": currency})
+    tag = chance.choice(("new", "new", "paid", "shipped"))
+    return kind, Message(TOPIC, body.encode(), tag, f"order-{number}")
+
+
+def day(midnight: float, chance: random.Random) -> Iterator[tuple[str, float, Message]]:
     """
     A day of orders, each with when it was made, in the order in which they are sent.
     """
-    waiting: list[tuple[float, Message]] = []
-    for number in range(count):
+    late: list[tuple[str, float, Message]] = []
+    for number in range(COUNT):
         # More in the evening than at night.
-        made = midnight + DAY * ((number + chance.random()) / count) ** 0.7
-        tag = chance.choice(("new", "new", "paid", "shipped"))
-        amount = round(chance.lognormvariate(3, 1), 2)
-        if chance.random() < 0.004:
-            amount = -amount
-        currency = "EUR" if chance.random() > 0.002 else "???"
-        order = {"order": number, "amount": amount, "currency": currency}
-        message = Message(TOPIC, json.dumps(order).encode(), tag, f"order-{number}")
+        made = midnight + DAY * ((number + chance.random()) / COUNT) ** 0.7
+        kind, message = order(number, chance)
         if chance.random() < 0.01:
-            waiting.append((made, message))
+            late.append(("late", made, message))
             continue
-        yield made, message
+        yield kind, made, message
         if chance.random() < 0.02:
-            yield made, message
-        if waiting and chance.random() < 0.01:
-            yield waiting.pop(0)
-    yield from waiting
+            yield "twice", made, message
+        if late and chance.random() < 0.01:
+            yield late.pop(0)
+    yield from late
 
 
-def send(nameServers: list[str]) -> int:
+def send(nameServers: list[str]) -> Counter[str]:
     """
     Send the day.
 
-    @return: how many messages there were.
+    @return: how many messages there were of each kind.
     """
     midnight = time.time() // DAY * DAY - DAY
-    count = 0
+    sent: Counter[str] = Counter()
     with Client(Settings(nameServers, timeout=30.0)) as client:
         client.createTopic(TOPIC, 4)
-        for made, message in day(COUNT, midnight, random.Random(20_26)):
+        for kind, made, message in day(midnight, random.Random(2026)):
             client.send(message, key=message.keys[0], born=made)
-            count += 1
-            if count % 2000 == 0:
-                print(f"  {count:,} orders sent", flush=True)
-    return count
+            sent[kind] += 1
+            if sent.total() % 2500 == 0:
+                print(f"  {sent.total():,} sent", flush=True)
+    return sent
 
 
 def bill(message: MessageExt) -> Any:
@@ -85,21 +95,19 @@ def bill(message: MessageExt) -> Any:
     """
     from txrocket.client import ConsumeLater
 
-    order = json.loads(message.body)
-    if order["currency"] == "???":
+    found = json.loads(message.body)
+    if found["currency"] == "???":
         # Never: it is dead at once.
         return ConsumeLater(delayLevel=-1)
-    if order["amount"] < 0:
-        raise ValueError(f"order {order['order']} of {order['amount']}")
+    if found["amount"] < 0:
+        raise ValueError(f"order {found['order']} of {found['amount']}")
     return None
 
 
-async def shop(reactor: Any, nameServers: str, enough: str) -> None:
+async def shop(reactor: Any, nameServers: str) -> None:
     """
-    Consume, and send some more orders meanwhile, with traces of all that.  This runs in a
-    process of its own, since it needs a reactor.
-
-    @param enough: how many messages the slower group consumes.
+    Consume, and send further orders, with traces of that, until the process is ended.  It
+    is one of its own, since it needs a reactor.
     """
     from twisted.internet.task import deferLater
 
@@ -107,30 +115,22 @@ async def shop(reactor: Any, nameServers: str, enough: str) -> None:
     from txrocket.client import Cluster, Producer, PushConsumer
 
     first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-    seen = 0
-
-    def count(message: MessageExt) -> None:
-        nonlocal seen
-        seen += 1
-
+    chance = random.Random(2027)
+    number = COUNT
     async with Cluster(nameServers, reactor) as cluster:
         billing = PushConsumer(
             cluster, BILLING, bill, consumeFromWhere=first, maxReconsumeTimes=1, trace=True
         )
-        reports = PushConsumer(cluster, REPORTS, count, consumeFromWhere=first, pullInterval=0.05)
+        reports = PushConsumer(
+            cluster, REPORTS, lambda message: None, consumeFromWhere=first, pullInterval=0.5
+        )
         for each in (billing, reports):
             each.subscribe(TOPIC)
-        async with billing, Producer(cluster, "shop", trace=True) as producer:
-            async with reports:
-                while seen < int(enough):
-                    await deferLater(reactor, 0.1)
-            for number in range(COUNT, COUNT + LIVE):
-                order = {"order": number, "amount": 9.99, "currency": "EUR"}
-                message = Message(TOPIC, json.dumps(order).encode(), "live", f"order-{number}")
-                await producer.send(message)
-                await deferLater(reactor, 0.002)
-            # Those that failed come once more, and are dead then.
-            await deferLater(reactor, 5.0)
+        async with billing, reports, Producer(cluster, "shop", trace=True) as producer:
+            while True:
+                await producer.send(order(number, chance)[1])
+                await deferLater(reactor, PAUSE)
+                number += 1
 
 
 def jobs(nameServers: list[str], folder: str) -> None:
@@ -154,13 +154,14 @@ def jobs(nameServers: list[str], folder: str) -> None:
     archive, metrics, dead = (f"{folder}/{each}" for each in ("archive", "metrics", "dead-letters"))
     for given in (
         ("archive", "--topics", TOPIC, "--folder", archive, "--batch", "4000"),
-        *(
-            ("metrics", "--archive", archive, "--folder", metrics, *more)
-            for more in (("--every", "30 minutes", "--when", "bornTimestamp"),)
+        (
+            *("metrics", "--topics", TOPIC, "--folder", metrics),
+            *("--every", "30 minutes", "--when", "bornTimestamp"),
+            *("--latency-every", "2 seconds", "--samples", "10", "--pause", "1"),
         ),
         ("dead-letters", "--folder", dead),
     ):
-        print(f"\n$ txrocket-pipeline {' '.join(given)}", flush=True)
+        print(f"\n$ txrocket-pipeline {shlex.join(given)}", flush=True)
         if job([*given, *names], spark):
             raise SystemExit(1)
     spark.stop()
@@ -188,14 +189,18 @@ def main(folder: str = "build/demo") -> None:
     }
     with ChildCluster(folder=f"{folder}/cluster", settings=settings, timeout=120.0) as cluster:
         print(f"A name server is at {cluster.nameServers[0]}, a broker at {cluster.brokers[0]}")
-        count = send(cluster.nameServers)
-        print(f"{count:,} orders sent; {BILLING} and {REPORTS} consume them", flush=True)
-        subprocess.run(
-            [sys.executable, __file__, "shop", cluster.nameServers[0], str(count * 2 // 3)],
-            check=True,
-            timeout=300,
+        sent = send(cluster.nameServers)
+        print(
+            f"{sent.total():,} orders of yesterday sent: {sent['twice']} came twice,"
+            f" {sent['late']} late, {sent['negative'] + sent['unknown']} cannot be billed."
         )
-        jobs(cluster.nameServers, folder)
+        print(f"{BILLING} and {REPORTS} consume them while more orders come.", flush=True)
+        program = [sys.executable, __file__, "shop", cluster.nameServers[0]]
+        with open(f"{folder}/shop.log", "wb") as log, subprocess.Popen(program, stderr=log) as shop:
+            try:
+                jobs(cluster.nameServers, folder)
+            finally:
+                shop.terminate()
 
 
 if __name__ == "__main__":

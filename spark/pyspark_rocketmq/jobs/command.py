@@ -183,6 +183,7 @@ def _metricsArguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", required=True, help="where tables and the page go")
     parser.add_argument("--page", metavar="FILE", help="where the page goes; else to the folder")
     parser.add_argument("--every", default="1 minute", help="the length of an interval")
+    parser.add_argument("--latency-every", help="that of delivery times, if it is another")
     parser.add_argument(
         "--when",
         default="storeTimestamp",
@@ -215,7 +216,8 @@ def _metrics(spark: SparkSession, arguments: argparse.Namespace) -> None:
         metrics.sampleLag(options, topics, groups)
         print(f"lag: sample {number + 1} of {arguments.samples}", flush=True)
     print(f"delivery times, from {arguments.trace_topic}", flush=True)
-    if not metrics.writeLatency(options, arguments.trace_topic, arguments.every):
+    every = arguments.latency_every or arguments.every
+    if not metrics.writeLatency(options, arguments.trace_topic, every):
         print("there is no such topic: no client writes traces")
     print(f"the page is {metrics.writePage()}")
 

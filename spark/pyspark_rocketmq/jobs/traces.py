@@ -38,8 +38,8 @@ def _records(traces: DataFrame, kind: str, least: int) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    lines = f.explode(f.split(f.col("body").cast("string"), "\x02"))
-    fields = traces.select(f.split(lines, "\x01").alias("f"))
+    lines = traces.select(f.explode(f.split(f.col("body").cast("string"), "\x02")).alias("line"))
+    fields = lines.select(f.split("line", "\x01").alias("f"))
     return fields.where((_field(0) == kind) & (f.size("f") >= least))
 
 
