@@ -157,6 +157,7 @@ def jobs(nameServers: list[str], folder: str) -> None:
         (
             *("metrics", "--topics", TOPIC, "--folder", metrics),
             *("--every", "30 minutes", "--when", "bornTimestamp"),
+            *("--where", "bornTimestamp < current_date()"),
             *("--latency-every", "2 seconds", "--samples", "10", "--pause", "1"),
         ),
         ("dead-letters", "--folder", dead),

@@ -190,6 +190,7 @@ def _metricsArguments(parser: argparse.ArgumentParser) -> None:
         choices=("storeTimestamp", "bornTimestamp"),
         help="which of a message's times counts",
     )
+    parser.add_argument("--where", metavar="SQL", help="count only rows for which this is true")
     parser.add_argument("--groups", metavar="A,B", help="whose lag is looked at; else all groups")
     parser.add_argument("--samples", type=_positive, default=1, help="how often it is looked at")
     parser.add_argument("--pause", type=float, default=10.0, help="seconds between two samples")
@@ -202,6 +203,8 @@ def _metrics(spark: SparkSession, arguments: argparse.Namespace) -> None:
 
     metrics = Metrics(spark, arguments.folder, arguments.page)
     table = _table(spark, arguments, TRAFFIC_COLUMNS)
+    if arguments.where:
+        table = table.where(arguments.where)
     print("counting messages and bytes", flush=True)
     topics = metrics.writeTraffic(table, arguments.every, arguments.when)
     if not arguments.name_servers and "NAMESRV_ADDR" not in os.environ:

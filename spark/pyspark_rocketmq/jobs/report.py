@@ -36,6 +36,8 @@ _PAGE: Final = "metrics.html"
 
 _CONNECTION: Final = frozenset(each.lower() for each in (*CONNECTION, "nameServer"))
 
+_TAGGED: Final = "concat_ws(' ', topic, nullif(tag, ''))"
+
 Line = list[tuple[float, float]]
 
 
@@ -125,8 +127,8 @@ class Metrics:
         @return: the file.
         """
         charts = [
-            self._lines("Messages", "messages", "traffic", "topic", ["messages"], "sum"),
-            self._lines("Bytes", "bytes", "traffic", "topic", ["bytes"], "sum"),
+            self._lines("Messages", "messages", "traffic", _TAGGED, ["messages"], "sum"),
+            self._lines("Bytes", "bytes", "traffic", _TAGGED, ["bytes"], "sum"),
             self._lines(
                 "Consumer lag", "messages", "lag", "concat(`group`, ' / ', topic)", ["lag"], "sum"
             ),
