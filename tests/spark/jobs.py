@@ -8,10 +8,14 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import subprocess
+import sys
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from pyspark_rocketmq.java import findJava
 from pyspark_rocketmq.jobs.archive import archive, archived
 from pyspark_rocketmq.jobs.command import main
 from pyspark_rocketmq.jobs.compact import compact
@@ -26,6 +30,8 @@ from txrocket.message import Message
 from txrocket.protocol.trace import Pub, SubAfter, SubBefore, encodeTrace
 
 MINUTE = 60_000
+
+JOBS = Path(__file__).parents[2] / "spark" / "jobs"
 
 
 class JobCase(SessionCase):
@@ -378,7 +384,8 @@ class DeadLettersTests(JobCase):
         ]
         traces = self.table(*[{"body": each.encode()} for each in bodies], schema="body BINARY")
         at = datetime(2026, 1, 2)
-        rows = [("%DLQ%g", {}, 2, at, f"m{number}", None, b"x") for number in range(1, 7)]
+        none: dict[str, str] = {}
+        rows = [("%DLQ%g", none, 2, at, f"m{number}", None, b"x") for number in range(1, 7)]
         table = self.spark.createDataFrame(rows, self.SCHEMA.replace(";", ","))
         found = {each["reason"]: each["count"] for each in deadLetters(table, 1, traces).collect()}
         self.assertEqual(
@@ -462,6 +469,35 @@ class CompactTests(JobCase):
         self.command(*given, "--to", other)
         found = {each.keys[0]: each.body for each in messagesOf(self.client, other)}
         self.assertEqual(found, {"k0": b"4", "k1": b"5"})
+
+
+class SubmittedTests(JobCase):
+    """
+    Jobs under C{spark-submit}.
+    """
+
+    def test_archive(self) -> None:
+        """
+        The file runs the job, with the master that spark-submit was given.
+        """
+        topic = self.topic(1)
+        self.send(topic, range(10))
+        binaries = os.path.dirname(sys.executable)
+        ran = subprocess.run(
+            [
+                *(f"{binaries}/spark-submit", "--master", "local[2]"),
+                *("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=OFF"),
+                *(f"{JOBS}/archive.py", "--topics", topic, "--folder", self.folder),
+                *("--name-servers", self.nameServers),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "JAVA_HOME": findJava(), "PYSPARK_PYTHON": sys.executable},
+        )
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn(f"10 messages archived in {self.folder}", ran.stdout)
+        self.assertEqual(numbersOf(archived(self.spark, self.folder)), list(range(10)))
 
 
 class FailingTests(JobCase):
