@@ -145,12 +145,15 @@ def jobs(nameServers: list[str], folder: str) -> None:
         "local[2]",
         {
             "spark.driver.memory": "1g",
+            "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
             "spark.sql.session.timeZone": "UTC",
         },
     )
     names = ("--name-servers", ";".join(nameServers))
+    # As a user would write them.
+    folder = os.path.relpath(folder)
     archive, metrics, dead = (f"{folder}/{each}" for each in ("archive", "metrics", "dead-letters"))
     for given in (
         ("archive", "--topics", TOPIC, "--folder", archive, "--batch", "4000"),

@@ -492,7 +492,7 @@ class SubmittedTests(JobCase):
             ],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             env={**os.environ, "JAVA_HOME": findJava(), "PYSPARK_PYTHON": sys.executable},
         )
         self.assertEqual(ran.returncode, 0, ran.stderr)
