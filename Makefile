@@ -35,7 +35,8 @@ test-spark: $(VENV)/installed-test $(VENV)/installed-java
 	$(BIN)/python -m tests.spark
 
 # With RocketMQ's own clients, servers and tools, from their registries. A JDK with Maven, Go
-# and a wheel of the C++ client are needed; it says which of them it does without.
+# and a wheel of the C++ client are needed, and Spark, which test-spark installs; it says which of
+# them it does without.
 interop: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests.interop
 
