@@ -9,10 +9,14 @@ EDITABLE := --config-settings editable_mode=compat --editable
 SEE_SPARK = $(BIN)/python -c 'import sysconfig as s, pathlib as p; \
 	p.Path(s.get_path("purelib"), "txrocket-spark.pth").write_text("$(CURDIR)/spark\n")'
 
-.PHONY: run test test-long test-spark interop lint docs news bench bench-compare clean
+.PHONY: run demo test test-long test-spark interop lint docs news bench bench-compare clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket --data data
+
+# A day of orders, and what the jobs make of it, in build/demo.
+demo: $(VENV)/installed-java
+	$(BIN)/python examples/pipeline.py
 
 test: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests
@@ -31,7 +35,8 @@ test-spark: $(VENV)/installed-test $(VENV)/installed-java
 	$(BIN)/python -m tests.spark
 
 # With RocketMQ's own clients, servers and tools, from their registries. A JDK with Maven, Go
-# and a wheel of the C++ client are needed; it says which of them it does without.
+# and a wheel of the C++ client are needed, and Spark, which test-spark installs; it says which of
+# them it does without.
 interop: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests.interop
 

@@ -280,6 +280,23 @@ class SignedTests(ClientCase):
         self.assertNotIn("Signature", self.a.requests[-1].extFields)
 
 
+class BornTests(ClientCase):
+    """
+    Messages that were made earlier.
+    """
+
+    def test_born(self) -> None:
+        """
+        When a message was made can be said; else it is now.
+        """
+        client = self.client()
+        client.send(Message("T", b"x"), QUEUE, born=1_700_000_000.5)
+        client.send(Message("T", b"x"), QUEUE)
+        said, now = [int(each.extFields["g"]) for each in self.a.requests]
+        self.assertEqual(said, 1_700_000_000_500)
+        self.assertGreater(now, said)
+
+
 class BatchTests(ClientCase):
     """
     Batches that are encoded already.

@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[2]
 _PACKAGE = _ROOT / "spark" / "pyspark_rocketmq"
 
 # In this order: what is quick to fail goes first.
-_MODULES = ("columns", "losses", "direct", "sessions", "jobs", "kills")
+_MODULES = ("columns", "losses", "direct", "sessions", "chosen", "jobs", "kills")
 
 # The part of it that runs without Spark is tested by C{make test} as well.
 _THRESHOLD = 95.0

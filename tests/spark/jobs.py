@@ -8,10 +8,14 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import subprocess
+import sys
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from pyspark_rocketmq.java import findJava
 from pyspark_rocketmq.jobs.archive import archive, archived
 from pyspark_rocketmq.jobs.command import main
 from pyspark_rocketmq.jobs.compact import compact
@@ -23,9 +27,11 @@ from pyspark_rocketmq.jobs.replay import replay
 from tests.spark.running import SessionCase
 from tests.spark.sessions import messagesOf, numbersOf
 from txrocket.message import Message
-from txrocket.protocol.trace import Pub, SubBefore, encodeTrace
+from txrocket.protocol.trace import Pub, SubAfter, SubBefore, encodeTrace
 
 MINUTE = 60_000
+
+JOBS = Path(__file__).parents[2] / "spark" / "jobs"
 
 
 class JobCase(SessionCase):
@@ -93,6 +99,54 @@ class ArchiveTests(JobCase):
             sorted([f"topic={one}", f"topic={other}"]),
         )
         self.assertEqual(table.where("day != to_date(storeTimestamp)").count(), 0)
+
+    def test_names(self) -> None:
+        """
+        A topic's name is a text, also if it looks like a number, and messages of days
+        that differ are in folders that do.
+        """
+        name = f"0{time.time_ns()}"
+        self.client.createTopic(name, 1)
+        self.send(name, range(3))
+        archive(self.spark, self.options(name), self.folder)
+        rows = archived(self.spark, self.folder).select("topic", "day").distinct().collect()
+        ((topic, day),) = rows
+        self.assertEqual(topic, name)
+        self.assertTrue(os.path.isdir(f"{self.folder}/messages/topic={name}/day={day}"))
+
+    def test_killed(self) -> None:
+        """
+        An archive that was stopped in the middle goes on where it was, and has each
+        message once.
+        """
+        topic = self.topic(1)
+        self.send(topic, range(100))
+
+        class Stopped(Exception):
+            pass
+
+        def told(batch: int, count: int, rate: float, left: int) -> None:
+            raise Stopped
+
+        options = self.options(topic, maxOffsetsPerTrigger="20")
+        self.assertRaises(Stopped, archive, self.spark, options, self.folder, told=told)
+        self.assertEqual(self.spark.streams.active, [])
+        archive(self.spark, options, self.folder)
+        self.assertEqual(numbersOf(archived(self.spark, self.folder)), list(range(100)))
+
+    def test_progress(self) -> None:
+        """
+        How far a replay is is told while it sends, in the topics that rows name as well,
+        and as long as the servers answer.
+        """
+        topic = self.topic(1)
+        frame = self.spark.range(60).selectExpr(f"'{topic}' as topic", "cast(id as string) as body")
+        told: list[int] = []
+        options = {"nameServers": self.nameServers}
+        replay(frame, options, rate=30, tasks=100, told=told.append, look=0.2)
+        self.assertEqual(told, sorted(told))
+        self.assertTrue([each for each in told if 0 < each < 60], told)
+        self.assertEqual(len(messagesOf(self.client, topic)), 60)
 
     def test_replay(self) -> None:
         """
@@ -196,11 +250,14 @@ class MetricsTests(JobCase):
         records += [sub(f"m{n}", base + n + n, "g") for n in range(100)]
         # Once more, to another member, later; and of a message that nobody traced.
         records += [sub("m5", base + 90_000, "g"), sub("other", base, "g"), pub("m5", base + 50)]
+        # A batch is one record.
+        records += [pub("b1,b2", base), sub("b2", base + 3, "batch")]
         records += [sub("m7", base + 7 + 40, "h"), "Unknown\x01x\x02", "SubBefore\x01x\x02"]
         bodies = ["".join(records[:50]), "".join(records[50:])]
         table = self.table(*[{"body": each.encode()} for each in bodies], schema="body BINARY")
         found = {row["group"]: row for row in latency(table).collect()}
-        self.assertEqual(found.keys(), {"g", "h"})
+        self.assertEqual(found.keys(), {"g", "h", "batch"})
+        self.assertEqual(found["batch"]["p50"], 3)
         g, h = found["g"], found["h"]
         self.assertEqual((g["topic"], g["messages"], g["max"]), ("T", 100, 99))
         self.assertAlmostEqual(g["p50"], 49.5)
@@ -249,10 +306,15 @@ class MetricsTests(JobCase):
         self.assertEqual((row["group"], row["max"]), (group, 250))
         with open(f"{self.folder}/metrics.html") as file:
             text = file.read()
-        for each in ("Messages", "Consumer lag", f"{topic} to {group}, p99"):
+        for each in ("Messages", f"{topic} t1<", "Consumer lag", f"{topic} to {group}, p99"):
             self.assertIn(each, text)
         # Without traces, and again.
-        self.command(*given, "--trace-topic", "Nothing")
+        page = f"{self.folder}/elsewhere/page.html"
+        more = ("--page", page, "--where", "tags = 't1'")
+        said = self.command(*given, "--trace-topic", "Nothing", *more)
+        self.assertIn("no client writes traces", said)
+        with open(page) as file:
+            self.assertNotIn(f"{topic} t2<", file.read())
         self.assertEqual(read(f"{self.folder}/lag").select("time").distinct().count(), 3)
 
     def test_archived(self) -> None:
@@ -290,20 +352,52 @@ class DeadLettersTests(JobCase):
             return (f"%DLQ%{group}", properties, times, at, f"m{number}", None, b"x" * 300)
 
         rows = [row(number, "g", 16, RETRY_TOPIC="T") for number in range(5)]
-        rows += [row(10, "g", 0, RETRY_TOPIC="T"), row(11, "h", 16)]
+        rows += [row(10, "g", 1, RETRY_TOPIC="T", ORIGIN_MESSAGE_ID="o"), row(11, "h", 0)]
         table = self.spark.createDataFrame(rows, self.SCHEMA.replace(";", ","))
         found = deadLetters(table, 2).collect()
         self.assertEqual(
             [(each["group"], each["originTopic"], each["reason"], each["count"]) for each in found],
             [
-                ("g", "T", "tried 16 times again", 5),
-                ("g", "T", "given up at once", 1),
-                ("h", "unknown", "tried 16 times again", 1),
+                ("g", "T", "tried 16 times", 5),
+                ("g", "T", "tried once", 1),
+                ("h", "unknown", "never tried", 1),
             ],
         )
         self.assertEqual([each["msgId"] for each in found[0]["samples"]], ["m4", "m3"])
         self.assertEqual(found[0]["samples"][0]["body"], "x" * 200 + "...")
         self.assertEqual(found[0]["first"], datetime(2026, 1, 2, 3, 4, 0))
+        self.assertEqual(found[1]["samples"][0]["originMsgId"], "o")
+
+    def test_traced(self) -> None:
+        """
+        What came of the last try is told by those who wrote it down.
+        """
+
+        def after(number: int, status: int, at: int | None, group: str = "g") -> str:
+            return encodeTrace(SubAfter("q", f"m{number}", 1, False, None, status, at, group))
+
+        bodies = [
+            after(1, 2, 20) + after(1, 4, 10) + after(2, 1, 5),
+            after(3, 4, 5) + after(4, 3, 5) + after(5, 2, 5, "other") + after(6, 9, 5),
+            # Without a group it is not known whose it is.
+            after(6, 2, None),
+        ]
+        traces = self.table(*[{"body": each.encode()} for each in bodies], schema="body BINARY")
+        at = datetime(2026, 1, 2)
+        none: dict[str, str] = {}
+        rows = [("%DLQ%g", none, 2, at, f"m{number}", None, b"x") for number in range(1, 7)]
+        table = self.spark.createDataFrame(rows, self.SCHEMA.replace(";", ","))
+        found = {each["reason"]: each["count"] for each in deadLetters(table, 1, traces).collect()}
+        self.assertEqual(
+            found,
+            {
+                "an exception, tried 2 times": 1,
+                "took too long, tried 2 times": 1,
+                "refused, tried 2 times": 1,
+                "nothing returned, tried 2 times": 1,
+                "tried 2 times": 2,
+            },
+        )
 
     def test_command(self) -> None:
         """
@@ -319,8 +413,8 @@ class DeadLettersTests(JobCase):
         self.client.createTopic(f"%DLQ%{group}", 1)
         self.client.send(message)
         said = self.command("dead-letters", "--groups", group, "--folder", self.folder)
-        self.assertIn(f"{group}: 1 from Orders, given up at once", said)
-        self.assertIn("k1  an order", said)
+        self.assertIn(f"{group}: 1 from Orders, never tried", said)
+        self.assertIn(" k1  an order", said)
         self.assertIn(group, self.command("dead-letters"))
         (row,) = self.spark.read.json(self.folder).collect()
         self.assertEqual(row["samples"][0]["body"], "an order")
@@ -377,6 +471,35 @@ class CompactTests(JobCase):
         self.assertEqual(found, {"k0": b"4", "k1": b"5"})
 
 
+class SubmittedTests(JobCase):
+    """
+    Jobs under C{spark-submit}.
+    """
+
+    def test_archive(self) -> None:
+        """
+        The file runs the job, with the master that spark-submit was given.
+        """
+        topic = self.topic(1)
+        self.send(topic, range(10))
+        binaries = os.path.dirname(sys.executable)
+        ran = subprocess.run(
+            [
+                *(f"{binaries}/spark-submit", "--master", "local[2]"),
+                *("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=OFF"),
+                *(f"{JOBS}/archive.py", "--topics", topic, "--folder", self.folder),
+                *("--name-servers", self.nameServers),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "JAVA_HOME": findJava(), "PYSPARK_PYTHON": sys.executable},
+        )
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn(f"10 messages archived in {self.folder}", ran.stdout)
+        self.assertEqual(numbersOf(archived(self.spark, self.folder)), list(range(10)))
+
+
 class FailingTests(JobCase):
     """
     Jobs that cannot be done.
@@ -390,6 +513,7 @@ class FailingTests(JobCase):
             (["archive", "--topics", "Nothing", "--folder", self.folder], "Nothing does not exist"),
             (["compact", "--topics", "a b", "--folder", self.folder], "option subscribe"),
             (["dead-letters", "--option", "timeoutMs=x"], "option timeoutMs: 'x'"),
+            (["metrics", "--topics", "T", "--folder", "hdfs://h/x"], "give a file for it"),
         ):
             said = self.command(*given, code=1)
             self.assertIn(says, said)

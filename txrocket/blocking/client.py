@@ -217,6 +217,7 @@ class Client:
         *,
         selector: Selector | None = None,
         key: Any = None,
+        born: float | None = None,
         timeout: float | None = None,
     ) -> SendResult:
         """
@@ -226,12 +227,15 @@ class Client:
         @param selector: chooses the queue, in place of each in turn;
             L{byHash<txrocket.client.queues.byHash>} if only a key is given.
         @param key: what the selector goes by.
+        @param born: when it was made, if that is not now.
         @raise InvalidMessage: if the message cannot be sent.
         @raise SendFailed: if it was not, or is not known to be.
         """
         settings = self.settings
         sending = Sending(message.topic, queue, selector, key)
         sending.take(message, self._uniqueId, settings.compressOver, settings.maxMessageSize)
+        if born is not None:
+            sending.born = int(born * 1000)
         return self._sender.send(sending, message, self._deadline(timeout))
 
     def sendBatch(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 __all__ = ["archive", "archived"]
 
@@ -64,6 +65,13 @@ def archive(
     )
     trigger = {"availableNow": True} if every is None else {"processingTime": every}
     query = writer.trigger(**trigger).start()
+    try:
+        return _watched(query, told)
+    finally:
+        query.stop()
+
+
+def _watched(query: StreamingQuery, told: Told | None) -> int:
     seen = -1
     count = 0
     while True:
@@ -82,7 +90,15 @@ def archived(spark: SparkSession, folder: str) -> DataFrame:
     """
     An archive as a table: the source's columns, and the day.
     """
-    return spark.read.parquet(f"{folder}/{_MESSAGES}")
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    path = f"{folder}/{_MESSAGES}"
+    # Spark tells the type of a folder's name by its looks, and a topic may be called 007.
+    fields = [
+        StructField("topic", StringType()) if each.name == "topic" else each
+        for each in spark.read.parquet(path).schema
+    ]
+    return spark.read.schema(StructType(fields)).parquet(path)
 
 
 def _rate(progress: Any) -> float:

@@ -19,19 +19,25 @@ from pyspark_rocketmq.java import NoJava
 from pyspark_rocketmq.jobs.compact import FIRST_KEY
 from pyspark_rocketmq.jobs.deadletters import PATTERN
 from txrocket.errors import RocketError
+from txrocket.protocol.trace import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["JOBS", "main"]
 
-_SETTINGS: Final = {
-    # Days and minutes are the same wherever it runs.
-    "spark.sql.session.timeZone": "UTC",
+# Days and minutes are the same wherever it runs.
+_SETTINGS: Final = {"spark.sql.session.timeZone": "UTC"}
+
+# Under spark-submit these are as that says.
+_ALONE: Final = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "true",
 }
+
+# As shells have it.
+_INTERRUPTED: Final = 130
 
 
 # --- what is told --------------------------------------------------------
@@ -42,6 +48,12 @@ def _pair(text: str) -> tuple[str, str]:
     if not sign or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -70,15 +82,19 @@ def _options(arguments: argparse.Namespace, **more: str | None) -> dict[str, str
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _table(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
+def _table(
+    spark: SparkSession, arguments: argparse.Namespace, schema: str | None = None
+) -> DataFrame:
     """
     The messages that a job is about: of an archive, or of topics.
+
+    @param schema: the columns that are needed, if it is not all.
     """
     if arguments.archive:
         from pyspark_rocketmq.jobs.archive import archived
 
         return archived(spark, arguments.archive)
-    return _load(spark, _options(arguments, subscribe=arguments.topics))
+    return _load(spark, _options(arguments, subscribe=arguments.topics), schema)
 
 
 def _load(spark: SparkSession, options: dict[str, str], schema: str | None = None) -> DataFrame:
@@ -92,6 +108,12 @@ def _input(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--archive", metavar="FOLDER", help="what the job archive has written")
 
 
+def _traces(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trace-topic", default=TRACE_TOPIC, help=f"where clients write traces, else {TRACE_TOPIC}"
+    )
+
+
 # --- the jobs ------------------------------------------------------------
 
 
@@ -99,7 +121,9 @@ def _archiveArguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topics", required=True, metavar="A,B", help="topics to archive")
     parser.add_argument("--folder", required=True, help="where the archive is, or is to be")
     parser.add_argument("--every", metavar="INTERVAL", help="go on for ever, as '1 minute'")
-    parser.add_argument("--batch", default="200000", help="how many messages at a time")
+    parser.add_argument(
+        "--batch", type=_positive, default=200_000, help="how many messages at a time"
+    )
 
 
 def _archive(spark: SparkSession, arguments: argparse.Namespace) -> None:
@@ -108,7 +132,9 @@ def _archive(spark: SparkSession, arguments: argparse.Namespace) -> None:
     def told(batch: int, count: int, rate: float, left: int) -> None:
         print(f"batch {batch}: {count:,} messages, {rate:,.0f} a second, {left:,} left", flush=True)
 
-    options = _options(arguments, subscribe=arguments.topics, maxOffsetsPerTrigger=arguments.batch)
+    options = _options(
+        arguments, subscribe=arguments.topics, maxOffsetsPerTrigger=str(arguments.batch)
+    )
     count = archive(spark, options, arguments.folder, every=arguments.every, told=told)
     print(f"{count:,} messages archived in {arguments.folder}")
 
@@ -119,8 +145,8 @@ def _replayArguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--parquet", metavar="PATH", help="a table with the sink's columns")
     parser.add_argument("--topic", help="where to send them; else where they came from")
     parser.add_argument("--where", metavar="SQL", help="only rows for which this is true")
-    parser.add_argument("--rate", type=int, help="messages a second")
-    parser.add_argument("--tasks", type=int, default=1, help="how many send at a time")
+    parser.add_argument("--rate", type=_positive, help="messages a second")
+    parser.add_argument("--tasks", type=_positive, default=1, help="how many send at a time")
     parser.add_argument("--name", help="of the replay: run again, it gives the same ids")
 
 
@@ -137,12 +163,17 @@ def _replay(spark: SparkSession, arguments: argparse.Namespace) -> None:
         table = table.where(arguments.where)
     count = table.count()
     print(f"{count:,} messages to send", flush=True)
+
+    def told(sent: int) -> None:
+        print(f"about {min(sent, count):,} of {count:,} sent", flush=True)
+
     replay(
         table,
         _options(arguments, topic=arguments.topic),
         rate=arguments.rate,
         tasks=arguments.tasks,
         name=arguments.name,
+        told=told,
     )
     print(f"{count:,} messages sent")
 
@@ -150,59 +181,68 @@ def _replay(spark: SparkSession, arguments: argparse.Namespace) -> None:
 def _metricsArguments(parser: argparse.ArgumentParser) -> None:
     _input(parser)
     parser.add_argument("--folder", required=True, help="where tables and the page go")
+    parser.add_argument("--page", metavar="FILE", help="where the page goes; else to the folder")
     parser.add_argument("--every", default="1 minute", help="the length of an interval")
+    parser.add_argument("--latency-every", help="that of delivery times, if it is another")
     parser.add_argument(
         "--when",
         default="storeTimestamp",
         choices=("storeTimestamp", "bornTimestamp"),
         help="which of a message's times counts",
     )
+    parser.add_argument("--where", metavar="SQL", help="count only rows for which this is true")
     parser.add_argument("--groups", metavar="A,B", help="whose lag is looked at; else all groups")
-    parser.add_argument("--samples", type=int, default=1, help="how often it is looked at")
+    parser.add_argument("--samples", type=_positive, default=1, help="how often it is looked at")
     parser.add_argument("--pause", type=float, default=10.0, help="seconds between two samples")
-    parser.add_argument(
-        "--trace-topic", default="RMQ_SYS_TRACE_TOPIC", help="where clients write traces"
-    )
+    _traces(parser)
 
 
 def _metrics(spark: SparkSession, arguments: argparse.Namespace) -> None:
+    from pyspark_rocketmq.jobs.metrics import TRAFFIC_COLUMNS
     from pyspark_rocketmq.jobs.report import Metrics
 
-    metrics = Metrics(spark, arguments.folder)
-    table = _table(spark, arguments)
-    metrics.writeTraffic(table, arguments.every, arguments.when)
+    metrics = Metrics(spark, arguments.folder, arguments.page)
+    table = _table(spark, arguments, TRAFFIC_COLUMNS)
+    if arguments.where:
+        table = table.where(arguments.where)
+    print("counting messages and bytes", flush=True)
+    topics = metrics.writeTraffic(table, arguments.every, arguments.when)
     if not arguments.name_servers and "NAMESRV_ADDR" not in os.environ:
         print("no name servers are given: neither lag nor delivery times")
         print(f"the page is {metrics.writePage()}")
         return
-    topics = [row[0] for row in table.select("topic").distinct().collect()]
     options = _options(arguments)
     groups = arguments.groups.split(",") if arguments.groups else None
     for number in range(arguments.samples):
         if number:
             time.sleep(arguments.pause)
-        metrics.sampleLag(options, sorted(topics), groups)
+        metrics.sampleLag(options, topics, groups)
         print(f"lag: sample {number + 1} of {arguments.samples}", flush=True)
-    metrics.writeLatency({**options, "subscribe": arguments.trace_topic}, arguments.every)
+    print(f"delivery times, from {arguments.trace_topic}", flush=True)
+    every = arguments.latency_every or arguments.every
+    if not metrics.writeLatency(options, arguments.trace_topic, every):
+        print("there is no such topic: no client writes traces")
     print(f"the page is {metrics.writePage()}")
 
 
 def _deadLettersArguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--groups", metavar="A,B", help="of these groups; else of all")
     parser.add_argument("--folder", help="where to write the report; else it is only shown")
-    parser.add_argument("--samples", type=int, default=3, help="messages shown of each kind")
+    parser.add_argument("--samples", type=_positive, default=3, help="messages shown of each kind")
+    _traces(parser)
 
 
 def _deadLetters(spark: SparkSession, arguments: argparse.Namespace) -> None:
     from pyspark_rocketmq.jobs.deadletters import deadLetters
-    from pyspark_rocketmq.jobs.report import shown
+    from pyspark_rocketmq.jobs.report import shown, tracesOf
 
     topics = None
     if arguments.groups:
         topics = ",".join(f"%DLQ%{each}" for each in arguments.groups.split(","))
     chosen = {"subscribe": topics} if topics else {"subscribePattern": PATTERN}
-    table = _load(spark, _options(arguments, **chosen))
-    report = deadLetters(table, arguments.samples).cache()
+    options = _options(arguments, **chosen)
+    traces = tracesOf(spark, options, arguments.trace_topic)
+    report = deadLetters(_load(spark, options), arguments.samples, traces).cache()
     print(shown(report))
     if arguments.folder:
         report.write.mode("overwrite").json(arguments.folder)
@@ -280,6 +320,8 @@ def main(given: Sequence[str] | None = None, spark: Any = None) -> int:
     except (NoJava, RocketError) as error:
         print(f"{arguments.job}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     return 0
 
 
@@ -305,7 +347,7 @@ def _session(arguments: argparse.Namespace) -> SparkSession:
 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = arguments.master or (None if submitted else "local[*]")
-    settings = {**_SETTINGS, **dict(arguments.set)}
+    settings = {**_SETTINGS, **({} if submitted else _ALONE), **dict(arguments.set)}
     return sparkSession(f"txrocket-pipeline {arguments.job}", master, settings)
 
 

@@ -9,18 +9,19 @@ What happens in topics, in numbers::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from pyspark_rocketmq.jobs.traces import given, sent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PERCENTILES", "TRACE_COLUMNS", "TRAFFIC_COLUMNS", "latency", "traffic"]
+__all__ = ["PERCENTILES", "TRAFFIC_COLUMNS", "latency", "traffic"]
 
-#: What L{traffic} and L{latency} need of messages, as a schema.
+#: What L{traffic} needs of messages, as a schema.
 TRAFFIC_COLUMNS: Final = (
     "topic STRING, tags STRING, storeTimestamp TIMESTAMP, bornTimestamp TIMESTAMP, body BINARY"
 )
-TRACE_COLUMNS: Final = "body BINARY"
 
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
@@ -58,29 +59,10 @@ def latency(traces: DataFrame, every: str = "1 minute") -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    # txrocket.protocol.trace: records end with \x02, fields are divided by \x01.
-    fields = traces.select(
-        f.explode(f.split(f.col("body").cast("string"), "\x02")).alias("record")
-    ).select(f.split("record", "\x01").alias("f"))
-
-    def at(index: int) -> Any:
-        return f.try_element_at("f", f.lit(index))
-
-    sent = fields.where((at(1) == "Pub") & (f.size("f") >= 6)).select(
-        at(2).try_cast("bigint").alias("sent"), at(5).alias("topic"), at(6).alias("msgId")
-    )
-    given = (
-        fields.where((at(1) == "SubBefore") & (f.size("f") >= 7))
-        .select(at(2).try_cast("bigint").alias("given"), at(4).alias("group"), at(6).alias("msgId"))
-        .groupBy("group", "msgId")
-        .agg(f.min("given").alias("given"))
-    )
     taken = f.col("given") - f.col("sent")
     return (
-        # A message that was sent again has the id that it had: its first time counts.
-        sent.groupBy("msgId", "topic")
-        .agg(f.min("sent").alias("sent"))
-        .join(given, "msgId")
+        sent(traces)
+        .join(given(traces), "msgId")
         .withColumn("taken", f.greatest(taken, f.lit(0)))
         .groupBy("topic", "group", f.window(f.timestamp_millis("sent"), every).start.alias("time"))
         .agg(

@@ -17,10 +17,10 @@ import attrs
 __all__ = ["Chart", "page", "ticks"]
 
 _WIDTH: Final = 900
-_HEIGHT: Final = 260
+_HEIGHT: Final = 270
 _LEFT: Final = 70
 _RIGHT: Final = 15
-_TOP: Final = 15
+_TOP: Final = 28
 _BOTTOM: Final = 30
 
 # Told apart by those who see fewer colours as well (Okabe and Ito).
@@ -119,7 +119,7 @@ def _axis(marks: Sequence[float], first: float, last: float, unit: str) -> str:
             f'<line class="g" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(mark)}</text>'
         )
-    parts.append(f'<text x="4" y="{_TOP - 4}">{html.escape(unit)}</text>')
+    parts.append(f'<text x="4" y="{_TOP - 16}">{html.escape(unit)}</text>')
     steps = 4 if last > first else 0
     for step in range(steps + 1):
         value = first + (last - first) * step / (steps or 1)

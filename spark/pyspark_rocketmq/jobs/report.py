@@ -6,6 +6,9 @@ Writing down what jobs found: metrics as tables and as a page, dead letters as t
     folder/latency     replaced each time
     folder/lag         samples, added to those that are there
     folder/metrics.html
+
+Tables go wherever Spark can write.  The page is a file of the driver's: where the folder is
+on another file system, it must be said where.
 """
 
 from __future__ import annotations
@@ -15,21 +18,50 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_rocketmq.cluster import clientFor
+from pyspark_rocketmq.cluster import Cluster, clientFor
+from pyspark_rocketmq.given import CONNECTION
 from pyspark_rocketmq.jobs import lag
-from pyspark_rocketmq.jobs.metrics import PERCENTILES, TRACE_COLUMNS, latency, traffic
+from pyspark_rocketmq.jobs.metrics import PERCENTILES, latency, traffic
 from pyspark_rocketmq.jobs.plot import Chart, page
+from pyspark_rocketmq.jobs.traces import TRACE_COLUMNS
 from pyspark_rocketmq.options import SourceOptions
-from txrocket.errors import TopicNotExist
+from txrocket.errors import ConfigError, TopicNotExist
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Metrics", "shown"]
+__all__ = ["Metrics", "shown", "tracesOf"]
 
 _PAGE: Final = "metrics.html"
 
+_CONNECTION: Final = frozenset(each.lower() for each in (*CONNECTION, "nameServer"))
+
+_TAGGED: Final = "concat_ws(' ', topic, nullif(tag, ''))"
+
 Line = list[tuple[float, float]]
+
+
+def _connection(options: Mapping[str, str]) -> dict[str, str]:
+    """
+    Those options that say how to reach a cluster, and not what to read.
+    """
+    return {name: value for name, value in options.items() if name.lower() in _CONNECTION}
+
+
+def tracesOf(spark: SparkSession, options: Mapping[str, str], topic: str) -> DataFrame | None:
+    """
+    What clients have traced.
+
+    @param options: the source's, of which only those count that say how to reach it.
+    @return: L{None} if there is no such topic, since no client writes traces.
+    """
+    given = {**_connection(options), "subscribe": topic}
+    read = SourceOptions.read(given)
+    try:
+        Cluster(clientFor(read.settings), read.chosen).queues()
+    except TopicNotExist:
+        return None
+    return spark.read.format("rocketmq").options(**given).schema(TRACE_COLUMNS).load()
 
 
 class Metrics:
@@ -37,35 +69,42 @@ class Metrics:
     The metrics of a folder.
     """
 
-    def __init__(self, spark: SparkSession, folder: str) -> None:
+    def __init__(self, spark: SparkSession, folder: str, page: str | None = None) -> None:
         """
-        @param folder: one of this machine: the page is written as a file.
+        @param folder: where tables are.
+        @param page: the file of the page, if it is not to be in the folder.
+        @raise ConfigError: if it must be said where the page goes.
         """
         self._spark = spark
         self._folder = folder
-        os.makedirs(folder, exist_ok=True)
+        local = folder.removeprefix("file://")
+        if page is None and "://" in local:
+            raise ConfigError(f"the page cannot be written to {folder}: give a file for it")
+        self._page = page or os.path.join(local, _PAGE)
+        os.makedirs(os.path.dirname(os.path.abspath(self._page)), exist_ok=True)
 
-    def writeTraffic(self, table: DataFrame, every: str, when: str) -> None:
+    def writeTraffic(self, table: DataFrame, every: str, when: str) -> list[str]:
         """
         Messages and bytes.
+
+        @return: the topics that have any.
         """
         self._write(traffic(table, every, when), "traffic")
+        found = self._spark.read.parquet(f"{self._folder}/traffic").select("topic").distinct()
+        return sorted(row[0] for row in found.collect())
 
-    def writeLatency(self, options: Mapping[str, str], every: str) -> None:
+    def writeLatency(self, options: Mapping[str, str], topic: str, every: str) -> bool:
         """
-        Delivery times.  Where no client writes traces there are none.
+        Delivery times.
 
-        @param options: the source's, with the topic of traces.
+        @param topic: where clients write traces.
+        @return: whether there is such a topic.
         """
-        from pyspark_rocketmq.cluster import Cluster
-
-        read = SourceOptions.read(options)
-        try:
-            Cluster(clientFor(read.settings), read.chosen).queues()
-        except TopicNotExist:
-            return
-        traces = self._spark.read.format("rocketmq").options(**options).schema(TRACE_COLUMNS).load()
+        traces = tracesOf(self._spark, options, topic)
+        if traces is None:
+            return False
         self._write(latency(traces, every), "latency")
+        return True
 
     def sampleLag(
         self, options: Mapping[str, str], topics: Sequence[str], groups: Sequence[str] | None
@@ -75,8 +114,8 @@ class Metrics:
 
         @param groups: all if it is L{None}.
         """
-        settings = SourceOptions.read({**options, "subscribe": ",".join(topics) or "none"}).settings
-        client = clientFor(settings)
+        given = {**_connection(options), "subscribe": ",".join(topics) or "none"}
+        client = clientFor(SourceOptions.read(given).settings)
         named = lag.groupsOf(client) if groups is None else groups
         found = lag.table(self._spark, lag.lagOf(client, named, topics))
         found.coalesce(1).write.mode("append").parquet(f"{self._folder}/lag")
@@ -88,8 +127,8 @@ class Metrics:
         @return: the file.
         """
         charts = [
-            self._lines("Messages", "messages", "traffic", "topic", ["messages"], "sum"),
-            self._lines("Bytes", "bytes", "traffic", "topic", ["bytes"], "sum"),
+            self._lines("Messages", "messages", "traffic", _TAGGED, ["messages"], "sum"),
+            self._lines("Bytes", "bytes", "traffic", _TAGGED, ["bytes"], "sum"),
             self._lines(
                 "Consumer lag", "messages", "lag", "concat(`group`, ' / ', topic)", ["lag"], "sum"
             ),
@@ -102,10 +141,9 @@ class Metrics:
                 "max",
             ),
         ]
-        path = os.path.join(self._folder, _PAGE)
-        with open(path, "w", encoding="utf-8") as file:
+        with open(self._page, "w", encoding="utf-8") as file:
             file.write(page("Topics", charts))
-        return path
+        return self._page
 
     def _write(self, table: DataFrame, name: str) -> None:
         table.coalesce(1).write.mode("overwrite").parquet(f"{self._folder}/{name}")
@@ -117,10 +155,9 @@ class Metrics:
         A chart of a table that was written: a line for each of some values of each thing.
         """
         lines: dict[str, Line] = defaultdict(list)
-        if os.path.isdir(os.path.join(self._folder, name)):
+        if (table := self._read(name)) is not None:
             rows = (
-                self._spark.read.parquet(f"{self._folder}/{name}")
-                .groupBy(_expression(by).alias("line"), "time")
+                table.groupBy(_expression(by).alias("line"), "time")
                 .agg(*[_expression(f"{how}({each})").alias(each) for each in values])
                 .orderBy("time")
                 .selectExpr("line", "unix_millis(time) / 1000 as at", *values)
@@ -131,6 +168,16 @@ class Metrics:
                     label = row["line"] if len(values) == 1 else f"{row['line']}, {each}"
                     lines[label].append((row["at"], float(row[each])))
         return Chart(title, unit, lines)
+
+    def _read(self, name: str) -> DataFrame | None:
+        from pyspark.errors import AnalysisException
+
+        try:
+            return self._spark.read.parquet(f"{self._folder}/{name}")
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return None
 
 
 def _expression(text: str) -> Any:
@@ -151,5 +198,5 @@ def shown(report: DataFrame) -> str:
         )
         for each in row["samples"]:
             keys = f" {each['keys']}" if each["keys"] else ""
-            lines.append(f"    {each['msgId']}{keys}  {each['body']}")
+            lines.append(f"    {each['givenUp']:%H:%M:%S} {each['msgId']}{keys}  {each['body']}")
     return "\n".join(lines) or "there are no dead letters"
