@@ -165,7 +165,7 @@ def _buildGo() -> None:
 
 def _buildNode() -> None:
     sources = [_HERE / "node" / name for name in ("package.json", "package-lock.json")]
-    stamp = _Stamp(_NODE / "made-from", sources)
+    stamp = Stamp(_NODE / "made-from", sources)
     if not stamp.fresh:
         _NODE.mkdir(parents=True, exist_ok=True)
         for each in sources:
