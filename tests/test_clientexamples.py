@@ -81,7 +81,7 @@ class ClientExampleTests(TestCase):
         readme = (ROOT / "README.rst").read_text()
         self.assertEqual(len(lines), 2)
         self.assertIn(indent("\n".join(lines), "    "), readme)
-        (shown,) = re.findall(r"code-block:: python\n\n((?: {4}.*\n|\n)+)\n", readme)
+        shown, _ = re.findall(r"code-block:: python\n\n((?: {4}.*\n|\n)+)\n", readme)
         self.assertIn(shown, inspect.getsource(quick_start.main))
 
     @asDeferred

@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.late import LateCase
 from tests.store.support import HOST, LOG_SIZE, START, Held
+from txrocket.broker import delay
 from txrocket.broker.detours import Detours, Place, aside, encodeSplit, realPlace
 from txrocket.errors import (
     DiskFull,
@@ -22,6 +23,7 @@ from txrocket.errors import (
     StoreCorrupt,
 )
 from txrocket.protocol.record import decodeRecord, encodeProperties, encodeRecord, encodeTopic
+from txrocket.store import consumequeue
 from txrocket.store.follow import SCHEDULE_TOPIC
 from txrocket.store.settings import FlushDiskType
 
@@ -823,8 +825,9 @@ class DiskTests(LateCase):
 
     def test_behind(self) -> None:
         """
-        What a full disk kept from its queue is delivered once somebody looks.
+        What a full disk keeps from its queue's file is delivered all the same, once.
         """
+        self.patch(consumequeue, "TAILS", 0)
         self.open()
         self.wait(1)
         self.disk.failing["pwrite"] = FULL
@@ -833,7 +836,7 @@ class DiskTests(LateCase):
         self.wait(3)
         self.disk.failing.clear()
         self.wait(3)
-        self.assertEqual(self.delivered(), [])
+        self.assertEqual(self.delivered(), [b"a"])
         self.delays.look()
         self.wait()
         self.assertEqual(self.delivered(), [b"a"])
@@ -864,6 +867,7 @@ class SyncFlushTests(LateCase):
         """
         What is delivered is so once it is on the disk, and only then comes more.
         """
+        self.patch(delay, "_BATCH", 10)
         for number in range(20):
             self.send(b"%d" % number, DELAY="1")
         self.wait(0.5)

@@ -213,6 +213,7 @@ class HeldTests(BrokerTests):
         self.hold(queueId=3)
         for _ in range(12):
             self.sent(queueId=2)
+        self.store.queues.write()
         queue = self.store.queues.get("T", 2)
         assert queue is not None
         queue.segments.removeFirst()

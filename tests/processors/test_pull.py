@@ -175,6 +175,7 @@ class NothingTests(PullTests):
         """
         for _ in range(QUEUE_ENTRIES):
             self.sent()
+        self.store.queues.write()
         queue = self.store.queues.get("T", 0)
         assert queue is not None
         queue.segments.removeFirst()

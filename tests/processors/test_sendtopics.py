@@ -120,6 +120,7 @@ class MakeTests(BrokerTests):
             self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR, name)
             self.assertIsNone(self.topics.get(name))
         self.assertEqual(self.answered("x" * 127).code, ResponseCode.SUCCESS)
+        self.store.queues.write()
         self.assertEqual(os.listdir(os.path.join(self.root, "consumequeue")), ["x" * 127])
 
     def test_reserved(self) -> None:

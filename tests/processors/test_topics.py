@@ -139,6 +139,7 @@ class DeleteTests(AdminCase):
             self.fill(2, topic)
             self.commit("G", topic, 1)
             self.stats.put(topic, 2, 200)
+        self.store.queues.write()
         self.succeed(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))
         self.assertIsNone(self.topics.get("T"))
         self.assertEqual(["U"], self.store.queues.topics())
@@ -160,6 +161,7 @@ class DeleteTests(AdminCase):
         """
         self.topic()
         self.fill(1)
+        self.store.queues.write()
         with patch.object(self.disk, "rename", side_effect=OSError("broken")):
             said = self.refused(
                 ResponseCode.SYSTEM_ERROR,

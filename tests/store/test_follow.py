@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.store.support import START, StoreCase, abandon
 from txrocket.protocol.javahash import tagsCode
+from txrocket.store import consumequeue
 from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC
 from txrocket.store.messages import MessageStore
 from txrocket.store.reading import GetStatus
@@ -92,12 +93,16 @@ class HashTests(StoreCase):
 
 class BehindTests(StoreCase):
     """
-    Queues that cannot be written.
+    Queues that cannot be written, and of which none may be kept in memory.
     """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(consumequeue, "TAILS", 0)
 
     def behind(self, store: MessageStore) -> None:
         """
-        Let the queues stay behind by three messages.
+        Let the queues stay behind by three messages, of which the first is in memory.
         """
         self.put(store, b"a", KEYS="k")
         self.disk.failing["pwrite"] = OSError(errno.ENOSPC, "full")
@@ -112,20 +117,20 @@ class BehindTests(StoreCase):
 
     def test_unseen(self) -> None:
         """
-        Messages that are in the log and not in their queue are not there yet:
-        nobody is told of them or sent past them.
+        Messages that are in the log and not in their queue are not there yet: nobody
+        is sent past them.  Nobody is told of those that a queue has in memory either.
         """
         store = self.start()
         self.behind(store)
-        self.assertEqual(1, store.maxOffset("T", 0))
-        self.assertEqual([b"a"], self.bodies(store))
+        self.assertEqual(2, store.maxOffset("T", 0))
+        self.assertEqual([b"a", b"b"], self.bodies(store))
         for offset, status in (
-            (1, GetStatus.OFFSET_OVERFLOW_ONE),
-            (2, GetStatus.OFFSET_OVERFLOW_BADLY),
+            (2, GetStatus.OFFSET_OVERFLOW_ONE),
             (3, GetStatus.OFFSET_OVERFLOW_BADLY),
+            (4, GetStatus.OFFSET_OVERFLOW_BADLY),
         ):
             got = store.get("T", 0, offset, 32)
-            self.assertEqual((status, 1), (got.status, got.nextOffset))
+            self.assertEqual((status, 2), (got.status, got.nextOffset))
         self.assertEqual(1, len(self.arrived))
         abandon(store)
 
@@ -137,10 +142,11 @@ class BehindTests(StoreCase):
         store = self.start()
         self.behind(store)
         self.clock.advance(1)
-        self.assertEqual([b"a"], self.bodies(store))
+        self.assertEqual([b"a", b"b", b"c", b"d"], self.bodies(store))
+        self.assertEqual(1, len(self.arrived))
         self.disk.failing.clear()
         self.assertEqual(4, self.put(store, b"e", KEYS="k").queueOffset)
-        self.assertEqual([b"a"], self.bodies(store))
+        self.assertEqual([b"a", b"b", b"c", b"d"], self.bodies(store))
         self.clock.advance(1)
         self.assertEqual([b"a", b"b", b"c", b"d", b"e"], self.bodies(store))
         self.assertEqual([0, 1, 2, 3, 4], [each[2] for each in self.arrived])
