@@ -546,7 +546,11 @@ class QueuesTests(SynchronousTestCase):
         self.queues.put("A", 0, 0, 0, 10, 0)
         self.queues.write()
         self.assertEqual([], self.disk.synced)
-        folders = [self.folder, os.path.join(self.folder, "A"), os.path.join(self.folder, "A", "0")]
+        folders = [
+            os.path.dirname(self.folder),
+            self.folder,
+            *(os.path.join(self.folder, "A"), os.path.join(self.folder, "A", "0")),
+        ]
         self.assertEqual(folders, self.synced()[1:])
         self.assertEqual([], self.synced())
         again = ConsumeQueues(self.handles, self.folder, 100)

@@ -385,6 +385,22 @@ class TableTests(SynchronousTestCase):
             [(each, size) for each, _, size in disk.preads],
         )
 
+    def test_full(self) -> None:
+        """
+        The slots of a file that is full need not be in memory any longer, once they are
+        in the file.
+        """
+        index, _, handles, _ = self.make(0)
+        for number in range(250):
+            index.put("T", [f"k{number % 90}"], number, START * 1000)
+        first, second = index._indexFiles
+        index.seal(SyncJob(handles))
+        self.assertIsNotNone(first._table)
+        index.settle(SyncJob(handles))
+        self.assertIsNone(first._table)
+        self.assertIsNotNone(second._table)
+        self.assertEqual([187, 97, 7], index.query("T", "k7", 0, 1 << 60, 9).offsets)
+
     def test_straightened(self) -> None:
         """
         What is put right in the file is read anew.

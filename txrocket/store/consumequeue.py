@@ -106,12 +106,13 @@ class ConsumeQueue:
 
     def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
         topicFolder = os.path.dirname(folder)
+        queuesFolder = os.path.dirname(topicFolder)
         self.segments = Segments(
             handles,
             folder,
             segmentSize,
             handles.files.truncate,
-            above=(topicFolder, os.path.dirname(topicFolder)),
+            above=(topicFolder, queuesFolder, os.path.dirname(queuesFolder)),
         )
         self._tail = bytearray()
         self._filed = 0

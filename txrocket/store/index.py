@@ -358,6 +358,9 @@ class _IndexFile:
                 del self._changed[slot]
         self._sealed.clear()
         self._files.pwrite(handle, header, 0)
+        if self.room <= 0 and not self.unsealed:
+            # Full, and all of it is in the file.
+            self._table = None
 
     def rewind(self, count: int, timeOf: TimeOf) -> None:
         """
