@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
 from typing import Any
 from unittest.mock import patch
 
@@ -257,11 +259,47 @@ class CompiledTests(SynchronousTestCase):
         """
         assert speed is not None
         entry = packEntry(0, 100, 7)
-        given = (entry, -1, 0, 0, 1000, 32, 10_000)
+        given = (entry, bytes(1000), 0, 0, 1000, 32, 10_000)
         self.assertRaises(ZeroDivisionError, speed.collect, *given, lambda hashed: 1 / 0)
-        self.assertIsNone(speed.collect(*given, None))
+        self.assertEqual((bytes(100), 1, 1), speed.collect(*given, None))
         self.assertIsNone(speed.collect(*given, lambda hashed: hashed != 7))
+        self.assertIsNone(speed.collect(entry, bytes(50), 0, 0, 1000, 32, 10_000, None))
         self.assertRaises(TypeError, speed.collect, 1)
+
+    def test_collectTruncated(self) -> None:
+        """
+        A mapped file that has become shorter meanwhile, as one whose disk fails: what is
+        gone is left to others, as often as it happens, and the process goes on.
+        """
+        assert speed is not None
+        with open(self.mktemp(), "w+b") as opened:
+            opened.truncate(1 << 20)
+            mapped = mmap(opened.fileno(), 1 << 20, access=ACCESS_READ)
+            self.addCleanup(mapped.close)
+            data = packEntry(0, 100, 0) + packEntry(500_000, 100, 0)
+            given = (mapped, 0, 0, 1 << 20, 32, 1 << 20, None)
+            self.assertEqual((bytes(200), 2, 2), speed.collect(data, *given))
+            opened.truncate(4096)
+            for _ in range(3):
+                self.assertIsNone(speed.collect(data, *given))
+                self.assertEqual((bytes(100), 1, 1), speed.collect(data[:20], *given))
+
+    def test_busElsewhere(self) -> None:
+        """
+        Whoever else reads what is gone ends as ever.
+        """
+        program = (
+            "import mmap, tempfile\n"
+            "from txrocket.compiled import speed\n"
+            "speed.collect(bytes(8) + b'\\0\\0\\0\\1' + bytes(8), b'x', 0, 0, 1, 1, 9, None)\n"
+            "file = tempfile.TemporaryFile()\n"
+            "file.truncate(4096)\n"
+            "mapped = mmap.mmap(file.fileno(), 4096)\n"
+            "file.truncate(0)\n"
+            "mapped[0]\n"
+        )
+        ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+        self.assertEqual(-signal.SIGBUS, ended.returncode, ended.stderr)
 
     def test_collectScattered(self) -> None:
         """
@@ -272,9 +310,11 @@ class CompiledTests(SynchronousTestCase):
         with open(path, "w+b") as opened:
             opened.write(bytes(range(250)) * 100)
             opened.flush()
+            mapped = mmap(opened.fileno(), 0, access=ACCESS_READ)
+            self.addCleanup(mapped.close)
             for count, size in ((256, 256 * 10), (257, None)):
                 data = b"".join(packEntry(each * 20, 10, 0) for each in range(count))
-                given = (data, opened.fileno(), 0, 0, 25_000, 1000, 1 << 20, None)
+                given = (data, mapped, 0, 0, 25_000, 1000, 1 << 20, None)
                 found = speed.collect(*given)
                 self.assertEqual(found and len(found[0]), size)
 

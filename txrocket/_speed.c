@@ -16,6 +16,8 @@
 #include <Python.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <unistd.h>
 #include <stdint.h>
 #include <string.h>
@@ -473,29 +475,80 @@ static PyObject *indexEntries(PyObject *module, PyObject *args)
 
 /* --- pulls --------------------------------------------------------------------- */
 
+/* Reading a mapped file raises SIGBUS where the disk fails, or the file has become shorter.
+ * While records are copied, that leads back to who copies; else it does what it did before. */
+static __thread sigjmp_buf *copying;
+static struct sigaction formerBus;
+
+static void onBus(int number)
+{
+    (void)number;
+    if (copying)
+        siglongjmp(*copying, 1);
+    /* The fault comes again as soon as this returns. */
+    sigaction(SIGBUS, &formerBus, NULL);
+}
+
+static void catchBus(void)
+{
+    struct sigaction now;
+    if (sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler != onBus) {
+        struct sigaction ours = {.sa_handler = onBus, .sa_flags = SA_NODEFER};
+        formerBus = now;
+        sigaction(SIGBUS, &ours, NULL);
+    }
+}
+
+struct stretch { long long offset; size_t size; };
+
+static __attribute__((noinline)) void copyAll(char *to, const char *from,
+                                              const struct stretch *each,
+                                              const struct stretch *last)
+{
+    for (; each <= last; to += each++->size)
+        memcpy(to, from + each->offset, each->size);
+}
+
+/* False if the disk does not give it. */
+static int copyStretches(char *to, const char *from, const struct stretch *first,
+                         const struct stretch *last)
+{
+    sigjmp_buf back;
+    if (sigsetjmp(back, 0)) {
+        copying = NULL;
+        return 0;
+    }
+    copying = &back;
+    copyAll(to, from, first, last);
+    copying = NULL;
+    return 1;
+}
+
 PyDoc_STRVAR(collectDoc,
-             "Records that entries of a queue stand for, read from one file of the log: the records,\n"
-             "how many there are, and how many entries were looked at.  None if they are not all in\n"
-             "that file, and of this broker's memory, as the bounds say.");
+             "Records that entries of a queue stand for, read from one file of the log, which is\n"
+             "mapped: the records, how many there are, and how many entries were looked at.  None if\n"
+             "they are not all in that file, and of this broker's memory, as the bounds say.");
 
 static PyObject *collect(PyObject *module, PyObject *args)
 {
     struct span data;
-    int handle;
+    Py_buffer mapped;
     long long base, first, end;
     Py_ssize_t most, mostBytes, count = 0, size = 0, looked = 0;
-    PyObject *matches, *records = NULL;
-    struct { long long offset; size_t size; } stretches[256], *last = stretches - 1;
+    PyObject *matches, *records = NULL, *result = NULL;
+    struct stretch stretches[256], *last = stretches - 1;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y#iLLLnnO", &data.data, &data.size, &handle, &base, &first, &end,
+    if (!PyArg_ParseTuple(args, "y#y*LLLnnO", &data.data, &data.size, &mapped, &base, &first, &end,
                           &most, &mostBytes, &matches))
         return NULL;
+    if (first < base || end > base + mapped.len)
+        goto declined;
     const uint8_t *at = (const uint8_t *)data.data;
     for (Py_ssize_t left = data.size / 20; left; left--, at += 20) {
         long long offset = get64(at);
         uint32_t length = get32(at + 8);
         if (offset < first || length > 0x3FFFFFFE || offset + length > end)
-            Py_RETURN_NONE;
+            goto declined;
         if (count && (count >= most || size + (Py_ssize_t)length > mostBytes))
             break;
         looked++;
@@ -504,33 +557,35 @@ static PyObject *collect(PyObject *module, PyObject *args)
             int is = wanted ? PyObject_IsTrue(wanted) : -1;
             Py_XDECREF(wanted);
             if (is < 0)
-                return NULL;
+                goto done;
             if (!is)
                 continue;
         }
-        if (last >= stretches && last->offset + (long long)last->size == offset)
+        if (last >= stretches && base + last->offset + (long long)last->size == offset)
             last->size += length;
         else {
             if (++last == stretches + 256)
-                Py_RETURN_NONE;
-            last->offset = offset, last->size = length;
+                goto declined;
+            last->offset = offset - base, last->size = length;
         }
         count++, size += length;
     }
-    if (!count || !(records = PyBytes_FromStringAndSize(NULL, size))) {
-        if (records || PyErr_Occurred())
-            return NULL;
-        Py_RETURN_NONE;
+    if (!count)
+        goto declined;
+    if (!(records = PyBytes_FromStringAndSize(NULL, size)))
+        goto done;
+    catchBus();
+    if (copyStretches(PyBytes_AS_STRING(records), mapped.buf, stretches, last)) {
+        result = Py_BuildValue("Onn", records, count, looked);
+        goto done;
     }
-    char *to = PyBytes_AS_STRING(records);
-    for (Py_ssize_t i = 0; i <= last - stretches; to += stretches[i++].size)
-        if (pread(handle, to, stretches[i].size, stretches[i].offset - base) !=
-            (ssize_t)stretches[i].size) {
-            /* What went wrong is found out, and told, by others. */
-            Py_DECREF(records);
-            Py_RETURN_NONE;
-        }
-    return Py_BuildValue("Nnn", records, count, looked);
+declined:
+    /* What went wrong is found out, and told, by others. */
+    result = Py_NewRef(Py_None);
+done:
+    Py_XDECREF(records);
+    PyBuffer_Release(&mapped);
+    return result;
 }
 
 PyDoc_STRVAR(syncPathsDoc, "Sync files, one after the other, those that are gone left out; other\n"

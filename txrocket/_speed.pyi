@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable, Iterable
+from mmap import mmap
 from typing import Any
 
 def batchRecords(
@@ -47,7 +48,7 @@ def indexEntries(
 ) -> tuple[bytes, int]: ...
 def collect(
     entries: bytes,
-    handle: int,
+    mapped: mmap,
     base: int,
     first: int,
     end: int,

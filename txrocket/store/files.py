@@ -5,7 +5,8 @@ The operating system, as far as the store needs it.
 Everything that the store does to a disk goes through L{Files}, so that a test
 can put a disk in its place that fails, fills up, or loses power.  Data are read
 and written by C{pread} and C{pwrite} and never through a mapping: a full disk
-is then an error, where a mapping would end the process with SIGBUS.
+is then an error, where a mapping would end the process with SIGBUS.  The compiled helper
+may read through one, since it knows what to do with that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import shutil
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from mmap import ACCESS_READ, mmap
 
 from txrocket.compiled import speed
 
@@ -78,6 +80,13 @@ class Files:
                 break
             data += more
         return data
+
+    def map(self, handle: int, size: int) -> mmap:
+        """
+        A file's bytes, to be read as long as nobody makes it shorter, and by who can
+        deal with SIGBUS.
+        """
+        return mmap(handle, size, access=ACCESS_READ)
 
     def pwrite(self, handle: int, data: bytes, offset: int) -> None:
         """

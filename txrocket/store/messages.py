@@ -830,6 +830,7 @@ class MessageStore(StoreReader):
         if self._writing is not None and self._writing.active():
             self._writing.cancel()
         self._deadlines.stop()
+        self.log.segments.close()
         self._handles.close()
         if self._unlock is not None:
             self._unlock()

@@ -201,13 +201,17 @@ class StoreReader:
         settings, log = self.settings, self.log
         most = max(1, min(most, settings.maxTransferCountOnMessageInMemory))
         data = queue.read(offset, most if matches is None else max(_MOST_ENTRIES, most))
-        place = log.segments.place(offsetOf(data, 0)) if data else None
+        try:
+            place = log.segments.place(offsetOf(data, 0)) if data else None
+        except OSError:
+            # Too many are mapped, perhaps by others.
+            return None
         if place is None:
             return None
-        handle, base, stop = place
+        mapped, base, stop = place
         found = speed.collect(
             data,
-            handle,
+            mapped,
             base,
             max(base, log.written - self._near),
             min(stop, log.written),

@@ -19,11 +19,16 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from mmap import mmap
 
 from txrocket.errors import StoreCorrupt, StoreError
 from txrocket.store.files import Files, Handles
 
 __all__ = ["Segments", "SyncJob", "basesIn"]
+
+
+# How many pieces are mapped at a time.  It costs nothing but addresses.
+_MAPPED = 16
 
 
 def basesIn(files: Files, folder: str) -> list[int]:
@@ -129,6 +134,7 @@ class Segments:
         self.folder = folder
         self._prefix = os.path.join(folder, "")
         self._paths: dict[int, str] = {}
+        self._mapped: dict[int, mmap] = {}
         self.size = size
         self._allocate = allocate
         self._above = above
@@ -249,15 +255,35 @@ class Segments:
         except OSError as error:
             raise StoreError(f"reading {path} failed: {error}") from error
 
-    def place(self, offset: int) -> tuple[int, int, int] | None:
+    def place(self, offset: int) -> tuple[mmap, int, int] | None:
         """
-        The piece that holds an offset: its handle, good until the next call, where it
+        The piece that holds an offset: its bytes, good until the next call, where it
         begins and where it ends.
+
+        @raise OSError: if it cannot be had.
         """
         base = self.baseOf(offset)
         if base is None:
             return None
-        return self._handles.get(self.pathOf(base)), base, base + self.size
+        found = self._mapped.get(base)
+        if found is None:
+            if len(self._mapped) >= _MAPPED:
+                self._unmap(next(iter(self._mapped)))
+            found = self._files.map(self._handles.get(self.pathOf(base)), self.size)
+            self._mapped[base] = found
+        return found, base, base + self.size
+
+    def _unmap(self, base: int) -> None:
+        mapped = self._mapped.pop(base, None)
+        if mapped is not None:
+            mapped.close()
+
+    def close(self) -> None:
+        """
+        Let go of what L{place} gave.
+        """
+        for base in list(self._mapped):
+            self._unmap(base)
 
     def clearFrom(self, offset: int) -> None:
         """
@@ -275,6 +301,7 @@ class Segments:
             return
         path = self.pathOf(base)
         handle = self._handles.get(path)
+        self._unmap(base)
         self._files.truncate(handle, offset - base)
         self._allocate(handle, self.size)
         self.dirtyPaths.add(path)
@@ -317,6 +344,7 @@ class Segments:
         """
         Let go of all pieces: somebody else deletes them.
         """
+        self.close()
         for base in self.bases:
             self._handles.forget(self.pathOf(base))
         self.bases.clear()
@@ -333,6 +361,7 @@ class Segments:
     def _remove(self, base: int) -> None:
         path = self.pathOf(base)
         del self._paths[base]
+        self._unmap(base)
         self._handles.forget(path)
         self.dirtyPaths.discard(path)
         self._files.remove(path)
