@@ -17,7 +17,7 @@ from mmap import ACCESS_READ, mmap
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -37,6 +37,7 @@ from txrocket.store.consumequeue import packEntry
 from txrocket.store.files import Files, Handles, SyncFailed
 from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC, file, queueEntries
 from txrocket.store.index import PAIR, Index, entriesPlainly
+from txrocket.store.messages import suspectPlainly
 from txrocket.store.segments import SyncJob
 
 V4, V6 = bytes(range(8)), bytes(range(20))
@@ -185,6 +186,21 @@ class CompiledTests(SynchronousTestCase):
         compiled = outcome(*given)
         with patch.object(batchModule, "speed", None):
             self.assertEqual(outcome(*given), compiled)
+
+    @given(st.lists(st.sampled_from([b"x", b"\0", bytes(7), bytes(15), bytes(16), b"ab"])))
+    @example([b"x", bytes(15), b"x"])
+    @example([b"x" * 9, bytes(16), b"x"])
+    def test_suspect(self, pieces: list[bytes]) -> None:
+        """
+        Records with many zeros, or with one at their end.
+        """
+        assert speed is not None
+        data, sizes = b"".join(pieces), [len(each) for each in pieces]
+        self.assertEqual(speed.suspect(data, sizes), suspectPlainly(data, sizes))
+        self.assertEqual(speed.suspect(data, []), suspectPlainly(data, []))
+        self.assertRaises(TypeError, speed.suspect, data, ("x",))
+        self.assertRaises(TypeError, speed.suspect, data, ["x"])
+        self.assertRaises(ValueError, speed.suspect, b"x" * len(data), [*sizes, 1])
 
     @given(RECORDS, st.sampled_from([V4, V6]), st.sampled_from([V4, V6]))
     def test_file(

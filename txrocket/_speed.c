@@ -22,6 +22,8 @@
 #include <stdint.h>
 #include <string.h>
 
+struct span { const char *data; Py_ssize_t size; };
+
 /* --- numbers in network order -------------------------------------------------- */
 
 static uint32_t get32(const uint8_t *at)
@@ -198,6 +200,40 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(suspectDoc, "As txrocket.store.messages.suspectPlainly.");
+
+static PyObject *suspect(PyObject *module, PyObject *args)
+{
+    struct span records;
+    PyObject *sizes;
+    Py_ssize_t end = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#O!", &records.data, &records.size, &PyList_Type, &sizes))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sizes); i++) {
+        end += PyLong_AsSsize_t(PyList_GET_ITEM(sizes, i));
+        if (PyErr_Occurred())
+            return NULL;
+        if (end < 1 || end > records.size) {
+            PyErr_SetString(PyExc_ValueError, "sizes of other records");
+            return NULL;
+        }
+        if (!records.data[end - 1])
+            Py_RETURN_TRUE;
+    }
+    /* Sixteen zeros have one at a place that sixteen divides. */
+    for (Py_ssize_t place = 0; place < records.size; place += 16) {
+        Py_ssize_t from = place, to = place;
+        while (to < records.size && !records.data[to])
+            to++;
+        while (to > place && from > 0 && !records.data[from - 1])
+            from--;
+        if (to - from >= 16)
+            Py_RETURN_TRUE;
+    }
+    Py_RETURN_FALSE;
+}
+
 /* --- Java's String.hashCode ---------------------------------------------------- */
 
 static uint32_t hashText(uint32_t hash, PyObject *text)
@@ -242,8 +278,6 @@ static long positive(uint32_t hash)
 }
 
 /* --- filing -------------------------------------------------------------------- */
-
-struct span { const char *data; Py_ssize_t size; };
 
 /* What properties say that the queues and the index need; the last of a name counts. */
 static void readProperties(const char *data, Py_ssize_t size, struct span *tags,
@@ -1195,6 +1229,7 @@ static PyObject *batchIds(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"batchRecords", batchRecords, METH_VARARGS, batchRecordsDoc},
+    {"suspect", suspect, METH_VARARGS, suspectDoc},
     {"fileRecords", fileRecords, METH_VARARGS, fileRecordsDoc},
     {"indexEntries", indexEntries, METH_VARARGS, indexEntriesDoc},
     {"collect", collect, METH_VARARGS, collectDoc},

@@ -65,9 +65,9 @@ class CreditTests(BrokerTests):
         found: list[list[bytes]] = []
         write = self.client.wire.write
 
-        def watch(data: bytes) -> None:
+        def watch(pieces: list[bytes]) -> None:
             found.append(self.bodies())
-            write(data)
+            write(b"".join(pieces))
 
         self.client.peer._send = watch
         self.write(b"a", b"b", b"c")

@@ -5,6 +5,7 @@ Tests for L{txrocket.remoting.eager}.
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from hypothesis import given
@@ -15,7 +16,29 @@ from twisted.internet.tcp import Connection
 from twisted.internet.testing import MemoryReactor, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
+from txrocket.remoting import eager
 from txrocket.remoting.eager import eagerWriter
+
+
+class Gathering:
+    """
+    A socket that is given several pieces.
+    """
+
+    def __init__(self, transport: Socket) -> None:
+        self._transport = transport
+
+    def sendmsg(self, pieces: list[bytes]) -> int:
+        """
+        Take as many bytes as the transport is told to, or none, or break.
+        """
+        self._transport.gathered += 1
+        count = self._transport.writeSomeData(b"".join(pieces))
+        if not isinstance(count, int):
+            raise BrokenPipeError(errno.EPIPE, "broken")
+        if not count:
+            raise BlockingIOError(errno.EWOULDBLOCK, "later")
+        return count
 
 
 class Socket(Connection):
@@ -30,6 +53,8 @@ class Socket(Connection):
         self.connected = 1
         self.takes = takes
         self.wire = b""
+        self.gathered = 0
+        self.socket = Gathering(self)  # type: ignore[assignment]
 
     def writeSomeData(self, data: bytes) -> int | Exception:  # type: ignore[override]
         """
@@ -68,7 +93,7 @@ class EagerWriterTests(SynchronousTestCase):
         What the socket takes is written without waiting for the reactor.
         """
         transport = self.transport([])
-        eagerWriter(transport)(b"frame")
+        eagerWriter(transport)([b"frame"])
         self.assertEqual(transport.wire, b"frame")
         self.assertEqual(transport._tempDataLen, 0)
 
@@ -78,7 +103,7 @@ class EagerWriterTests(SynchronousTestCase):
         """
         transport = self.transport([])
         transport.disconnecting = 1
-        eagerWriter(transport)(b"frame")
+        eagerWriter(transport)([b"frame"])
         self.assertEqual(transport.wire, b"")
 
     def test_broken(self) -> None:
@@ -87,8 +112,22 @@ class EagerWriterTests(SynchronousTestCase):
         fails to write it.
         """
         transport = self.transport([-1, -1])
-        eagerWriter(transport)(b"frame")
+        eagerWriter(transport)([b"frame"])
         self.assertEqual(transport._tempDataLen, 5)
+        self.assertIs(transport.doWrite(), CONNECTION_LOST)
+
+    def test_large(self) -> None:
+        """
+        Pieces that are large are gathered by the system; if the connection is broken
+        the transport gets them.
+        """
+        pieces = [b"head", b"x" * 20_000, b"head", b"y" * 20_000]
+        transport = self.transport([])
+        eagerWriter(transport)(pieces)
+        self.assertEqual((transport.wire, transport.gathered), (b"".join(pieces), 1))
+        transport = self.transport([-1, -1])
+        eagerWriter(transport)(pieces)
+        self.assertEqual(transport._tempDataLen, 40_008)
         self.assertIs(transport.doWrite(), CONNECTION_LOST)
 
     def test_otherTransports(self) -> None:
@@ -96,7 +135,7 @@ class EagerWriterTests(SynchronousTestCase):
         A transport of another kind is written to in the ordinary way.
         """
         transport = StringTransport()
-        eagerWriter(transport)(b"frame")
+        eagerWriter(transport)([b"frame"])
         self.assertEqual(transport.value(), b"frame")
 
     def test_tls(self) -> None:
@@ -105,7 +144,10 @@ class EagerWriterTests(SynchronousTestCase):
         """
         transport = self.transport([])
         transport.TLS = True
-        self.assertEqual(eagerWriter(transport), transport.write)
+        written: list[bytes] = []
+        self.patch(transport, "write", written.append)
+        eagerWriter(transport)([b"fra", b"me"])
+        self.assertEqual((transport.wire, written), (b"", [b"frame"]))
 
     @given(
         st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 12)), max_size=20),
@@ -114,13 +156,15 @@ class EagerWriterTests(SynchronousTestCase):
     def test_order(self, writes: list[tuple[bytes, int]], data: st.DataObject) -> None:
         """
         However much the socket takes, and whenever it becomes writable, the
-        same bytes arrive in the same order as with ordinary writes.
+        same bytes arrive in the same order as with ordinary writes; so they do where
+        the system gathers the pieces.
         """
+        self.patch(eager, "_LARGE", 5)
         transport = self.transport([])
         write = eagerWriter(transport)
         for piece, takes in writes:
             transport.takes = [takes]
-            write(piece)
+            write([piece[:1], piece[1:]])
             if data.draw(st.booleans()):
                 transport.takes = [data.draw(st.integers(0, 12))]
                 transport.doWrite()

@@ -378,6 +378,8 @@ class SendProcessor:
         config = self._topics.get(topic)
         if (
             config is not None
+            # Known already; to note it takes 3 us.
+            and config is not self.sound.configs.get(topic)
             and not self._hooks
             and not self.settings.startAcceptSendRequestTimeStamp
             and config.topicFilterType is not TopicFilterType.MULTI_TAG

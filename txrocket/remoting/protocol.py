@@ -45,7 +45,7 @@ from txrocket.protocol.codes import requestName
 from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Answers, RemotingCommand
 from txrocket.protocol.connection import Connection
 from txrocket.remoting.addresses import NO_HOST, addressOf, hostOf
-from txrocket.remoting.eager import eagerWriter
+from txrocket.remoting.eager import eagerWriter, plainWriter
 from txrocket.remoting.faults import faultResponse
 from txrocket.remoting.responses import Pending, ResponseTable
 
@@ -129,7 +129,7 @@ class RemotingProtocol(Protocol):
         self.responseTable = ResponseTable(
             self._remoting.clock, self.address, self._limits.requests
         )
-        self._send = eagerWriter(self.transport) if self._remoting.eager else self.transport.write
+        self._send = (eagerWriter if self._remoting.eager else plainWriter)(self.transport)
         if hasattr(self.transport, "setTcpNoDelay"):
             self.transport.setTcpNoDelay(True)
         self.transport.registerProducer(self, True)
@@ -519,14 +519,13 @@ class RemotingProtocol(Protocol):
         if self._answers:
             self._encodeAnswers()
         if self._gathered:
-            data = b"".join(self._gathered)
-            self._gathered.clear()
+            pieces, self._gathered = self._gathered, []
             self._gatheredSize = 0
             if self.connected:
                 if self._unread:
-                    self._unsent += len(data)
+                    self._unsent += sum(map(len, pieces))
                 self.active = True
-                self._send(data)
+                self._send(pieces)
 
 
 def _noAnswer(answer: object, request: RemotingCommand, address: str) -> RemotingCommand:

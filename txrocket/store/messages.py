@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Container, Generator, Iterable
 from contextlib import suppress
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -98,14 +99,21 @@ def _checkTellable(queueId: int, properties: bytes) -> None:
         raise InvalidMessage("properties that end in NUL, or have 16 of them, cannot be stored")
 
 
+def suspectPlainly(records: bytes, sizes: list[int]) -> bool:
+    """
+    Whether some of these records may be such: there are many zeros, or one ends with
+    one, as it does without properties as well.
+    """
+    ends = accumulate(sizes)
+    return LOST in records or not all(records[end - 1] for end in ends)
+
+
+_suspect: Callable[[bytes, list[int]], bool] = suspectPlainly if speed is None else speed.suspect
+
+
 def _checkBatch(records: bytes, sizes: list[int]) -> None:
-    # No properties leave a last byte of 0 as well, and bodies have zeros: both are
-    # looked at more closely.
-    suspicious = LOST in records
-    end = 0
-    for size in sizes:
-        end += size
-        if suspicious or not records[end - 1]:
+    if _suspect(records, sizes):
+        for end, size in zip(accumulate(sizes), sizes, strict=True):
             record = decodeRecord(records, end - size, readBody=False)
             _checkTellable(record.queueId, record.propertiesData)
 
