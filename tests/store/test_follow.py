@@ -91,6 +91,24 @@ class HashTests(StoreCase):
         self.assertEqual(tagsCode("a"), self.hashOf("T", TAGS="a", TIMER_OUT_MS="1700000000123"))
 
 
+class TimedTests(StoreCase):
+    """
+    Messages that wait for their time.
+    """
+
+    def test_written(self) -> None:
+        """
+        Their entries are in the files at once; those of others wait.
+        """
+        store = self.start()
+        self.put(store, b"a")
+        self.put(store, b"b", topic=SCHEDULE_TOPIC, DELAY="1")
+        self.put(store, b"c", topic=TIMER_TOPIC, TIMER_OUT_MS="1700000000123")
+        unwritten = {topic: queue.unwritten for topic, _, queue in store.queues}
+        self.assertEqual({"T": 20, SCHEDULE_TOPIC: 0, TIMER_TOPIC: 0}, unwritten)
+        store.stop()
+
+
 class BehindTests(StoreCase):
     """
     Queues that cannot be written, and of which none may be kept in memory.

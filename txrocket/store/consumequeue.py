@@ -441,7 +441,14 @@ class ConsumeQueues:
         @param room: for how many bytes there must be room in memory then.
         """
         while self._touched and self._room < room:
-            key, queue = next(iter(self._touched.items()))
+            self.writeOne(next(iter(self._touched)))
+
+    def writeOne(self, key: tuple[str, int]) -> None:
+        """
+        Bring what was put into one queue into its files.
+        """
+        queue = self._touched.get(key)
+        if queue is not None:
             size = queue.unwritten
             queue.write()
             self._room += size

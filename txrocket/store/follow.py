@@ -271,6 +271,11 @@ class Follow:
         All or nothing: what cannot be written to the queues is taken again.
         """
         hashes = [self.file(record) for record in records]
+        for record in records:
+            if record.topic in TIMED_TOPICS:
+                # If this process is killed and Java's broker takes the folder over, it
+                # makes entries of its own, which have no time, and delivers at once.
+                self._queues.writeOne((record.topic, record.queueId))
         self._queues.write(room=0)
         self.position = end
         for record, hashed in zip(records, hashes, strict=True):
