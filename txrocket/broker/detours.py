@@ -33,6 +33,7 @@ __all__ = [
     "deliver",
     "encodeSplit",
     "move",
+    "putAt",
     "realPlace",
 ]
 
@@ -132,7 +133,16 @@ def deliver(store: MessageStore, message: MessageExt) -> Appended:
     @raise InvalidMessage: if it cannot be stored there.
     @raise StoreError: if the store takes no messages now.
     """
-    topic, queueId = realPlace(message)
+    return putAt(store, message, *realPlace(message))
+
+
+def putAt(store: MessageStore, message: MessageExt, topic: str, queueId: int) -> Appended:
+    """
+    Put a message that is in the log once more, as it is, at another place.
+
+    @raise InvalidMessage: if it cannot be stored there.
+    @raise StoreError: if the store takes no messages now.
+    """
     return store.put(
         topic,
         queueId,

@@ -29,7 +29,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.broker.buckets import Bucket, BucketState, Waiting
-from txrocket.broker.detours import Place, Put, aside, deliver, move
+from txrocket.broker.detours import Place, Put, aside, deliver, move, putAt
 from txrocket.broker.reached import Reached
 from txrocket.broker.settings import DelaySettings
 from txrocket.broker.times import askedTime, withTime
@@ -325,17 +325,7 @@ class Timers:
         """
         when = timeOf(message.properties.get(PROPERTY_TIMER_OUT_MS))
         number = self._wheel.bucketOf(when, self._current.number)
-        return self._store.put(
-            TIMER_TOPIC,
-            number % self._wheel.queues,
-            message.body,
-            message.propertiesData,
-            message.bornTimestamp,
-            message.bornHostData,
-            message.flag,
-            message.sysFlag,
-            message.reconsumeTimes,
-        )
+        return putAt(self._store, message, TIMER_TOPIC, number % self._wheel.queues)
 
     def _farDone(self, far: list[Waiting], behind: int, moved: _Moved) -> None:
         count = moved[0]

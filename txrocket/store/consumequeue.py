@@ -417,16 +417,14 @@ class ConsumeQueues:
         """
         Add an entry to a queue, which is made if there is none.
         """
-        queue = self._find((topic, queueId))
-        self._room -= queue.put(queueOffset, offset, size, tagsCode)
+        self._room -= self._find((topic, queueId)).put(queueOffset, offset, size, tagsCode)
 
     def putAll(self, key: tuple[str, int], queueOffset: int, data: bytes | bytearray) -> None:
         """
         Add entries that follow each other to a queue, by its topic and number; it is
         made if there is none.
         """
-        queue = self._touched.get(key) or self._find(key)
-        self._room -= queue.putAll(queueOffset, data)
+        self._room -= self._find(key).putAll(queueOffset, data)
 
     def _find(self, key: tuple[str, int]) -> ConsumeQueue:
         queue = self._touched.get(key)

@@ -192,12 +192,9 @@ class Follow:
         """
         if offset != self.position:
             return
-        filed = None if speed is None else speed.fileRecords(data, offset)
-        if filed is not None:
-            runs, pairs, timestamp = filed
-            self._file(runs, pairs, timestamp)
-            self.position = offset + len(data)
-            self._tell(runs, offset, data)
+        read = None if speed is None else speed.fileRecords(data, offset)
+        if read is not None:
+            self._file(offset, data, *read)
             return
         records = []
         position = 0
@@ -219,18 +216,20 @@ class Follow:
         if offset != self.position:
             return
         hashes, pairs = file(puts)
-        runs = queueEntries(puts, hashes)
-        self._file(runs, pairs, timestamp)
-        self.position = offset + len(data)
-        self._tell(runs, offset, data)
+        self._file(offset, data, queueEntries(puts, hashes), pairs, timestamp)
 
-    def _file(self, runs: Runs, pairs: bytes, timestamp: int) -> None:
+    def _file(self, offset: int, data: bytes, runs: Runs, pairs: bytes, timestamp: int) -> None:
+        """
+        Take a stretch of ordinary messages of one time.
+        """
         for key, (first, run) in runs.items():
             self._queues.putAll(key, first, run)
         if self._index is not None and pairs:
             self._index.add(pairs, timestamp)
         self.timestamp = max(self.timestamp, timestamp)
         self._queues.write(room=0)
+        self.position = offset + len(data)
+        self._tell(runs, offset, data)
 
     def _tell(self, runs: Runs, offset: int, data: bytes) -> None:
         """
