@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks.compare.machine import residentOwn, sizeOf
 from benchmarks.generator import run
 from tests.interop.programs import ROOT, libraries
+from txrocket.testing import plan
 
 __all__ = ["JavaBroker", "OurBroker", "Running", "freePort", "javaMissing"]
 
@@ -51,15 +52,11 @@ def javaMissing() -> list[str]:
     return [each for each in ("java", "mvn") if shutil.which(each) is None]
 
 
-def freePort(taken: Sequence[int] = ()) -> int:
+def freePort() -> int:
     """
-    A port that is free with those beside it, on which RocketMQ's broker listens too,
-    below those that the system gives to clients.
+    A port that is free with those beside it, on which RocketMQ's broker listens too.
     """
-    for port in range(21911, 30000, 20):
-        if port not in taken and not any(_listens(port + each) for each in (-2, 0, 1)):
-            return port
-    raise RuntimeError("no port is free")
+    return plan.freePort("127.0.0.1", (2, -1))
 
 
 def _listens(port: int) -> bool:

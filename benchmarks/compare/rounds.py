@@ -149,7 +149,7 @@ class Fleet:
         """
         A new broker, which the caller closes.
         """
-        port = freePort([each.port for each in self._up.values()])
+        port = freePort()
         if who == "java":
             return JavaBroker(port, **settings)
         return OurBroker(port, python=self._python, **settings)  # type: ignore[arg-type]

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import re
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +25,7 @@ from twisted.trial.unittest import TestCase
 
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.testing import plan
 
 __all__ = ["Child", "LiveTestCase", "freePort", "twistd"]
 
@@ -39,25 +38,12 @@ STOP = 15.0
 # Of what a process said, so many lines are told if something fails.
 _TOLD = 60
 
-# From where the system takes no port for those that dial: a server that is away
-# for a moment finds its port free when it is back, and nobody who dials it
-# meanwhile happens to be connected to himself.
-_PORTS = range(12_000, 30_000)
-
 
 def freePort() -> int:
     """
     A port on which nobody listens, nor on the one two below it.
     """
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return port
+    return plan.freePort("127.0.0.1", (2,))
 
 
 def twistd(*arguments: str) -> list[str]:
