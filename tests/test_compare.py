@@ -25,8 +25,10 @@ from benchmarks.compare.figures import Aim, Row, Sample, Spread, ratio, settle, 
 from benchmarks.compare.findings import Findings, Level, aims, growth
 from benchmarks.compare.interpreters import Interpreter, candidates, fastest
 from benchmarks.compare.machine import (
+    PageCache,
     describe,
     freeBytes,
+    freeMemory,
     processor,
     residentOwn,
     sizeOf,
@@ -151,7 +153,21 @@ class MachineTests(SynchronousTestCase):
         self.assertEqual(processor("processor\t: 0\nModel\t\t: Pi 5\n"), "Pi 5")
         self.assertEqual(processor(""), "unknown")
         self.assertEqual(totalMemory("MemFree: 5 kB\nMemTotal:  2097152 kB\n"), 2.0)
+        self.assertEqual(freeMemory("MemFree: 1048576 kB\nMemTotal:  2097152 kB\n"), 1.0)
         self.assertRaises(ValueError, totalMemory, "")
+
+    def test_pageCache(self) -> None:
+        """
+        Pages are read until hardly any memory is free, further on each time; the file
+        takes no room, and goes away.
+        """
+        path = Path(self.mktemp())
+        free = iter([3.0, 2.0, 0.4, 3.0, 0.4])
+        pages = PageCache(path, lambda: next(free))
+        self.assertEqual([pages.fill(), pages.fill()], [0.125, 0.0625])
+        self.assertEqual(path.stat().st_blocks, 0)
+        pages.close()
+        self.assertFalse(path.exists())
         self.assertIn(" cores, ", describe())
 
     def test_size(self) -> None:

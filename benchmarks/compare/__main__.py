@@ -29,7 +29,7 @@ from benchmarks.compare.brokers import javaMissing
 from benchmarks.compare.extras import Extras
 from benchmarks.compare.findings import Findings, aims, growth
 from benchmarks.compare.interpreters import environment, fastest, found, helperIn
-from benchmarks.compare.machine import describe
+from benchmarks.compare.machine import PageCache, describe
 from benchmarks.compare.profiles import profile
 from benchmarks.compare.rounds import Fleet, Plan
 from benchmarks.compare.scenarios import SCENARIOS, chosen
@@ -134,7 +134,17 @@ class Comparison:
         compiled()
         python, other = self._about()
         plan, findings = self._plan, self.findings
-        fleet = Fleet(python, plan, findings, self._say)
+        pages = PageCache(ROOT / ".bench-pages")
+        fill = (lambda: 0.0) if self._asked.quick else pages.fill
+        try:
+            self._measure(Fleet(python, plan, findings, self._say, fill), python, other)
+        finally:
+            pages.close()
+        self._profiles(python)
+        findings.minutes = (time.monotonic() - self._began) / 60
+
+    def _measure(self, fleet: Fleet, python: str, other: str) -> None:
+        plan, findings = self._plan, self.findings
         extras = Extras(fleet, plan, findings, self._say, self._left)
         try:
             self._try("generator", extras.ceiling)
@@ -157,8 +167,6 @@ class Comparison:
                     " the aim is about our own growth."
                 )
         self._try("backlog", lambda: extras.backlog("ours", plan.backlog))
-        self._profiles(python)
-        findings.minutes = (time.monotonic() - self._began) / 60
 
     def _profiles(self, python: str) -> None:
         missed = [row for row in (*aims(self.findings), *growth(self.findings)) if row.met is False]

@@ -24,6 +24,9 @@ How it was measured:
   Both may use all cores, which the generator shares with them. Both have their own defaults, but
   for where they listen and keep their files. RocketMQ's has a heap of 2 GiB (G1), which is not
   touched before it is needed, and writes no log.
+- Before a broker is started, free memory is filled with pages of a file that nobody needs, as that
+  of a machine that has run for a while is: on a virtual machine the first write to free memory
+  may have to wait for the host, which would be charged to whoever stores most.
 - RocketMQ's broker is loaded until its rate stands still: three successive windows that differ by
   5 % at most. Each scenario that is new to it is run likewise before it is measured. What that
   takes is in the line about this run.

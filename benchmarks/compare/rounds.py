@@ -133,10 +133,17 @@ class Fleet:
     """
 
     def __init__(
-        self, python: str, plan: Plan, findings: Findings, say: Callable[[str], None]
+        self,
+        python: str,
+        plan: Plan,
+        findings: Findings,
+        say: Callable[[str], None],
+        fill: Callable[[], object] = lambda: None,
     ) -> None:
         """
         @param python: the interpreter of ours.
+        @param fill: called before a broker is started, that it may find the machine as
+            the others do.
         """
         self._python = python
         self._plan = plan
@@ -144,6 +151,7 @@ class Fleet:
         self._say = say
         self._up: dict[str, Running] = {}
         self._flush = ASYNC
+        self._fill = fill
 
     def start(self, who: str, **settings: object) -> Running:
         """
@@ -160,6 +168,7 @@ class Fleet:
 
         @return: the rates on the way there, too.
         """
+        self._fill()
         broker, plan = self.start(who, **settings), self._plan
         # Ours is as fast as it gets at once; its windows are there to show that.
         least, most = (plan.least, plan.most) if who == "java" else (1, 1)
