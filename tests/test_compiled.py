@@ -275,11 +275,12 @@ class CompiledTests(SynchronousTestCase):
         """
         assert speed is not None
         entry = packEntry(0, 100, 7)
-        given = (entry, bytes(1000), 0, 0, 1000, 32, 10_000)
+        given = (entry, bytes(1000), 0, 1000, 1000, 32, 10_000)
         self.assertRaises(ZeroDivisionError, speed.collect, *given, lambda hashed: 1 / 0)
         self.assertEqual((bytes(100), 1, 1), speed.collect(*given, None))
         self.assertIsNone(speed.collect(*given, lambda hashed: hashed != 7))
-        self.assertIsNone(speed.collect(entry, bytes(50), 0, 0, 1000, 32, 10_000, None))
+        self.assertIsNone(speed.collect(entry, bytes(50), 0, 1000, 1000, 32, 10_000, None))
+        self.assertIsNone(speed.collect(entry, bytes(1000), 0, 1000, 999, 32, 10_000, None))
         self.assertRaises(TypeError, speed.collect, 1)
 
     def test_collectTruncated(self) -> None:
@@ -293,7 +294,7 @@ class CompiledTests(SynchronousTestCase):
             mapped = mmap(opened.fileno(), 1 << 20, access=ACCESS_READ)
             self.addCleanup(mapped.close)
             data = packEntry(0, 100, 0) + packEntry(500_000, 100, 0)
-            given = (mapped, 0, 0, 1 << 20, 32, 1 << 20, None)
+            given = (mapped, 0, 1 << 20, 1 << 20, 32, 1 << 20, None)
             self.assertEqual((bytes(200), 2, 2), speed.collect(data, *given))
             opened.truncate(4096)
             for _ in range(3):
@@ -307,7 +308,7 @@ class CompiledTests(SynchronousTestCase):
         program = (
             "import mmap, tempfile\n"
             "from txrocket.compiled import speed\n"
-            "speed.collect(bytes(8) + b'\\0\\0\\0\\1' + bytes(8), b'x', 0, 0, 1, 1, 9, None)\n"
+            "speed.collect(bytes(8) + b'\\0\\0\\0\\1' + bytes(8), b'x', 0, 1, 1, 1, 9, None)\n"
             "file = tempfile.TemporaryFile()\n"
             "file.truncate(4096)\n"
             "mapped = mmap.mmap(file.fileno(), 4096)\n"
@@ -330,7 +331,7 @@ class CompiledTests(SynchronousTestCase):
             self.addCleanup(mapped.close)
             for count, size in ((256, 256 * 10), (257, None)):
                 data = b"".join(packEntry(each * 20, 10, 0) for each in range(count))
-                given = (data, mapped, 0, 0, 25_000, 1000, 1 << 20, None)
+                given = (data, mapped, 0, 25_000, 25_000, 1000, 1 << 20, None)
                 found = speed.collect(*given)
                 self.assertEqual(found and len(found[0]), size)
 

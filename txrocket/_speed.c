@@ -10,6 +10,7 @@
  *     fileRecords    txrocket.store.follow      0.2 us               in place of 2.1
  *     indexEntries   txrocket.store.index       0.1 us               in place of 0.8
  *     collect        txrocket.store.reading     15 us a pull         in place of 45
+ *     decodePulls    txrocket.processors.expresspull  0.5 us         in place of 3
  *     batchIds       txrocket.processors.sendanswers  0.05 us        in place of 0.4
  */
 #define PY_SSIZE_T_CLEAN
@@ -95,13 +96,13 @@ PyDoc_STRVAR(batchRecordsDoc, "As txrocket.protocol.batch.batchRecords; None if 
 static PyObject *batchRecords(PyObject *module, PyObject *args)
 {
     Py_buffer data, topic, properties, bornHost, storeHost;
-    int queueId, sysFlag, reconsumeTimes = 0;
+    int queueId, sysFlag, reconsumeTimes = 0, told = 1;
     long long queueOffset, physicalOffset, bornTimestamp, storeTimestamp;
     PyObject *records = NULL, *sizes = NULL, *said = NULL, *result = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*y*iLLiLy*Ly*|i", &data, &topic, &properties, &queueId,
+    if (!PyArg_ParseTuple(args, "y*y*y*iLLiLy*Ly*|ip", &data, &topic, &properties, &queueId,
                           &queueOffset, &physicalOffset, &sysFlag, &bornTimestamp, &bornHost,
-                          &storeTimestamp, &storeHost, &reconsumeTimes)) {
+                          &storeTimestamp, &storeHost, &reconsumeTimes, &told)) {
         /* A number that does not fit its field. */
         if (!PyErr_ExceptionMatches(PyExc_OverflowError))
             return NULL;
@@ -136,7 +137,7 @@ static PyObject *batchRecords(PyObject *module, PyObject *args)
         goto declined;
     records = PyBytes_FromStringAndSize(NULL, total);
     sizes = PyList_New(count);
-    said = PyList_New(count);
+    said = PyList_New(told ? count : 0);
     if (!records || !sizes || !said)
         goto done;
     sysFlag &= ~0x30;
@@ -173,14 +174,15 @@ static PyObject *batchRecords(PyObject *module, PyObject *args)
             *to++ = SEPARATOR;
         to = putBytes(to, properties.buf, properties.len);
         PyObject *one = PyLong_FromSize_t(all);
-        PyObject *other = PyBytes_FromStringAndSize((char *)text, both);
-        if (!one || !other) {
+        PyObject *other = told ? PyBytes_FromStringAndSize((char *)text, both) : NULL;
+        if (!one || (told && !other)) {
             Py_XDECREF(one);
             Py_XDECREF(other);
             goto done;
         }
         PyList_SET_ITEM(sizes, number, one);
-        PyList_SET_ITEM(said, number, other);
+        if (told)
+            PyList_SET_ITEM(said, number, other);
         physicalOffset += all;
         at += size;
     }
@@ -533,50 +535,57 @@ static void catchBus(void)
     }
 }
 
-struct stretch { long long offset; size_t size; };
+struct stretch { const char *data; size_t size; };
 
-static __attribute__((noinline)) void copyAll(char *to, const char *from,
-                                              const struct stretch *each,
-                                              const struct stretch *last)
+static __attribute__((noinline)) void copyAll(char *to, const struct stretch *each,
+                                              const struct stretch *end)
 {
-    for (; each <= last; to += each++->size)
-        memcpy(to, from + each->offset, each->size);
+    for (; each < end; to += each++->size)
+        memcpy(to, each->data, each->size);
 }
 
 /* False if the disk does not give it. */
-static int copyStretches(char *to, const char *from, const struct stretch *first,
-                         const struct stretch *last)
+static int copyStretches(char *to, const struct stretch *first, const struct stretch *end)
 {
     sigjmp_buf back;
+    catchBus();
     if (sigsetjmp(back, 0)) {
         copying = NULL;
         return 0;
     }
     copying = &back;
-    copyAll(to, from, first, last);
+    copyAll(to, first, end);
     copying = NULL;
     return 1;
+}
+
+/* What will be copied soon: messages of other queues lie between, so that the processor does
+ * not guess where it goes on.  This never faults. */
+static void foresee(const char *data, size_t size)
+{
+    for (size_t at = 0; at < size; at += 64)
+        __builtin_prefetch(data + at, 0, 2);
 }
 
 PyDoc_STRVAR(collectDoc,
              "Records that entries of a queue stand for, read from one file of the log, which is\n"
              "mapped: the records, how many there are, and how many entries were looked at.  None if\n"
-             "they are not all in that file, and of this broker's memory, as the bounds say.");
+             "they are not all in that file, before the end of what is written, and near to it.");
 
 static PyObject *collect(PyObject *module, PyObject *args)
 {
     struct span data;
     Py_buffer mapped;
-    long long base, first, end;
+    long long base, written, near;
     Py_ssize_t most, mostBytes, count = 0, size = 0, looked = 0;
     PyObject *matches, *records = NULL, *result = NULL;
     struct stretch stretches[256], *last = stretches - 1;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y#y*LLLnnO", &data.data, &data.size, &mapped, &base, &first, &end,
-                          &most, &mostBytes, &matches))
+    if (!PyArg_ParseTuple(args, "y#y*LLLnnO", &data.data, &data.size, &mapped, &base, &written,
+                          &near, &most, &mostBytes, &matches))
         return NULL;
-    if (first < base || end > base + mapped.len)
-        goto declined;
+    long long first = written - near > base ? written - near : base;
+    long long end = base + mapped.len < written ? base + mapped.len : written;
     const uint8_t *at = (const uint8_t *)data.data;
     for (Py_ssize_t left = data.size / 20; left; left--, at += 20) {
         long long offset = get64(at);
@@ -595,12 +604,14 @@ static PyObject *collect(PyObject *module, PyObject *args)
             if (!is)
                 continue;
         }
-        if (last >= stretches && base + last->offset + (long long)last->size == offset)
+        const char *record = (const char *)mapped.buf + (offset - base);
+        foresee(record, length);
+        if (last >= stretches && last->data + last->size == record)
             last->size += length;
         else {
             if (++last == stretches + 256)
                 goto declined;
-            last->offset = offset - base, last->size = length;
+            *last = (struct stretch){record, length};
         }
         count++, size += length;
     }
@@ -608,8 +619,7 @@ static PyObject *collect(PyObject *module, PyObject *args)
         goto declined;
     if (!(records = PyBytes_FromStringAndSize(NULL, size)))
         goto done;
-    catchBus();
-    if (copyStretches(PyBytes_AS_STRING(records), mapped.buf, stretches, last)) {
+    if (copyStretches(PyBytes_AS_STRING(records), stretches, last + 1)) {
         result = Py_BuildValue("Onn", records, count, looked);
         goto done;
     }
@@ -820,9 +830,12 @@ static PyObject *storedProperties(const struct span *text, const struct span *cl
     return PyBytes_FromStringAndSize(stored, used + cluster->size);
 }
 
+/* What is in every header. */
+struct head { int64_t code, opaque, flag, version; };
+
 /* SEND_MESSAGE_V2's fields. */
 struct send {
-    int64_t code, opaque, flag, version;                       /* the header's */
+    struct head head;
     int64_t queueId, sysFlag, born, ownFlag, reconsumeTimes, ignored;
     struct span topic, properties;
 };
@@ -845,8 +858,9 @@ static int setField(struct send *send, int letter, const struct span *text)
     return 1;
 }
 
-static int takeFields(struct json *in, struct send *send, char *room)
+static int takeSend(struct json *in, void *target, char *room)
 {
+    struct send *send = target;
     unsigned seen = 0;
     struct span name, text;
     if (!take(in, '{'))
@@ -870,7 +884,9 @@ static int takeFields(struct json *in, struct send *send, char *room)
     return take(in, '}') && (seen & 0xFF) == 0xFF;
 }
 
-static int takeHeader(struct json *in, struct send *send, char *room)
+/* A header in JSON.  takeFields: takes the members of extFields. */
+static int takeHeader(struct json *in, struct head *head,
+                      int (*takeFields)(struct json *, void *, char *), void *target, char *room)
 {
     unsigned seen = 0, which;
     struct span name, text;
@@ -879,15 +895,15 @@ static int takeHeader(struct json *in, struct send *send, char *room)
     do {
         if (!takePlain(in, &name) || !take(in, ':'))
             return 0;
-        if (is(&name, "code") && takeNumber(in, &send->code))
+        if (is(&name, "code") && takeNumber(in, &head->code))
             which = 1;
-        else if (is(&name, "extFields") && takeFields(in, send, room))
+        else if (is(&name, "extFields") && takeFields(in, target, room))
             which = 2;
-        else if (is(&name, "flag") && takeNumber(in, &send->flag))
+        else if (is(&name, "flag") && takeNumber(in, &head->flag))
             which = 4;
-        else if (is(&name, "opaque") && takeNumber(in, &send->opaque))
+        else if (is(&name, "opaque") && takeNumber(in, &head->opaque))
             which = 8;
-        else if (is(&name, "version") && takeNumber(in, &send->version))
+        else if (is(&name, "version") && takeNumber(in, &head->version))
             which = 16;
         else if (is(&name, "language") && takePlain(in, &text))
             which = 32;
@@ -923,9 +939,9 @@ static int readBinary(const uint8_t *at, size_t size, struct send *send)
     unsigned seen = 0;
     if (size < 21 || get32(at + 13) || get32(at + 17) != size - 21)
         return 0;
-    send->code = at[0] << 8 | at[1];
-    send->opaque = (int32_t)get32(at + 5);
-    send->flag = (int32_t)get32(at + 9);
+    send->head.code = at[0] << 8 | at[1];
+    send->head.opaque = (int32_t)get32(at + 5);
+    send->head.flag = (int32_t)get32(at + 9);
     const uint8_t *end = at + size;
     for (at += 21; at < end;) {
         if (end - at < 8 || at[0] || at[1] != 1)
@@ -953,7 +969,8 @@ static int isSend(const uint8_t *header, size_t size, int binary, struct send *s
         return readBinary(header, size, send);
     struct json in = {header, header + size};
     /* Which it is stands in front, as a rule. */
-    return size >= 12 && !memcmp(header, "{\"code\":310,", 12) && takeHeader(&in, send, room);
+    return size >= 12 && !memcmp(header, "{\"code\":310,", 12) &&
+           takeHeader(&in, &send->head, takeSend, send, room);
 }
 
 PyDoc_STRVAR(decodeSendsDoc,
@@ -985,7 +1002,8 @@ static PyObject *decodeSends(PyObject *module, PyObject *args)
             mark >> 24 != (uint32_t)binary)
             break;
         const uint8_t *header = base + start + 8, *body = header + size;
-        if (!isSend(header, size, binary, &send, room) || send.code != 310 || (send.flag != 0 && send.flag != 2) || send.sysFlag & 0xC)
+        if (!isSend(header, size, binary, &send, room) || send.head.code != 310 ||
+            (send.head.flag != 0 && send.head.flag != 2) || send.sysFlag & 0xC)
             break;
         PyObject *topic = PyBytes_FromStringAndSize(send.topic.data, send.topic.size);
         if (!topic)
@@ -998,7 +1016,8 @@ static PyObject *decodeSends(PyObject *module, PyObject *args)
         if (!properties)
             break;
         Py_ssize_t next = start + 4 + length;
-        PyObject *opaque = send.flag ? Py_NewRef(Py_None) : PyLong_FromLongLong(send.opaque);
+        PyObject *opaque =
+            send.head.flag ? Py_NewRef(Py_None) : PyLong_FromLongLong(send.head.opaque);
         PyObject *one = Py_BuildValue(
             "NOy#NLLLLn", opaque, PyTuple_GET_ITEM(keys, send.queueId), (const char *)body,
             (Py_ssize_t)(base + next - body), properties, (long long)send.born,
@@ -1014,6 +1033,104 @@ static PyObject *decodeSends(PyObject *module, PyObject *args)
 failed:
     Py_DECREF(sends);
     return NULL;
+}
+
+/* PULL_MESSAGE's fields, in the order of these names; all but the last two must be there. */
+enum { GROUP, PULLED, QUEUE, OFFSET, MOST, SYSFLAG, COMMIT, SUSPEND, VERSION, WANTED, KIND, FIELDS };
+
+static const char *const pullNames[FIELDS] = {
+    "consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset",
+    "suspendTimeoutMillis", "subVersion", "subscription", "expressionType"};
+static const int pullBits[FIELDS] = {0, 0, 32, 64, 32, 32, 64, 64, 64, 0, 0};
+
+struct pull {
+    struct head head;
+    struct span text[FIELDS];
+    int64_t number[FIELDS];
+};
+
+static int takePull(struct json *in, void *target, char *room)
+{
+    struct pull *pull = target;
+    unsigned seen = 0;
+    struct span name, text;
+    (void)room;
+    if (!take(in, '{'))
+        return 0;
+    do {
+        int field = 0;
+        if (!takePlain(in, &name) || !take(in, ':') || !takePlain(in, &text))
+            return 0;
+        while (field < FIELDS && !is(&name, pullNames[field]))
+            field++;
+        if (field == FIELDS)
+            continue;
+        if (seen & 1u << field ||
+            (pullBits[field] && !readNumber(text.data, text.data + text.size, pullBits[field],
+                                            &pull->number[field])))
+            return 0;
+        seen |= 1u << field;
+        pull->text[field] = text;
+    } while (take(in, ','));
+    return take(in, '}') && (seen & ((1u << WANTED) - 1)) == (1u << WANTED) - 1;
+}
+
+/* What pulls of one consumer have in common; \2 for what is not there. */
+static PyObject *whoPulls(const struct pull *pull)
+{
+    static const int parts[] = {GROUP, PULLED, SYSFLAG, VERSION, WANTED, KIND};
+    size_t size = 0;
+    for (int i = 0; i < 6; i++)
+        size += 1 + (pull->text[parts[i]].data ? pull->text[parts[i]].size : 1);
+    PyObject *who = PyBytes_FromStringAndSize(NULL, size - 1);
+    uint8_t *to = who ? (uint8_t *)PyBytes_AS_STRING(who) : NULL;
+    for (int i = 0; who && i < 6; i++) {
+        const struct span *text = &pull->text[parts[i]];
+        if (i)
+            *to++ = 1;
+        to = text->data ? putBytes(to, text->data, text->size) : putBytes(to, "\2", 1);
+    }
+    return who;
+}
+
+PyDoc_STRVAR(decodePullsDoc,
+             "Frames of PULL_MESSAGE with a JSON header that lie one behind the other: for each its\n"
+             "opaque, what it has in common with other pulls of the consumer, queue, offset, how many\n"
+             "messages at most, the offset to commit, and where its frame ends.");
+
+static PyObject *decodePulls(PyObject *module, PyObject *args)
+{
+    struct span data;
+    Py_ssize_t start, limit;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#nn", &data.data, &data.size, &start, &limit))
+        return NULL;
+    const uint8_t *base = (const uint8_t *)data.data;
+    PyObject *pulls = PyList_New(0);
+    while (pulls && data.size - start >= 8) {
+        uint32_t length = get32(base + start), size = get32(base + start + 4);
+        struct pull pull = {0};
+        /* A mark other than that of JSON makes it too large a size. */
+        if (length > (size_t)limit - 4 || length > (size_t)(data.size - start - 4) ||
+            size > length - 4 || length < 4 || size < 11)
+            break;
+        struct json in = {base + start + 8, base + start + 8 + size};
+        if (memcmp(in.at, "{\"code\":11,", 11) ||
+            !takeHeader(&in, &pull.head, takePull, &pull, NULL) || pull.head.flag)
+            break;
+        start += 4 + length;
+        PyObject *who = whoPulls(&pull);
+        PyObject *one = who ? Py_BuildValue("LNLLLLn", (long long)pull.head.opaque, who,
+                                            (long long)pull.number[QUEUE],
+                                            (long long)pull.number[OFFSET],
+                                            (long long)pull.number[MOST],
+                                            (long long)pull.number[COMMIT], start)
+                            : NULL;
+        if (!one || PyList_Append(pulls, one))
+            Py_CLEAR(pulls);
+        Py_XDECREF(one);
+    }
+    return pulls;
 }
 
 static int addTotal(PyObject *totals, PyObject *topic, size_t size)
@@ -1236,6 +1353,7 @@ static PyMethodDef methods[] = {
     {"syncPaths", syncPaths, METH_O, syncPathsDoc},
     {"batchIds", batchIds, METH_VARARGS, batchIdsDoc},
     {"decodeSends", decodeSends, METH_VARARGS, decodeSendsDoc},
+    {"decodePulls", decodePulls, METH_VARARGS, decodePullsDoc},
     {"sendRecords", sendRecords, METH_VARARGS, sendRecordsDoc},
     {"sendAnswers", sendAnswers, METH_VARARGS, sendAnswersDoc},
     {0}};

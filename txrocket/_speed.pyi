@@ -16,10 +16,14 @@ def batchRecords(
     storeTimestamp: int,
     storeHost: bytes,
     reconsumeTimes: int = 0,
+    told: bool = True,
 ) -> tuple[bytes, list[int], list[bytes]] | None: ...
 def decodeSends(
     data: bytes, start: int, limit: int, known: dict[bytes, Any], cluster: bytes
 ) -> tuple[bool, list[Any]]: ...
+def decodePulls(
+    data: bytes, start: int, limit: int
+) -> list[tuple[int, bytes, int, int, int, int, int]]: ...
 def sendRecords(
     sends: list[Any],
     fields: dict[str, Any],
@@ -51,8 +55,8 @@ def collect(
     entries: bytes,
     mapped: mmap,
     base: int,
-    first: int,
-    end: int,
+    written: int,
+    near: int,
     most: int,
     mostBytes: int,
     matches: Callable[[int], bool] | None,

@@ -64,7 +64,8 @@ from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.processors.admission import Admission
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
-from txrocket.processors.express import Express
+from txrocket.processors.express import Express, inTurn
+from txrocket.processors.expresspull import ExpressPull
 from txrocket.processors.gradual import cooperator
 from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
 from txrocket.processors.heartbeat import HeartbeatProcessor
@@ -290,8 +291,12 @@ def broker(
         now=around.now,
     )
     remoting.settle = send.settle
-    if speed is not None and not plugged.sendHooks:
-        remoting.express = Express(store, send, answers, stats, listen.limits.frame).take
+    if speed is not None:
+        limit = listen.limits.frame
+        ways = [ExpressPull(store, pull, offsets, stats, limit).take]
+        if not plugged.sendHooks:
+            ways.insert(0, Express(store, send, answers, stats, limit).take)
+        remoting.express = partial(inTurn, ways)
     inline = InlineExecutor()
     # A message that comes again waits by its level, and not by what it once was.
     later = Detours(delays.detour)

@@ -20,9 +20,9 @@ from txrocket.remoting import eager
 from txrocket.remoting.eager import eagerWriter
 
 
-class Gathering:
+class Taking:
     """
-    A socket that is given several pieces.
+    A socket that takes as many bytes as it is told to.
     """
 
     def __init__(self, transport: Socket) -> None:
@@ -30,10 +30,16 @@ class Gathering:
 
     def sendmsg(self, pieces: list[bytes]) -> int:
         """
-        Take as many bytes as the transport is told to, or none, or break.
+        Take some of several pieces.
         """
         self._transport.gathered += 1
-        count = self._transport.writeSomeData(b"".join(pieces))
+        return self.send(b"".join(pieces))
+
+    def send(self, data: bytes) -> int:
+        """
+        Take as many bytes as the transport is told to, or none, or break.
+        """
+        count = self._transport.writeSomeData(data)
         if not isinstance(count, int):
             raise BrokenPipeError(errno.EPIPE, "broken")
         if not count:
@@ -54,7 +60,7 @@ class Socket(Connection):
         self.takes = takes
         self.wire = b""
         self.gathered = 0
-        self.socket = Gathering(self)  # type: ignore[assignment]
+        self.socket = Taking(self)  # type: ignore[assignment]
 
     def writeSomeData(self, data: bytes) -> int | Exception:  # type: ignore[override]
         """

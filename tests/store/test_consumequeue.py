@@ -12,6 +12,7 @@ import struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
+from txrocket.store import consumequeue
 from txrocket.store.consumequeue import (
     Confirm,
     ConsumeQueue,
@@ -173,6 +174,25 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(20, len(self.queue.read(0, 1)))
         self.assertEqual(b"", self.queue.read(7, 1))
         self.assertEqual(b"", self.queue.read(8, 1))
+
+    def test_readAhead(self) -> None:
+        """
+        Who goes on where it stopped asks the disk once for a file's entries.  What is
+        put later is found, and what is forgotten is not.
+        """
+        self.fill(4)
+        self.queue.write()
+        self.disk.preads.clear()
+        found = [number for at in range(4) for _, _, number in entries(self.queue.read(at, 2))]
+        self.assertEqual((found, len(self.disk.preads)), ([0, 1, 1, 2, 2, 3, 3], 1))
+        self.fill(3, 4)
+        self.queue.write()
+        for at, expected in ((3, [3, 4]), (4, [4]), (5, [5, 6]), (6, [6])):
+            self.assertEqual([each[2] for each in entries(self.queue.read(at, 3))], expected)
+        self.queue.endAt(2, doubt=False)
+        self.queue.put(2, 5, 10, 99)
+        self.queue.write()
+        self.assertEqual([each[2] for each in entries(self.queue.read(1, 3))], [1, 99])
 
     def test_load(self) -> None:
         """
@@ -641,6 +661,23 @@ class QueuesTests(SynchronousTestCase):
         self.queues.write()
         self.assertEqual(["B"], self.disk.names(self.folder))
         self.assertEqual(["B"], self.queues.topics())
+
+    def test_readAheadBounded(self) -> None:
+        """
+        Entries are kept for so many queues only, and for none that is gone.
+        """
+        self.patch(consumequeue, "_AHEAD_QUEUES", 3)
+        for queueId in range(8):
+            self.queues.put("T", queueId, 0, 1000, 10, queueId)
+        self.queues.write()
+        for queueId in range(8):
+            queue = self.queues.get("T", queueId)
+            assert queue is not None
+            self.assertEqual(queue.read(0, 1), packEntry(1000, 10, queueId))
+            self.assertLessEqual(len(self.queues._ahead), 3)
+        self.assertTrue(self.queues._ahead)
+        self.queues.remove("T")
+        self.assertEqual(self.queues._ahead, {})
 
     def test_tenThousand(self) -> None:
         """

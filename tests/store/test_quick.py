@@ -276,14 +276,18 @@ class StretchTests(StoreCase):
 
     def test_reads(self) -> None:
         """
-        It takes two reads, of the entries that were asked for and of the records.
+        It takes two reads, of the entries, with those that will be asked for next, and of
+        the records; the next takes one.
         """
         store = self.filled("TTTTT")
         store.queues.write()
         self.disk.preads.clear()
         got = store.get("T", 0, 1, 3)
         self.assertEqual((3, 4), (got.count, got.nextOffset))
-        self.assertEqual([60, len(got.data)], [size for _, _, size in self.disk.preads])
+        self.assertEqual([80, len(got.data)], [size for _, _, size in self.disk.preads])
+        got = store.get("T", 0, 4, 3)
+        self.assertEqual((1, 5), (got.count, got.nextOffset))
+        self.assertEqual([len(got.data)], [size for _, _, size in self.disk.preads[2:]])
         store.stop()
 
 

@@ -18,7 +18,9 @@ all that may be wrong, and learns here which topics are sound.  Nothing is decid
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
@@ -34,7 +36,26 @@ from txrocket.store.follow import Put
 from txrocket.store.messages import MessageStore
 from txrocket.store.settings import FlushDiskType
 
-__all__ = ["Express"]
+__all__ = ["Express", "inTurn"]
+
+# See L{Remoting<txrocket.remoting.node.Remoting>}.
+Way: TypeAlias = Callable[[RemotingProtocol, bytes, int], int]
+
+
+def inTurn(ways: Sequence[Way], peer: RemotingProtocol, data: bytes, start: int) -> int:
+    """
+    Have what a peer has sent dealt with by whoever can, until nobody can.
+
+    @return: where what was not dealt with begins.
+    """
+    end = len(data)
+    before = -1
+    while before < start < end:
+        before = start
+        for way in ways:
+            if start < end:
+                start = way(peer, data, start)
+    return start
 
 
 class Express:

@@ -27,11 +27,16 @@ from txrocket.broker.subscriptions import Subscriptions
 from txrocket.broker.topics import Topics
 from txrocket.errors import NoPermission, RemoteSystemError, StoreError, TopicNotExist
 from txrocket.filters.expressions import MessageFilter
-from txrocket.model import MASTER_ID, PERM_READ, MessageQueue, SubscriptionGroupConfig
+from txrocket.model import MASTER_ID, PERM_READ, MessageQueue, SubscriptionGroupConfig, TopicConfig
 from txrocket.protocol.bodies import OffsetMovedEvent
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
-from txrocket.protocol.command import RemotingCommand, rawResponse, responseCommand
+from txrocket.protocol.command import (
+    RemotingCommand,
+    rawResponse,
+    responseCommand,
+    responseTemplate,
+)
 from txrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from txrocket.protocol.parts import encodeProperties
 from txrocket.remoting.interfaces import Answer, Process
@@ -42,7 +47,7 @@ from txrocket.store.reading import GetStatus, Got
 __all__ = ["PullProcessor"]
 
 # Bits of a pull's sysFlag.
-_COMMIT: Final = 1
+COMMIT: Final = 1
 _SUSPEND: Final = 2
 
 _OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
@@ -55,6 +60,9 @@ _FOUND_REMARK: Final = GetStatus.FOUND.value
 _FOUND_JSON: Final = (
     b'{"suggestWhichBrokerId":"%d","nextBeginOffset":"%d","minOffset":"%d","maxOffset":"%d"}'
 )
+
+#: The same in the header of an answer that tells of messages, up to its number.
+FOUND_HEADER: Final = responseTemplate(_FOUND_JSON, _FOUND_REMARK)
 
 _CODES: Final = {
     GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -122,7 +130,7 @@ class PullProcessor:
         """
         header = request.decodeHeader(PullMessageRequestHeader)
         answer = self._pull(header, peer, mayHold=bool(header.sysFlag & _SUSPEND))
-        if header.sysFlag & _COMMIT:
+        if header.sysFlag & COMMIT:
             self._offsets.commit(
                 header.consumerGroup,
                 header.topic,
@@ -135,11 +143,15 @@ class PullProcessor:
     def _pull(
         self, header: PullMessageRequestHeader, peer: RemotingProtocol, *, mayHold: bool
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        if not self.broker.brokerPermission & PERM_READ:
-            raise NoPermission("brokerPermission forbids to pull from this broker")
-        group = self._subscriptions.group(header.consumerGroup)
-        self._check(header, peer)
-        wanted = self._subscriptions.wanted(header, group)
+        try:
+            group, _, wanted = self.permit(header)
+        except TopicNotExist:
+            self._log.warn(
+                "{address} pulls from topic {topic}, which does not exist",
+                address=peer.address,
+                topic=header.topic,
+            )
+            raise
         got = self._store.get(
             header.topic,
             header.queueId,
@@ -150,7 +162,7 @@ class PullProcessor:
         )
         if got.status is _FOUND:
             self._stats.got(header.consumerGroup, header.topic, got.count, len(got.data))
-            suggested = self._suggested(got, group)
+            suggested = self.suggested(group, fromDisk=got.fromDisk)
             return rawResponse(
                 _FOUND_JSON % (suggested, got.nextOffset, got.minOffset, got.maxOffset),
                 _FOUND_REMARK,
@@ -168,19 +180,31 @@ class PullProcessor:
             code,
             got.status.value,
             PullMessageResponseHeader(
-                self._suggested(got, group), got.nextOffset, got.minOffset, got.maxOffset
+                self.suggested(group, fromDisk=got.fromDisk),
+                got.nextOffset,
+                got.minOffset,
+                got.maxOffset,
             ),
             got.data,
         )
 
-    def _check(self, header: PullMessageRequestHeader, peer: RemotingProtocol) -> None:
+    def permit(
+        self, header: PullMessageRequestHeader
+    ) -> tuple[SubscriptionGroupConfig, TopicConfig, MessageFilter]:
+        """
+        Whose pull it is, of which topic, and what it wants.
+
+        @raise ResponseError: if it may not be.
+        """
+        if not self.broker.brokerPermission & PERM_READ:
+            raise NoPermission("brokerPermission forbids to pull from this broker")
+        group = self._subscriptions.group(header.consumerGroup)
+        config = self._check(header)
+        return group, config, self._subscriptions.wanted(header, group)
+
+    def _check(self, header: PullMessageRequestHeader) -> TopicConfig:
         config = self._topics.get(header.topic)
         if config is None:
-            self._log.warn(
-                "{address} pulls from topic {topic}, which does not exist",
-                address=peer.address,
-                topic=header.topic,
-            )
             raise TopicNotExist(f"topic {header.topic} does not exist")
         if not config.perm & PERM_READ:
             raise NoPermission(f"topic {header.topic} may not be read from")
@@ -189,14 +213,15 @@ class PullProcessor:
                 f"queue {header.queueId} is not one of topic {header.topic}, which has"
                 f" {config.readQueueNums} to read from"
             )
+        return config
 
-    def _suggested(self, got: Got, group: SubscriptionGroupConfig) -> int:
+    def suggested(self, group: SubscriptionGroupConfig, *, fromDisk: bool) -> int:
         """
         Which broker to pull from next.
         """
         if not self.settings.slaveReadEnable:
             return MASTER_ID
-        return group.whichBrokerWhenConsumeSlowly if got.fromDisk else group.brokerId
+        return group.whichBrokerWhenConsumeSlowly if fromDisk else group.brokerId
 
     def _hold(
         self, header: PullMessageRequestHeader, peer: RemotingProtocol, wanted: MessageFilter

@@ -188,6 +188,7 @@ def batchRecords(
     storeTimestamp: int,
     storeHost: bytes,
     reconsumeTimes: int = 0,
+    told: bool = True,
 ) -> tuple[bytes, list[int], list[bytes]]:
     """
     Make log records of a batch request's body.
@@ -195,6 +196,7 @@ def batchRecords(
     @param properties: those of the request, added to every message's own.
     @param queueOffset: of the first record; the others follow.
     @param physicalOffset: likewise.
+    @param told: whether the properties are asked for.
     @return: the records, one after the other, the size of each, and its properties.
     @raise MalformedRecord: if a length in C{data} does not fit.
     @raise InvalidMessage: as L{encodeRecord<txrocket.protocol.record.encodeRecord>}.
@@ -213,6 +215,7 @@ def batchRecords(
             storeTimestamp,
             storeHost,
             reconsumeTimes,
+            told,
         )
         # What it leaves to us is mostly wrong, and told so below.
         if made is not None:

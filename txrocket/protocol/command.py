@@ -27,7 +27,7 @@ field means that it is not there.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct as Layout
 from struct import error as StructError
 from typing import Final, TypeVar
@@ -58,6 +58,7 @@ __all__ = [
     "requestCommand",
     "requestTemplate",
     "responseCommand",
+    "responseTemplate",
 ]
 
 RESPONSE_FLAG: Final = 1
@@ -320,36 +321,36 @@ def rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") 
     )
 
 
+def responseTemplate(extFields: bytes, remark: str) -> bytes:
+    """
+    The JSON header of many responses of ours that tell of success, in which their numbers
+    are to be filled in, as C{%d}, behind whatever C{extFields} leaves to be filled in.
+    """
+    return b"".join((_SUCCESS, extFields, _OPAQUE, b',"remark":', orjson.dumps(remark), _REST))
+
+
 class Answers:
     """
     Answers that are encoded already, to be written together.
 
-    @ivar frames: all of them, one behind the other.
+    @ivar pieces: all of them, one behind the other.
     """
 
-    __slots__ = ("frames",)
+    __slots__ = ("pieces",)
 
-    body = b""
-
-    def __init__(self, frames: bytes) -> None:
-        self.frames = frames
-
-    def encodeHead(self, limit: int) -> bytes:
-        """
-        All of them: they are short.
-        """
-        return self.frames
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces: Sequence[bytes] = pieces
 
     def change(self, change: Callable[[RemotingCommand], None]) -> None:
         """
         Change each of them.
         """
-        changed = FrameBuffer(decodeCommand).feed(self.frames)
+        changed = FrameBuffer(decodeCommand).feed(b"".join(self.pieces))
         for answer in changed:
             # As a map, which can be changed.
             answer.fields = answer.extFields
             change(answer)
-        self.frames = b"".join(each.encode() for each in changed)
+        self.pieces = [each.encode() for each in changed]
 
 
 _decodeJson = msgspec.json.Decoder(RemotingCommand, strict=False).decode

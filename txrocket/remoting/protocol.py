@@ -178,6 +178,13 @@ class RemotingProtocol(Protocol):
 
     # --- back-pressure ---------------------------------------------------
 
+    @property
+    def isFull(self) -> bool:
+        """
+        Whether the peer does not read as fast as we write.
+        """
+        return self._unread
+
     def pauseProducing(self) -> None:
         """
         The transport is full: the peer does not read as fast as we write.
@@ -217,7 +224,7 @@ class RemotingProtocol(Protocol):
             commands = self._connection.feed(data, partial(remoting.express, self))
         if self._backlog:
             self._backlog += commands
-        else:
+        elif commands or self._connection.fault is not None:
             self._handle(commands)
 
     def _handle(self, commands: Iterable[RemotingCommand]) -> None:
@@ -335,7 +342,7 @@ class RemotingProtocol(Protocol):
         if self.connected:
             self._answers.append(answers)
             self._answered.append(None)
-            self._gatheredSize += len(answers.frames)
+            self._gatheredSize += sum(map(len, answers.pieces))
             if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
                 self._flushSoon()
 
@@ -359,11 +366,14 @@ class RemotingProtocol(Protocol):
         gathered = self._gathered
         limit = self._limits.frame
         for request, response in zip(requests, answers, strict=True):
+            if request is None:
+                assert isinstance(response, Answers)
+                gathered += response.pieces
+                continue
+            assert isinstance(response, RemotingCommand)
             try:
                 head = response.encodeHead(limit)
             except Exception:
-                # Those that are answered together are encoded already.
-                assert request is not None
                 response = faultResponse(Failure(), request, self.address)
                 response.opaque = request.opaque
                 response.serializeType = request.serializeType

@@ -92,6 +92,15 @@ TAILS = 4 * 1024 * 1024
 # What the folder of a topic is called while it is being deleted; no topic is.
 ASIDE = ".gone-"
 
+# Who is behind pulls one stretch of entries after the other.  So many are read at a time,
+# 5 KB, and kept for so many queues: a pull in eight asks the system, which takes 2 us.
+_AHEAD = 256
+_AHEAD_QUEUES = 256
+
+# What was read of a queue: from which queue offset on, and the entries.
+Ahead: TypeAlias = "dict[ConsumeQueue, tuple[int, bytes]]"
+_NOTHING = (0, b"")
+
 # Queue offset, offset in the log, size, hash: whether that is a record's entry.
 Confirm: TypeAlias = Callable[[int, int, int, int], bool]
 
@@ -104,7 +113,13 @@ class ConsumeQueue:
     @ivar maxOffset: one past that of the last.
     """
 
-    def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
+    def __init__(
+        self, handles: Handles, folder: str, segmentSize: int, ahead: Ahead | None = None
+    ) -> None:
+        """
+        @param ahead: what was read of each queue; all of them share it.
+        """
+        self._ahead = {} if ahead is None else ahead
         topicFolder = os.path.dirname(folder)
         queuesFolder = os.path.dirname(topicFolder)
         self.segments = Segments(
@@ -195,15 +210,36 @@ class ConsumeQueue:
         """
         Up to so many entries, those of one file and what is in no file yet.
         """
-        count = max(0, min(count, self.maxOffset - queueOffset))
+        # Written out, for each call of max and min takes 0.1 us, and this is on every pull's way.
+        most = self.maxOffset - queueOffset
+        if count > most:
+            count = most
+        if count <= 0:
+            return b""
         inFile = self._filed - queueOffset
         if inFile <= 0:
             start = -inFile * ENTRY_SIZE
             return bytes(self._tail[start : start + count * ENTRY_SIZE])
-        data = self.segments.read(queueOffset * ENTRY_SIZE, min(count, inFile) * ENTRY_SIZE)
+        data = self._readAhead(queueOffset, count if count < inFile else inFile)
         if count > inFile and len(data) == inFile * ENTRY_SIZE:
             data += self._tail[: (count - inFile) * ENTRY_SIZE]
         return data
+
+    def _readAhead(self, queueOffset: int, count: int) -> bytes:
+        """
+        Up to so many entries of one file.
+        """
+        start, data = self._ahead.get(self, _NOTHING)
+        position, size = (queueOffset - start) * ENTRY_SIZE, count * ENTRY_SIZE
+        if position >= 0 and position + size <= len(data):
+            # What was written once stays as it is.
+            return data[position : position + size]
+        most = min(max(count, _AHEAD), self._filed - queueOffset)
+        data = self.segments.read(queueOffset * ENTRY_SIZE, most * ENTRY_SIZE)
+        if len(self._ahead) >= _AHEAD_QUEUES:
+            self._ahead.clear()
+        self._ahead[self] = queueOffset, data
+        return data[:size]
 
     def entry(self, queueOffset: int) -> tuple[int, int, int] | None:
         """
@@ -298,6 +334,7 @@ class ConsumeQueue:
         self._endAt(0)
 
     def _endAt(self, queueOffset: int) -> None:
+        self._ahead.pop(self, None)
         self._tail.clear()
         self._filed = self.maxOffset = queueOffset
 
@@ -372,6 +409,7 @@ class ConsumeQueues:
         self._touched: dict[tuple[str, int], ConsumeQueue] = {}
         self._room = TAILS
         self._unsynced: set[ConsumeQueue] = set()
+        self._ahead: Ahead = {}
 
     def __iter__(self) -> Iterator[tuple[str, int, ConsumeQueue]]:
         for topic, queues in self._queues.items():
@@ -506,10 +544,11 @@ class ConsumeQueues:
             self._room += queue.unwritten
             self._touched.pop((topic, queueId), None)
             self._unsynced.discard(queue)
+            self._ahead.pop(queue, None)
         return queues.values()
 
     def _make(self, topic: str, queueId: int) -> ConsumeQueue:
         folder = os.path.join(self._folder, topic, str(queueId))
-        queue = ConsumeQueue(self._handles, folder, self._segmentSize)
+        queue = ConsumeQueue(self._handles, folder, self._segmentSize, self._ahead)
         self._queues.setdefault(topic, {})[queueId] = queue
         return queue

@@ -255,10 +255,10 @@ class Segments:
         except OSError as error:
             raise StoreError(f"reading {path} failed: {error}") from error
 
-    def place(self, offset: int) -> tuple[mmap, int, int] | None:
+    def place(self, offset: int) -> tuple[mmap, int] | None:
         """
-        The piece that holds an offset: its bytes, good until the next call, where it
-        begins and where it ends.
+        The piece that holds an offset: its bytes, good until the next call, and where it
+        begins.
 
         @raise OSError: if it cannot be had.
         """
@@ -271,7 +271,7 @@ class Segments:
                 self._unmap(next(iter(self._mapped)))
             found = self._files.map(self._handles.get(self.pathOf(base)), self.size)
             self._mapped[base] = found
-        return found, base, base + self.size
+        return found, base
 
     def _unmap(self, base: int) -> None:
         mapped = self._mapped.pop(base, None)
