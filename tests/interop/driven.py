@@ -75,6 +75,14 @@ class Driven:
         self._tell({"op": "halt"})
         self._end(9)
 
+    def kill(self) -> None:
+        """
+        End the process, if it has not ended.
+        """
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
     def _lines(self) -> Iterator[dict[str, Any]]:
         while "end" not in (line := self._answer()):
             yield line

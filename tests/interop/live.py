@@ -102,6 +102,22 @@ class TurnsTests(SynchronousTestCase):
         self.settings = small(self.mktemp())
         self.settings = small(os.path.abspath(self.settings.storePathRootDir))
 
+    def java(self, settings: StoreSettings) -> Driven:
+        """
+        RocketMQ's store, which does not outlive the test.
+        """
+        store = java(settings)
+        self.addCleanup(store.kill)
+        return store
+
+    def ours(self, settings: StoreSettings) -> Driven:
+        """
+        txrocket's store, which does not outlive the test.
+        """
+        store = ours(settings)
+        self.addCleanup(store.kill)
+        return store
+
     def assertSame(self, expected: Content, found: Content) -> None:
         """
         Two dumps tell the same.
@@ -168,35 +184,35 @@ class TurnsTests(SynchronousTestCase):
         A folder that Java wrote and closed is read and continued by us, and read
         again by Java.
         """
-        self.turns(java, ours, Driven.stop)
+        self.turns(self.java, self.ours, Driven.stop)
 
     def test_oursFirst(self) -> None:
         """
         A folder that we wrote and closed is read and continued by Java, and read
         again by us.
         """
-        self.turns(ours, java, Driven.stop)
+        self.turns(self.ours, self.java, Driven.stop)
 
     def test_javaFirstCrashing(self) -> None:
         """
         The same with both ending without closing the folder.
         """
-        self.turns(java, ours, Driven.halt)
+        self.turns(self.java, self.ours, Driven.halt)
 
     def test_oursFirstCrashing(self) -> None:
         """
         The same with both ending without closing the folder.
         """
-        self.turns(ours, java, Driven.halt)
+        self.turns(self.ours, self.java, Driven.halt)
 
     def test_javaInUse(self) -> None:
         """
         A folder that Java has open is refused, and C{verify} says so as well.
         """
-        store = java(self.settings)
+        store = self.java(self.settings)
         self.write(store, "A", 0)
         with self.assertRaisesRegex(AssertionError, "StoreInUse"):
-            ours(self.settings)
+            self.ours(self.settings)
         self.assertTrue(inUse(self.settings.storePathRootDir))
         store.stop()
         self.assertFalse(inUse(self.settings.storePathRootDir))
@@ -205,10 +221,10 @@ class TurnsTests(SynchronousTestCase):
         """
         A folder that we have open is refused by Java.
         """
-        store = ours(self.settings)
+        store = self.ours(self.settings)
         self.write(store, "A", 0)
         with self.assertRaisesRegex(AssertionError, "Lock failed"):
-            java(self.settings)
+            self.java(self.settings)
         store.stop()
 
     def test_rewound(self) -> None:
@@ -216,14 +232,14 @@ class TurnsTests(SynchronousTestCase):
         Our checkpoint, out of date since Java has worked on the folder and
         crashed, does no harm.
         """
-        store = ours(self.settings)
+        store = self.ours(self.settings)
         self.write(store, "A", 0)
         store.stop()
-        store = java(self.settings)
+        store = self.java(self.settings)
         records = sum(each["kind"] == "record" for each in store.dump())
         written = self.write(store, "B", records)
         store.halt()
-        store = ours(self.settings)
+        store = self.ours(self.settings)
         self.assertSame(written, store.dump())
         store.stop()
 
@@ -260,7 +276,7 @@ class TurnsTests(SynchronousTestCase):
         endOurs(late)
         if endOurs is Late.stop:
             self.verify()
-        store = java(self.settings)
+        store = self.java(self.settings)
         store.put(commands("A", 5))
         store.clean([*topics, "Topic0", "Topic1", "Topic2"])
         records = [each for each in store.dump() if each["kind"] == "record"]
@@ -279,7 +295,7 @@ class TurnsTests(SynchronousTestCase):
         """
         Where Java keeps how far delayed messages are delivered, we find JSON.
         """
-        store = java(self.settings)
+        store = self.java(self.settings)
         store.put(commands("A"))
         store.stop()
         path = os.path.join(self.settings.storePathRootDir, "config", "delayOffset.json")
