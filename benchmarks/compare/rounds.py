@@ -49,7 +49,7 @@ class Plan:
     most: int = 16
     again: int = 3
     againMost: int = 5
-    limit: int = 10 << 30
+    limit: int = 16 << 30
     backlog: int = 100
     budget: float = 1110.0
 
