@@ -833,9 +833,10 @@ static PyObject *storedProperties(const struct span *text, const struct span *cl
 /* What is in every header. */
 struct head { int64_t code, opaque, flag, version; };
 
-/* SEND_MESSAGE_V2's fields. */
+/* The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE. */
 struct send {
     struct head head;
+    int batch;
     int64_t queueId, sysFlag, born, ownFlag, reconsumeTimes, ignored;
     struct span topic, properties;
 };
@@ -853,7 +854,7 @@ static int setField(struct send *send, int letter, const struct span *text)
     case 'h': return readNumber(text->data, end, 32, &send->ownFlag);
     case 'j': return readNumber(text->data, end, 32, &send->reconsumeTimes);
     case 'k': return is(text, "true") || is(text, "false");
-    case 'm': return is(text, "false");
+    case 'm': return is(text, "false") || (send->batch && is(text, "true"));
     }
     return 1;
 }
@@ -969,12 +970,13 @@ static int isSend(const uint8_t *header, size_t size, int binary, struct send *s
         return readBinary(header, size, send);
     struct json in = {header, header + size};
     /* Which it is stands in front, as a rule. */
-    return size >= 12 && !memcmp(header, "{\"code\":310,", 12) &&
+    return size >= 12 && !memcmp(header, send->batch ? "{\"code\":320," : "{\"code\":310,", 12) &&
            takeHeader(&in, &send->head, takeSend, send, room);
 }
 
 PyDoc_STRVAR(decodeSendsDoc,
-             "Ordinary messages in frames of SEND_MESSAGE_V2 that lie one behind the other: whether\n"
+             "Ordinary messages in frames of SEND_MESSAGE_V2, or batches in SEND_BATCH_MESSAGE, as is\n"
+             "asked, that lie one behind the other: whether\n"
              "their headers are binary, and for each its opaque (None if it wants no answer), topic\n"
              "and queue, body, properties as they are stored, time of birth, flag, sysFlag, how\n"
              "often it was tried, and where its frame ends.");
@@ -985,9 +987,10 @@ static PyObject *decodeSends(PyObject *module, PyObject *args)
     PyObject *data, *known, *sends;
     Py_ssize_t start, limit;
     struct span cluster;
+    int batch = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "SnnO!y#", &data, &start, &limit, &PyDict_Type, &known,
-                          &cluster.data, &cluster.size) ||
+    if (!PyArg_ParseTuple(args, "SnnO!y#|p", &data, &start, &limit, &PyDict_Type, &known,
+                          &cluster.data, &cluster.size, &batch) ||
         !(sends = PyList_New(0)))
         return NULL;
     const uint8_t *base = (const uint8_t *)PyBytes_AS_STRING(data);
@@ -996,13 +999,13 @@ static PyObject *decodeSends(PyObject *module, PyObject *args)
     int binary = end - start >= 8 && base[start + 4] == 1;
     while (end - start >= 8) {
         uint32_t length = get32(base + start), mark = get32(base + start + 4);
-        struct send send = {0};
+        struct send send = {.batch = batch};
         size_t size = mark & 0xFFFFFF;
         if (length > (size_t)limit - 4 || length > (size_t)(end - start - 4) || size + 4 > length ||
             mark >> 24 != (uint32_t)binary)
             break;
         const uint8_t *header = base + start + 8, *body = header + size;
-        if (!isSend(header, size, binary, &send, room) || send.head.code != 310 ||
+        if (!isSend(header, size, binary, &send, room) || send.head.code != (batch ? 320 : 310) ||
             (send.head.flag != 0 && send.head.flag != 2) || send.sysFlag & 0xC)
             break;
         PyObject *topic = PyBytes_FromStringAndSize(send.topic.data, send.topic.size);

@@ -19,7 +19,12 @@ def batchRecords(
     told: bool = True,
 ) -> tuple[bytes, list[int], list[bytes]] | None: ...
 def decodeSends(
-    data: bytes, start: int, limit: int, known: dict[bytes, Any], cluster: bytes
+    data: bytes,
+    start: int,
+    limit: int,
+    known: dict[bytes, Any],
+    cluster: bytes,
+    batch: bool = False,
 ) -> tuple[bool, list[Any]]: ...
 def decodePulls(
     data: bytes, start: int, limit: int

@@ -295,7 +295,8 @@ def broker(
         limit = listen.limits.frame
         ways = [ExpressPull(store, pull, offsets, stats, limit).take]
         if not plugged.sendHooks:
-            ways.insert(0, Express(store, send, answers, stats, limit).take)
+            sends = Express(store, send, answers, stats, limit)
+            ways = [sends.take, sends.takeBatches, *ways]
         remoting.express = partial(inTurn, ways)
     inline = InlineExecutor()
     # A message that comes again waits by its level, and not by what it once was.

@@ -21,10 +21,12 @@ from tests.processors.test_quicksend import ID, Message, messages
 from tests.store.support import Held, filesOf
 from txrocket.broker.settings import SendSettings
 from txrocket.compiled import speed
+from txrocket.message import Message as Item
 from txrocket.model import TopicConfig
 from txrocket.processors import sound as soundModule
-from txrocket.processors.express import Express
+from txrocket.processors.express import Express, inTurn
 from txrocket.processors.sound import SoundTopics
+from txrocket.protocol.batch import encodeBatch, encodeItem
 from txrocket.protocol.codes import RequestCode, ResponseCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.store.settings import FlushDiskType
@@ -53,7 +55,7 @@ class ExpressCase(BrokerTests):
         """
         Count what is dealt with so.
         """
-        end = self.way.take(peer, data, start)
+        end = inTurn([self.way.take, self.way.takeBatches], peer, data, start)
         self.taken += end > start
         return end
 
@@ -118,6 +120,25 @@ class ExpressTests(ExpressCase):
             [each.opaque for each in (*first, pull, *last)],
         )
         self.assertEqual({each.code for each in answers}, {0})
+
+    def test_batches(self) -> None:
+        """
+        Batches are dealt with likewise, and each is answered with the ids of all that is
+        in it; one that is damaged is told so, and does not keep the next from being taken.
+        """
+        self.known()
+        body = encodeBatch([Item("T", b"a"), Item("T", b"b")])
+        requests = [
+            self.client.request(RequestCode.SEND_BATCH_MESSAGE, sendHeader(), each)
+            for each in (body, body, body[:-1], body)
+        ]
+        answers = self.answered(*requests)
+        self.assertEqual([each.opaque for each in answers], [each.opaque for each in requests])
+        self.assertEqual([each.code for each in answers], [0, 0, ResponseCode.MESSAGE_ILLEGAL, 0])
+        ids = [each.offsetMsgId for each in self.stored()[1:]]
+        told = [each.extFields["msgId"] for each in answers if not each.code]
+        self.assertEqual(",".join(told), ",".join(ids))
+        self.assertEqual((self.taken, len(ids)), (1, 6))
 
     def test_oneway(self) -> None:
         """
@@ -195,6 +216,25 @@ class ExpressTests(ExpressCase):
         self.disk.failing.clear()
         [answer] = self.answered(*self.ordinary())
         self.assertEqual((answer.code, answer.extFields["queueOffset"]), (0, "1"))
+
+    def test_batchesFull(self) -> None:
+        """
+        If the disk does not take batches, the sender of each is told so, also where one
+        of them needs a new file, for which those before it have to be written.
+        """
+        self.known()
+        body = encodeBatch([Item("T", b"x" * 900)])
+        requests = [
+            self.client.request(RequestCode.SEND_BATCH_MESSAGE, sendHeader(), body)
+            for _ in range(20)
+        ]
+        self.disk.failing["pwrite"] = OSError(errno.ENOSPC, "full")
+        answers = self.answered(*requests)
+        self.assertEqual([each.opaque for each in answers], [each.opaque for each in requests])
+        self.assertEqual({each.code for each in answers}, {ResponseCode.SERVICE_NOT_AVAILABLE})
+        self.disk.failing.clear()
+        self.assertEqual([each.code for each in self.answered(*requests)], [0] * 20)
+        self.assertEqual(len(self.stored()), 21)
 
     def test_refused(self) -> None:
         """
@@ -318,6 +358,29 @@ class Watch:
 # A name for the topic and a number for the queue are all that differs.
 plain = st.tuples(st.sampled_from("TU"), st.integers(0, 3)).map(lambda each: Message(*each))
 
+# Batches, some of them damaged.
+items = st.builds(
+    encodeItem,
+    st.sampled_from([b"", b"x", b"y" * 300]),
+    st.sampled_from(
+        [b"", b"TAGS\x01a", b"TAGS\x01a\x02", b"KEYS\x01k l\x02UNIQ_KEY\x01u", bytes(20)]
+    ),
+    st.integers(0, 3),
+)
+batches = st.builds(
+    Message,
+    st.sampled_from("TTTU"),
+    st.sampled_from([0, 0, 3, 4, -1]),
+    st.sampled_from([None, "", "WAIT\x01true\x02", "A\x01b", "WAIT\x01false", "DELAY\x011"]),
+    st.tuples(
+        st.lists(items, max_size=5).map(b"".join), st.sampled_from([b"", b"", b"", b"?"])
+    ).map(b"".join),
+    st.sampled_from([0, 0, 0x30, 8]),
+    code=st.just(int(RequestCode.SEND_BATCH_MESSAGE)),
+    binary=st.sampled_from([False, False, False, True]),
+    oneway=st.sampled_from([False, False, False, True]),
+)
+
 
 class SameTests(ExpressCase):
     """
@@ -359,7 +422,7 @@ class SameTests(ExpressCase):
 
     @settings(max_examples=60, deadline=None)
     @given(
-        st.lists(messages | plain, max_size=30),
+        st.lists(messages | plain | batches, max_size=30),
         st.lists(st.integers(0, 20_000), max_size=8),
         st.booleans(),
     )

@@ -11,6 +11,8 @@ Ordinary sends, many at a time, with the compiled helper::
     sendAnswers: all answers, in one piece --> on credit, as L{SendProcessor} has it
                                             \\-> SYNC_FLUSH: once all is on the disk
 
+Batches come in the same way, and are put one by one; SYNC_FLUSH is not for them.
+
 A message costs 3 us here and 10 there.  The first frame that is not ordinary ends the
 journey: it and all behind it go the way of every request, which knows all the rules and
 all that may be wrong, and learns here which topics are sound.  Nothing is decided here.
@@ -27,7 +29,7 @@ from twisted.python.failure import Failure
 
 from txrocket.broker.stats import Stats
 from txrocket.compiled import speed
-from txrocket.errors import StoreError
+from txrocket.errors import InvalidMessage, MalformedRecord, StoreError
 from txrocket.processors.send import SendProcessor
 from txrocket.processors.sendanswers import SendAnswers
 from txrocket.protocol.command import Answers
@@ -125,6 +127,52 @@ class Express:
                 peer.answerTogether(answers)
         end: int = sent[len(puts) - 1][8]
         return end
+
+    def takeBatches(self, peer: RemotingProtocol, data: bytes, start: int) -> int:
+        """
+        Deal with ordinary batches that need not wait for the disk.
+
+        @param data: what the peer has sent, from C{start} on.
+        @return: where what was not dealt with begins.
+        """
+        sound, store = self._send.sound, self._store
+        sound.refresh()
+        if (
+            not sound.queues
+            or self._flushed.waiting
+            or store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
+        ):
+            return start
+        assert speed is not None
+        binary, sent = speed.decodeSends(
+            data, start, self._limit, sound.queues, self._cluster, True
+        )
+        if binary:
+            return start
+        for opaque, (topic, queueId), batch, properties, born, _, sysFlag, times, end in sent:
+            try:
+                appended = store.putBatch(
+                    topic,
+                    queueId,
+                    batch,
+                    properties,
+                    bornTimestamp=born,
+                    bornHost=peer.host,
+                    sysFlag=sysFlag,
+                    reconsumeTimes=times,
+                )
+            except (InvalidMessage, MalformedRecord, StoreError):
+                # It is told on the long way.
+                break
+            sizes = appended.sizes
+            self._stats.put(topic, len(sizes), sum(sizes))
+            if opaque is not None:
+                # At once: should the next not find room, this one may be lost with it.
+                answer = Answers(self._answers.acceptedBatch(appended, queueId, opaque))
+                self._send.onCredit(answer)
+                peer.answerTogether(answer)
+            start = end
+        return start
 
     def _busy(self) -> bool:
         """

@@ -9,6 +9,7 @@ What senders are answered::
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 import orjson
 
@@ -22,6 +23,7 @@ from txrocket.store.messages import Appended
 
 __all__ = ["SendAnswers", "unavailable"]
 
+_PREFIX = Struct(">II").pack
 
 # What stands for the offset in an id that is to be filled in.
 _OFFSET = f"{0xABCDEF:016x}"
@@ -82,6 +84,14 @@ class SendAnswers:
             + orjson.dumps(self._told)[:-1]
             + f',"msgId":"{self._idPrefix}'.encode()
         )
+        self._batchTemplate = (
+            b'{"code":0,"extFields":'
+            + told[:-1]
+            + b',"msgId":"%b","queueId":"%d","queueOffset":"%d"},"flag":1,"language":"PYTHON"'
+            + b',"opaque":%d'
+            + b',"serializeTypeCurrentRPC":"JSON","version":'
+            + b"%d}" % VERSION
+        )
         self.acceptedTail = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
         # A header with an id that lacks the offset, cut where that goes.
         known = self.told(self._idPrefix + _OFFSET, 0, 0)
@@ -93,6 +103,15 @@ class SendAnswers:
             told[:-1]
             + f',"msgId":"{self._idPrefix}%016X","queueId":"%d","queueOffset":"%d"}}'.encode()
         )
+
+    def acceptedBatch(self, appended: Appended, queueId: int, opaque: int) -> bytes:
+        """
+        The answer that L{accepted} gives, as a frame with a JSON header: a third of what
+        it takes to make and write one.
+        """
+        ids = _batchIds(self._idPrefix, appended.offset, appended.sizes)
+        header = self._batchTemplate % (ids.encode(), queueId, appended.queueOffset, opaque)
+        return _PREFIX(4 + len(header), len(header)) + header
 
     def accepted(self, appended: Appended, queueId: int) -> RemotingCommand:
         """
