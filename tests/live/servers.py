@@ -27,7 +27,11 @@ from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.testing import plan
 
-__all__ = ["Child", "LiveTestCase", "freePort", "twistd"]
+__all__ = ["SMALL_LOG", "Child", "LiveTestCase", "freePort", "twistd"]
+
+# A file of the log has 1 GiB by default, and what the tests leave is kept until the next
+# run: that would fill small disks.
+SMALL_LOG = f"--set=mappedFileSizeCommitLog={64 << 20}"
 
 reactor: Any = theReactor
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SkipTest
 
-from tests.live.servers import Child, LiveTestCase, freePort, twistd
+from tests.live.servers import SMALL_LOG, Child, LiveTestCase, freePort, twistd
 
 SCRIPT = str(Path(__file__).with_name("cppclient.py"))
 
@@ -47,6 +47,7 @@ class CppTests(LiveTestCase):
             f"--data={self.folder / 'data'}",
             f"--namesrvPort={nameServer}",
             f"--set=listenPort={broker}",
+            SMALL_LOG,
         )
         self.servers = await self.started(self.spawn(command, b"has registered"))
 

@@ -13,7 +13,7 @@ from twisted.internet.defer import gatherResults
 from twisted.internet.task import deferLater
 
 from tests.live.asking import SUSPEND, pull, sendOne
-from tests.live.servers import Child, LiveTestCase, freePort, reactor, twistd
+from tests.live.servers import SMALL_LOG, Child, LiveTestCase, freePort, reactor, twistd
 from txrocket.protocol.codes import ResponseCode
 
 KILLS = int(os.environ.get("TXROCKET_DELAYED_KILLS", "4"))
@@ -49,7 +49,9 @@ class KillDelayedTests(LiveTestCase):
         self.address = f"127.0.0.1:{port}"
         settings = {**SETTINGS, "listenPort": port, "storePathRootDir": self.folder / "store"}
         self.command = twistd(
-            "rocket-broker", *[f"--set={key}={value}" for key, value in settings.items()]
+            "rocket-broker",
+            *[f"--set={key}={value}" for key, value in settings.items()],
+            SMALL_LOG,
         )
         # When each message was due that was taken, in milliseconds.
         self.due: dict[bytes, int] = {}

@@ -11,7 +11,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, gatherResults
 
 from tests.live.asking import SUSPEND, Pulled, pull, sendOne
-from tests.live.servers import Child, LiveTestCase, freePort, twistd
+from tests.live.servers import SMALL_LOG, Child, LiveTestCase, freePort, twistd
 from txrocket.protocol.codes import ResponseCode
 from txrocket.remoting.peers import Peers
 
@@ -48,7 +48,7 @@ class LongPollTests(LiveTestCase):
             "namesrvAddr": "",
         }
         options = [f"--set={key}={value}" for key, value in settings.items()]
-        command = twistd("rocket-broker", *options)
+        command = twistd("rocket-broker", *options, SMALL_LOG)
         self.broker = await self.started(self.spawn(command, b"is reached at"))
         self.address = f"127.0.0.1:{port}"
         self.sender = self.peers()

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from tests.live.servers import LiveTestCase, freePort, reactor, twistd
+from tests.live.servers import SMALL_LOG, LiveTestCase, freePort, reactor, twistd
 from txrocket.client.cluster import Cluster
 from txrocket.client.litepull import LitePullConsumer
 from txrocket.client.producer import Producer
@@ -50,6 +50,7 @@ class PullingTests(LiveTestCase):
             f"--data={self.folder / 'data'}",
             f"--namesrvPort={port}",
             f"--set=listenPort={freePort()}",
+            SMALL_LOG,
         )
         await self.started(self.spawn(command, b"is reached at"))
         self.nameServer = f"127.0.0.1:{port}"
