@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import signal
 import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from mmap import ACCESS_READ, mmap
 from typing import Any
@@ -25,7 +27,7 @@ from txrocket.compiled import speed
 from txrocket.errors import RocketError
 from txrocket.processors.sendanswers import batchIdsPlainly
 from txrocket.protocol import batch as batchModule
-from txrocket.protocol.batch import batchRecords
+from txrocket.protocol.batch import batchRecords, encodeItem
 from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
     encodeBlank,
@@ -268,6 +270,20 @@ class CompiledTests(SynchronousTestCase):
         )
         self.assertRaises(TypeError, speed.batchIds, "7F00", offset, sizes)
         self.assertRaises(TypeError, speed.batchIds, "7F00", offset, ("x",))
+
+    def test_crcOfEverySize(self) -> None:
+        """
+        The checksum of a body is right, however long the body is.
+        """
+        assert speed is not None
+        body = random.Random(7).randbytes(70_000)
+        for size in (*range(400), 1023, 1024, 4095, 16_384, 70_000):
+            item = encodeItem(body[:size], b"")
+            numbers = (0, 0, 0, 0, 0, bytes(8), 0, bytes(8))
+            records, _, _ = speed.batchRecords(item, encodeTopic("T"), b"", *numbers)
+            self.assertEqual(
+                int.from_bytes(records[8:12], "big"), zlib.crc32(body[:size]) & 0x7FFFFFFF
+            )
 
     def test_collectFails(self) -> None:
         """
