@@ -18,14 +18,13 @@ of every request.  A pull costs 8 us here, and 14 there, without what the system
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 from typing import Final, NamedTuple
 
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.stats import Stats
 from txrocket.compiled import speed
 from txrocket.processors.pull import COMMIT, FOUND_HEADER, PullProcessor
-from txrocket.protocol.command import Answers
+from txrocket.protocol.command import Answers, jsonHead
 from txrocket.protocol.headers import PullMessageRequestHeader
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.messages import MessageStore
@@ -41,8 +40,6 @@ _AT_ONCE: Final = 640 * 1024
 
 # What the helper has in place of a field that is not there.
 _MISSING: Final = "\x02"
-
-_PREFIX: Final = Struct(">II").pack
 
 
 class _Asked(NamedTuple):
@@ -107,17 +104,15 @@ class ExpressPull:
             if found is None:
                 break
             records = found.data
-            head = FOUND_HEADER % (
-                suggested,
-                found.nextOffset,
-                found.minOffset,
-                found.maxOffset,
-                opaque,
+            head = jsonHead(
+                FOUND_HEADER
+                % (suggested, found.nextOffset, found.minOffset, found.maxOffset, opaque),
+                len(records),
             )
-            length = 4 + len(head) + len(records)
-            if length + 4 > limit:
+            length = len(head) + len(records)
+            if length > limit:
                 break
-            pieces.append(_PREFIX(length, len(head)) + head)
+            pieces.append(head)
             pieces.append(records)
             size += length
             got(group, topic, found.count, len(records))

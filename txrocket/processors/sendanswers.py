@@ -9,7 +9,6 @@ What senders are answered::
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 
 import orjson
 
@@ -17,13 +16,12 @@ from txrocket.broker.settings import BrokerSettings
 from txrocket.compiled import speed
 from txrocket.errors import ResponseError, ServiceNotAvailable, StoreError
 from txrocket.protocol.codes import VERSION, SerializeType
-from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.command import RemotingCommand, jsonHead, responseCommand, responseTemplate
 from txrocket.remoting.faults import sayable
 from txrocket.store.messages import Appended
 
 __all__ = ["SendAnswers", "unavailable"]
 
-_PREFIX = Struct(">II").pack
 
 # What stands for the offset in an id that is to be filled in.
 _OFFSET = f"{0xABCDEF:016x}"
@@ -84,13 +82,8 @@ class SendAnswers:
             + orjson.dumps(self._told)[:-1]
             + f',"msgId":"{self._idPrefix}'.encode()
         )
-        self._batchTemplate = (
-            b'{"code":0,"extFields":'
-            + told[:-1]
-            + b',"msgId":"%b","queueId":"%d","queueOffset":"%d"},"flag":1,"language":"PYTHON"'
-            + b',"opaque":%d'
-            + b',"serializeTypeCurrentRPC":"JSON","version":'
-            + b"%d}" % VERSION
+        self._batchTemplate = responseTemplate(
+            told[:-1] + b',"msgId":"%b","queueId":"%d","queueOffset":"%d"}'
         )
         self.acceptedTail = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
         # A header with an id that lacks the offset, cut where that goes.
@@ -110,8 +103,7 @@ class SendAnswers:
         it takes to make and write one.
         """
         ids = _batchIds(self._idPrefix, appended.offset, appended.sizes)
-        header = self._batchTemplate % (ids.encode(), queueId, appended.queueOffset, opaque)
-        return _PREFIX(4 + len(header), len(header)) + header
+        return jsonHead(self._batchTemplate % (ids.encode(), queueId, appended.queueOffset, opaque))
 
     def accepted(self, appended: Appended, queueId: int) -> RemotingCommand:
         """

@@ -53,6 +53,7 @@ __all__ = [
     "RESPONSE_FLAG",
     "RemotingCommand",
     "decodeCommand",
+    "jsonHead",
     "rawRequest",
     "rawResponse",
     "requestCommand",
@@ -321,12 +322,22 @@ def rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") 
     )
 
 
-def responseTemplate(extFields: bytes, remark: str) -> bytes:
+def responseTemplate(extFields: bytes, remark: str | None = None) -> bytes:
     """
     The JSON header of many responses of ours that tell of success, in which their numbers
     are to be filled in, as C{%d}, behind whatever C{extFields} leaves to be filled in.
     """
-    return b"".join((_SUCCESS, extFields, _OPAQUE, b',"remark":', orjson.dumps(remark), _REST))
+    said = b"" if remark is None else b',"remark":' + orjson.dumps(remark)
+    return b"".join((_SUCCESS, extFields, _OPAQUE, said, _REST))
+
+
+def jsonHead(header: bytes, size: int = 0) -> bytes:
+    """
+    A frame up to its body, from its header in JSON.
+
+    @param size: of the body.
+    """
+    return _PREFIX.pack(4 + len(header) + size, len(header)) + header
 
 
 class Answers:
