@@ -50,10 +50,12 @@ from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
 from txrocket.broker.transactions import Transactions
 from txrocket.broker.wheel import Wheel
+from txrocket.compiled import speed
 from txrocket.filters.expressions import ExpressionTypes
 from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
 from txrocket.processors.admission import Admission
+from txrocket.processors.express import Way, inTurn
 from txrocket.processors.pull import PullProcessor
 from txrocket.processors.reply import ReplyProcessor
 from txrocket.processors.send import SendProcessor
@@ -477,3 +479,30 @@ def binary(request: RemotingCommand) -> RemotingCommand:
     """
     request.serializeType = int(SerializeType.ROCKETMQ)
     return request
+
+
+class TogetherTests(BrokerTests):
+    """
+    The base: a broker that deals with what it can many at a time.
+
+    @ivar express: whether it does.
+    @ivar ways: what can.
+    @ivar taken: how often something was dealt with so.
+    """
+
+    if speed is None:
+        skip = "the compiled helper was not built"
+
+    express = True
+    ways: Sequence[Way] = ()
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.taken = 0
+        if self.express:
+            self.remoting.express = self._count
+
+    def _count(self, peer: RemotingProtocol, data: bytes, start: int) -> int:
+        end = inTurn(self.ways, peer, data, start)
+        self.taken += end > start
+        return end

@@ -16,15 +16,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.processors import test_quicksend
-from tests.processors.support import BrokerTests, pullHeader, sendHeader
+from tests.processors.support import BrokerTests, TogetherTests, pullHeader, sendHeader
 from tests.processors.test_quicksend import ID, Message, messages
 from tests.store.support import Held, filesOf
 from txrocket.broker.settings import SendSettings
-from txrocket.compiled import speed
 from txrocket.message import Message as Item
 from txrocket.model import TopicConfig
 from txrocket.processors import sound as soundModule
-from txrocket.processors.express import Express, inTurn
+from txrocket.processors.express import Express
 from txrocket.processors.sound import SoundTopics
 from txrocket.protocol.batch import encodeBatch, encodeItem
 from txrocket.protocol.codes import RequestCode, ResponseCode, SerializeType
@@ -32,32 +31,17 @@ from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.store.settings import FlushDiskType
 
 
-class ExpressCase(BrokerTests):
+class ExpressCase(TogetherTests):
     """
     The base: a broker that deals with ordinary messages together.
     """
 
-    if speed is None:
-        skip = "the compiled helper was not built"
-
-    express = True
-
     def setUp(self) -> None:
         super().setUp()
-        self.taken = 0
-        if self.express:
-            stats: Any = self.stats
-            limit = self.remoting.limits.frame
-            self.way = Express(self.store, self.send, self.answers, stats, limit)
-            self.remoting.express = self.count
-
-    def count(self, peer: Any, data: bytes, start: int) -> int:
-        """
-        Count what is dealt with so.
-        """
-        end = inTurn([self.way.take, self.way.takeBatches], peer, data, start)
-        self.taken += end > start
-        return end
+        stats: Any = self.stats
+        limit = self.remoting.limits.frame
+        way = Express(self.store, self.send, self.answers, stats, limit)
+        self.ways = [way.take, way.takeBatches]
 
     def ordinary(self, count: int = 1, **changes: Any) -> list[RemotingCommand]:
         """

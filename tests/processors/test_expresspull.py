@@ -13,13 +13,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.processors.support import BROUGHT, COMMIT, BrokerTests, binary, pullHeader, sendHeader
+from tests.processors.support import BROUGHT, COMMIT, TogetherTests, binary, pullHeader, sendHeader
 from tests.store.support import filesOf
 from txrocket.broker.settings import BrokerSettings, PullSettings
-from txrocket.compiled import speed
 from txrocket.model import PERM_WRITE, SubscriptionGroupConfig, TopicConfig
 from txrocket.processors import expresspull
-from txrocket.processors.express import inTurn
 from txrocket.processors.expresspull import ExpressPull
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
@@ -29,26 +27,19 @@ from txrocket.protocol.record import decodeRecords
 SUSPEND = 2
 
 
-class ExpressPullCase(BrokerTests):
+class ExpressPullCase(TogetherTests):
     """
     The base: a topic with two queues that hold messages, and a broker that deals with
     pulls together.
     """
 
-    if speed is None:
-        skip = "the compiled helper was not built"
-
-    express = True
-
     def setUp(self) -> None:
         super().setUp()
-        self.taken = 0
         stats: Any = self.stats
         self.way = ExpressPull(
             self.store, self.pull, self.offsets, stats, self.remoting.limits.frame
         )
-        if self.express:
-            self.remoting.express = self.count
+        self.ways = [self.way.take]
         self.topic("T", 2)
         for number in range(8):
             tags = "ab"[number % 2]
@@ -60,14 +51,6 @@ class ExpressPullCase(BrokerTests):
         """
         self.disk.direct = True
         super().build()
-
-    def count(self, peer: Any, data: bytes, start: int) -> int:
-        """
-        Count what is dealt with so.
-        """
-        end = inTurn([self.way.take], peer, data, start)
-        self.taken += end > start
-        return end
 
     def pulls(self, *headers: PullMessageRequestHeader) -> list[RemotingCommand]:
         """
