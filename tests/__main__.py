@@ -29,9 +29,11 @@ from unittest import TestResult, TestSuite
 from coverage import Coverage
 from twisted.python.modules import getModule
 from twisted.trial.itrial import ITestCase
-from twisted.trial.reporter import Reporter, VerboseTextReporter
+from twisted.trial.reporter import Reporter
 from twisted.trial.runner import TestLoader, TrialRunner
 from twisted.trial.unittest import decorate
+
+from tests.patience import Impatient, VerboseImpatient
 
 # What is measured in a child process is not seen, and a last few lines are for
 # machines other than this one.
@@ -93,8 +95,9 @@ def work(names: int, folder: Path) -> None:
     )
     coverage.start()
     try:
-        with (folder / f"{os.getpid()}.report").open("w") as stream:
-            counts = run(Waiting(names), Reporter, stream)
+        # By lines, so that nothing is missing if a test gets stuck.
+        with (folder / f"{os.getpid()}.report").open("w", buffering=1) as stream:
+            counts = run(Waiting(names), Impatient, stream)
     finally:
         coverage.stop()
         coverage.save()
@@ -143,7 +146,7 @@ def main(names: Sequence[str]) -> int:
     sufficient = True
     if names:
         suite = TestLoader().loadByNames(list(names), recurse=True)
-        counts = [run(suite, VerboseTextReporter, sys.stdout)]
+        counts = [run(suite, VerboseImpatient, sys.stdout)]
     else:
         with tempfile.TemporaryDirectory(prefix="txrocket-tests-") as folder:
             counts, sufficient = runAll(Path(folder))

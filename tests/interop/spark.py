@@ -37,6 +37,9 @@ NEEDED = ("pyspark", "pyarrow", "numpy")
 
 COUNT = 300
 
+# It takes one minute.
+_LIMIT = 900.0
+
 _TESTS = "tests.interop.spark"
 _PAGE = ROOT / "docs" / "interop.md"
 _HEADING = "\n## Spark\n"
@@ -55,7 +58,11 @@ def step(absent: Mapping[str, str]) -> int:
         return 0
     folder = tempfile.mkdtemp(prefix="txrocket-interop-spark-")
     command = [sys.executable, "-m", "twisted.trial", f"--temp-directory={folder}/t", _TESTS]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    try:
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT)
+    except subprocess.TimeoutExpired as late:
+        print(f"Spark with RocketMQ's broker: stuck; see {folder}\n{late.stdout!r}{late.stderr!r}")
+        return 1
     if ran.returncode:
         print(f"Spark with RocketMQ's broker: FAIL; see {folder}\n{ran.stdout}{ran.stderr}")
         return 1

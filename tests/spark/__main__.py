@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from coverage import Coverage
-from twisted.trial.reporter import VerboseTextReporter
 from twisted.trial.runner import TestLoader, TrialRunner
+
+from tests.patience import VerboseImpatient
 
 __all__ = ["main"]
 
@@ -47,7 +48,7 @@ def main(names: Sequence[str]) -> int:
     suite = loader.loadByNames([*modules, *([] if names else _light())])
     folder = str(_ROOT / "_trial_temp_spark")
     try:
-        result: Any = TrialRunner(VerboseTextReporter, workingDirectory=folder).run(suite)
+        result: Any = TrialRunner(VerboseImpatient, workingDirectory=folder).run(suite)
     finally:
         from tests.spark.running import stopAll
 

@@ -11,8 +11,10 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 from tests.spark.running import SessionCase
 from tests.spark.sessions import messagesOf, numbersOf
@@ -20,6 +22,9 @@ from tests.spark.sessions import messagesOf, numbersOf
 # TXROCKET_SEED=... makes the same moments again, as far as a machine does.
 SEED = int(os.environ.get("TXROCKET_SEED", random.randrange(2**32)))
 KILLS = int(os.environ.get("TXROCKET_SPARK_KILLS", "10"))
+
+# How long a program may take until it says something.
+PATIENCE = 180.0
 
 
 class KillTests(SessionCase):
@@ -43,9 +48,12 @@ class KillTests(SessionCase):
         )
         self.addCleanup(self.kill, program)
         assert program.stdout is not None
+        patience = threading.Timer(PATIENCE, os.killpg, (program.pid, signal.SIGKILL))
+        patience.start()
         while (line := program.stdout.readline()) and until.encode() not in line:
             pass
-        self.assertTrue(line, f"it did not start; see {self.log.name}")
+        patience.cancel()
+        self.assertTrue(line, f"it was not {until}: {Path(self.log.name).read_text()}")
         return program
 
     def kill(self, program: subprocess.Popen[bytes]) -> None:

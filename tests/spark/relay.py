@@ -14,6 +14,7 @@ import os
 import sys
 import time
 
+from pyspark.sql.streaming import StreamingQuery
 from pyspark_rocketmq import sparkSession
 
 from tests.spark.running import settings
@@ -51,12 +52,24 @@ def main(told: dict[str, str]) -> None:
             writer = writer.trigger(availableNow=True)
         queries.append(writer.start())
     print("started", flush=True)
-    while not told["once"] and not all(each.recentProgress for each in queries):
+    working = False
+    while any(each.isActive for each in queries):
+        if not working and all(each.recentProgress for each in queries):
+            working = True
+            print("working", flush=True)
+        _check(queries)
         time.sleep(0.05)
-    print("working", flush=True)
-    for query in queries:
-        query.awaitTermination()
+    _check(queries)
     spark.stop()
+
+
+def _check(queries: list[StreamingQuery]) -> None:
+    """
+    @raise Exception: what one of them has failed of.  The other would go on for ever.
+    """
+    for query in queries:
+        if (failed := query.exception()) is not None:
+            raise failed
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+An end for tests that get stuck.
+
+Trial gives a Deferred two minutes, but can do nothing about a test that blocks: one that
+waits for another program would keep continuous integration waiting, and nobody would
+learn for what.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+from typing import Any
+
+from twisted.trial.reporter import Reporter, VerboseTextReporter
+
+__all__ = ["Impatient", "VerboseImpatient"]
+
+# What the longest test takes on a slow machine, several times over.
+PATIENCE = 900.0
+
+
+class Impatient(Reporter):
+    """
+    Says where each thread is, and ends the process, if one test takes longer than
+    L{PATIENCE}.
+    """
+
+    def startTest(self, method: Any) -> None:
+        """
+        A test begins.
+        """
+        super().startTest(method)
+        faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)
+
+    def stopTest(self, method: Any) -> None:
+        """
+        It is over.
+        """
+        faulthandler.cancel_dump_traceback_later()
+        super().stopTest(method)
+
+
+class VerboseImpatient(Impatient, VerboseTextReporter):
+    """
+    The same, with a line for each test.
+    """
