@@ -6,6 +6,7 @@ own tests say what that is.  They are skipped where it was not built.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -24,17 +25,19 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.compiled import speed
-from txrocket.errors import RocketError
+from txrocket.errors import MalformedRecord, RocketError
 from txrocket.processors.sendanswers import batchIdsPlainly
 from txrocket.protocol import batch as batchModule
 from txrocket.protocol.batch import batchRecords, encodeItem
 from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
+    decodeRecord,
     encodeBlank,
     encodeRecord,
     encodeTopic,
 )
 from txrocket.store import index as indexModule
+from txrocket.store.commitlog import torn
 from txrocket.store.consumequeue import packEntry
 from txrocket.store.files import Files, Handles, SyncFailed
 from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC, file, queueEntries
@@ -80,6 +83,7 @@ RECORDS = st.lists(
 )
 START = 1 << 40
 TIME = 1_700_000_000_123
+LIMIT = 1 << 20
 
 
 def record(
@@ -234,6 +238,57 @@ class CompiledTests(SynchronousTestCase):
             if filed is not None:
                 entries = sum(len(run) for _, run in filed[0].values()) // 20
                 self.assertEqual(entries, len(list(walk(each))))
+
+    @given(RECORDS, st.data())
+    def test_sound(self, made: list[tuple[str, int, bytes, bytes]], choice: Any) -> None:
+        """
+        No record is called sound that a look at each by itself would not let pass; and
+        all are that nothing has happened to.
+        """
+        assert speed is not None
+        data = bytearray(recordsOf(made, V4, V4)[0])
+        self.assertEqual(speed.soundRecords(bytes(data), 0, START, LIMIT), len(data))
+        for _ in range(choice.draw(st.integers(1, 4))):
+            if data:
+                at = choice.draw(st.integers(0, len(data) - 1))
+                size = choice.draw(st.sampled_from([1, 1, 4, 600]))
+                data[at : at + size] = bytes([choice.draw(st.sampled_from([0, 0, 1, 47, 255]))])
+        log = bytes(data)
+        ends = [0]
+        with contextlib.suppress(MalformedRecord):
+            while ends[-1] < len(log):
+                each = decodeRecord(log, ends[-1], readBody=False, checkCrc=True)
+                offset = START + ends[-1]
+                if each.commitLogOffset != offset or torn(each, offset):
+                    break
+                ends.append(ends[-1] + each.storeSize)
+        sound = speed.soundRecords(log, 0, START, LIMIT)
+        # A topic that is no text is found out when the records are filed.
+        if speed.fileRecords(log[:sound], START) is not None:
+            self.assertIn(sound, ends)
+
+    def test_soundEnds(self) -> None:
+        """
+        Before records of another time or kind, too long ones, and where the bytes end.
+        """
+        assert speed is not None
+        one = record()
+        size = len(one)
+        for other in (
+            record(offset=START + size, queueOffset=6, time=TIME + 1),
+            record(offset=START + size, sysFlag=TRANSACTION_PREPARED_TYPE),
+            record(offset=START + size, properties=b"a\x01b\0c\x02"),
+            record(offset=START + size, body=b"x" * 200),
+            record(offset=START + size)[:-1],
+            encodeBlank(200) + bytes(192),
+            b"",
+        ):
+            self.assertEqual(speed.soundRecords(one + other, 0, START, 150), size)
+        self.assertEqual(speed.soundRecords(one + one, size, START, LIMIT), 2 * size)
+        self.assertEqual(speed.soundRecords(one, 0, START, size - 1), 0)
+        for position in (-1, size + 1):
+            self.assertRaises(ValueError, speed.soundRecords, one, position, START, LIMIT)
+        self.assertRaises(TypeError, speed.soundRecords, one)
 
     def test_notOrdinary(self) -> None:
         """

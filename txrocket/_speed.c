@@ -8,6 +8,7 @@
  *
  *     batchRecords   txrocket.protocol.batch    0.1 us a message in place of 1.2
  *     fileRecords    txrocket.store.follow      0.2 us               in place of 2.1
+ *     soundRecords   txrocket.store.commitlog   0.1 us               in place of 3
  *     indexEntries   txrocket.store.index       0.1 us               in place of 0.8
  *     collect        txrocket.store.reading     15 us a pull         in place of 45
  *     decodePulls    txrocket.processors.expresspull  0.5 us         in place of 3
@@ -155,7 +156,8 @@ static uint32_t crc32(const uint8_t *data, size_t size)
 
 /* --- batches ------------------------------------------------------------------- */
 
-enum { ITEM = 20, MAGIC = (int)0xDAA320A7, PROPERTIES_LIMIT = 32767, SEPARATOR = 2 };
+enum { ITEM = 20, MAGIC = (int)0xDAA320A7, SEPARATOR = 2 };
+enum { TOPIC_LIMIT = 127, PROPERTIES_LIMIT = 32767 };
 
 PyDoc_STRVAR(batchRecordsDoc, "As txrocket.protocol.batch.batchRecords; None if it must do it.");
 
@@ -417,6 +419,93 @@ static int addKeys(struct heap *pairs, uint32_t begun, const struct span *unique
     return 1;
 }
 
+/* A record of the log; what is read of it. */
+struct record {
+    uint32_t size, crc;
+    long queueId;
+    long long number, time;
+    struct span body, topic, properties, storeHost;
+};
+
+/* Read a record of an ordinary message: one that is in its queue. */
+static int readRecord(const uint8_t *at, Py_ssize_t left, long long offset, struct record *found)
+{
+    if (left < 88)
+        return 0;
+    uint32_t size = get32(at), sysFlag = get32(at + 36);
+    /* Halves and rollbacks are not in their queues. */
+    if (size > left || size < 91 || get32(at + 4) != (uint32_t)MAGIC || sysFlag & 4 ||
+        (long long)get64(at + 28) != offset)
+        return 0;
+    size_t born = sysFlag & 0x10 ? 20 : 8, store = sysFlag & 0x20 ? 20 : 8;
+    size_t position = 48 + born + 8 + store + 12;
+    if (size < position + 4)
+        return 0;
+    uint32_t body = get32(at + position);
+    if (body > size - position - 4)
+        return 0;
+    found->storeHost = (struct span){(const char *)at + position - 12 - store, store};
+    found->body = (struct span){(const char *)at + position + 4, body};
+    position += 4 + body;
+    if (size < position + 1 || size < position + 1 + at[position] + 2)
+        return 0;
+    found->topic = (struct span){(const char *)at + position + 1, at[position]};
+    position += 1 + at[position];
+    size_t length = at[position] << 8 | at[position + 1];
+    if (size != position + 2 + length)
+        return 0;
+    found->properties = (struct span){(const char *)at + position + 2, length};
+    found->size = size;
+    found->crc = get32(at + 8);
+    found->queueId = (int32_t)get32(at + 12);
+    found->number = get64(at + 20);
+    found->time = get64(at + 48 + born);
+    return 1;
+}
+
+static int hasByte(const struct span *text, int byte)
+{
+    return text->size && memchr(text->data, byte, text->size);
+}
+
+/* Whether nothing of a record can have been lost: see torn in txrocket.store.commitlog, which
+   looks closer at texts that have zeros. */
+static int isSound(const struct record *each)
+{
+    int host = 0;
+    for (Py_ssize_t i = 0; i < each->storeHost.size; i++)
+        host |= each->storeHost.data[i];
+    return host && each->time > 0 && each->number >= 0 && each->queueId >= 0 &&
+           0 < each->topic.size && each->topic.size <= TOPIC_LIMIT &&
+           !hasByte(&each->topic, 0) && !hasByte(&each->topic, '/') &&
+           each->properties.size <= PROPERTIES_LIMIT && !hasByte(&each->properties, 0) &&
+           (!each->body.size || (crc32((const uint8_t *)each->body.data, each->body.size) &
+                                 0x7FFFFFFF) == each->crc);
+}
+
+PyDoc_STRVAR(soundRecordsDoc,
+             "Where records of ordinary messages end that begin at a place in a stretch of the\n"
+             "log, are all of one time, and of which nothing is missing.");
+
+static PyObject *soundRecords(PyObject *module, PyObject *args)
+{
+    const uint8_t *data;
+    Py_ssize_t size, position;
+    long long offset, limit;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#nLL", &data, &size, &position, &offset, &limit))
+        return NULL;
+    if (position < 0 || position > size)
+        return PyErr_Format(PyExc_ValueError, "%zd is not in %zd bytes", position, size);
+    struct record each, first = {.time = 0};
+    while (readRecord(data + position, size - position, offset, &each) && each.size <= limit &&
+           (!first.time || each.time == first.time) && isSound(&each)) {
+        first = each;
+        position += each.size, offset += each.size;
+    }
+    return PyLong_FromSsize_t(position);
+}
+
 /* The queue of a record: its key, and the entries that are new in it. */
 static PyObject *runOf(PyObject *runs, const struct span *topic, long queueId, long long number)
 {
@@ -459,31 +548,14 @@ static PyObject *fileRecords(PyObject *module, PyObject *args)
     PyObject *entries = NULL, *result = NULL, *runs = PyDict_New();
     long long expected = 0;
     while (runs && left) {
-        if (left < 88)
+        struct record each;
+        if (!readRecord(at, left, offset, &each) || isTimed(&each.topic) ||
+            (time >= 0 && each.time != time))
             goto declined;
-        uint32_t size = get32(at), sysFlag = get32(at + 36);
-        /* Halves and rollbacks are not in their queues. */
-        if (size > left || size < 91 || get32(at + 4) != (uint32_t)MAGIC || sysFlag & 4 ||
-            (long long)get64(at + 28) != offset)
-            goto declined;
-        size_t born = sysFlag & 0x10 ? 20 : 8, store = sysFlag & 0x20 ? 20 : 8;
-        size_t position = 48 + born + 8 + store + 12;
-        long long stored = get64(at + 48 + born), number = get64(at + 20);
-        if (size < position + 4 || (time >= 0 && stored != time))
-            goto declined;
-        time = stored;
-        uint32_t body = get32(at + position);
-        if (body > size - position - 4)
-            goto declined;
-        position += 4 + body;
-        if (size < position + 1 || size < position + 1 + at[position] + 2)
-            goto declined;
-        struct span topic = {(const char *)at + position + 1, at[position]};
-        position += 1 + topic.size;
-        size_t length = at[position] << 8 | at[position + 1];
-        if (size != position + 2 + length || isTimed(&topic))
-            goto declined;
-        long queueId = (int32_t)get32(at + 12);
+        time = each.time;
+        struct span topic = each.topic;
+        long queueId = each.queueId;
+        long long number = each.number;
         if (!entries || queueId != lastQueue || topic.size != last.size ||
             memcmp(topic.data, last.data, topic.size)) {
             PyObject *run = runOf(runs, &topic, queueId, number);
@@ -507,7 +579,7 @@ static PyObject *fileRecords(PyObject *module, PyObject *args)
             goto declined;
         struct span tags = {0}, keys = {0}, unique = {0};
         uint32_t hash = 0;
-        readProperties((const char *)at + position + 2, length, &tags, &keys, &unique);
+        readProperties(each.properties.data, each.properties.size, &tags, &keys, &unique);
         Py_ssize_t before = PyByteArray_GET_SIZE(entries);
         if (!hashBytes(&hash, tags.data, tags.size) ||
             !addKeys(&pairs, begun, &unique, &keys, offset) ||
@@ -517,8 +589,8 @@ static PyObject *fileRecords(PyObject *module, PyObject *args)
             goto done;
         }
         uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(entries) + before;
-        put64(put32(put64(to, offset), size), (int64_t)(int32_t)hash);
-        at += size, left -= size, offset += size;
+        put64(put32(put64(to, offset), each.size), (int64_t)(int32_t)hash);
+        at += each.size, left -= each.size, offset += each.size;
     }
     if (runs && time >= 0)
         result = Py_BuildValue("Oy#L", runs, pairs.data ? (char *)pairs.data : "",
@@ -1416,6 +1488,7 @@ static PyObject *batchIds(PyObject *module, PyObject *args)
 static PyMethodDef methods[] = {
     {"batchRecords", batchRecords, METH_VARARGS, batchRecordsDoc},
     {"suspect", suspect, METH_VARARGS, suspectDoc},
+    {"soundRecords", soundRecords, METH_VARARGS, soundRecordsDoc},
     {"fileRecords", fileRecords, METH_VARARGS, fileRecordsDoc},
     {"indexEntries", indexEntries, METH_VARARGS, indexEntriesDoc},
     {"collect", collect, METH_VARARGS, collectDoc},

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from txrocket.compiled import speed
 from txrocket.errors import DiskFull, MalformedRecord, MessageTooLarge, StoreError, StoreFailed
 from txrocket.message import MessageExt
 from txrocket.protocol.record import (
@@ -30,7 +31,7 @@ from txrocket.protocol.record import (
 from txrocket.store.files import FULL, Handles, SyncFailed
 from txrocket.store.segments import Segments
 
-__all__ = ["LOST", "CommitLog", "Scanned"]
+__all__ = ["LOST", "CommitLog", "Scanned", "torn"]
 
 # A record is at most a body of the largest size with this much around it, as in Java.
 _AROUND_BODY = 64 * 1024
@@ -224,10 +225,29 @@ class CommitLog:
                 record = decodeRecord(data, position, readBody=False, checkCrc=strict)
             except MalformedRecord:
                 return
-            if record.commitLogOffset != offset or (strict and _torn(record, offset)):
+            if record.commitLogOffset != offset or (strict and torn(record, offset)):
                 return
             yield Scanned(offset, size, record)
             offset += size
+
+    def scanQuickly(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """
+        What L{scan} finds however strict it is, as stretches of records of one time, up to
+        the first that the compiled helper leaves to it: a tenth of the price.
+        """
+        if speed is None:
+            return
+        while data := self.segments.read(start, _CHUNK):
+            position = 0
+            while True:
+                end = speed.soundRecords(data, position, start + position, self._limit)
+                if end == position:
+                    break
+                yield start + position, data[position:end]
+                position = end
+            if not position:
+                return
+            start += position
 
     def _roll(self, room: int) -> None:
         """
@@ -262,7 +282,7 @@ class CommitLog:
         return DiskFull(f"{self.segments.folder}: no room for {size} bytes, {free} bytes are free")
 
 
-def _torn(record: MessageExt, offset: int) -> bool:
+def torn(record: MessageExt, offset: int) -> bool:
     """
     Whether a part of a record never reached the disk, though its body did.
 

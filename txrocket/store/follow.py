@@ -222,14 +222,17 @@ class Follow:
         """
         Take a stretch of ordinary messages of one time.
         """
+        self._enter(runs, pairs, timestamp)
+        self.position = offset + len(data)
+        self._tell(runs, offset, data)
+
+    def _enter(self, runs: Runs, pairs: bytes, timestamp: int) -> None:
         for key, (first, run) in runs.items():
             self._queues.putAll(key, first, run)
         if self._index is not None and pairs:
             self._index.add(pairs, timestamp)
         self.timestamp = max(self.timestamp, timestamp)
         self._queues.write(room=0)
-        self.position = offset + len(data)
-        self._tell(runs, offset, data)
 
     def _tell(self, runs: Runs, offset: int, data: bytes) -> None:
         """
@@ -280,6 +283,18 @@ class Follow:
         for record, hashed in zip(records, hashes, strict=True):
             if hashed is not None:
                 self._arrived(record.topic, record.queueId, record.queueOffset, hashed, record)
+
+    def fileAll(self, offset: int, data: bytes) -> bool:
+        """
+        What L{file} does, for a stretch of ordinary messages of one time, with the compiled
+        helper.
+
+        @return: whether that could be; if not, nothing was done.
+        """
+        read = None if speed is None else speed.fileRecords(data, offset)
+        if read is not None:
+            self._enter(*read)
+        return read is not None
 
     def file(self, record: MessageExt) -> int | None:
         """

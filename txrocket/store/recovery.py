@@ -15,6 +15,8 @@ is cut there.  On the way, queues and index get what they miss.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from twisted.logger import Logger
 
 from txrocket.errors import MalformedRecord
@@ -27,6 +29,9 @@ from txrocket.store.index import Index
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Recovery"]
+
+# Of how many records each is looked at by itself before many are tried again.
+_ONE_BY_ONE = 1024
 
 
 class Recovery:
@@ -245,13 +250,21 @@ class Recovery:
 
         @return: where the last one ends.
         """
-        end = start
+        log, follow = self._commitLog, self._follow
         strict = self._settings.checkCRCOnRecover
-        for count, scanned in enumerate(self._commitLog.scan(start, strict=strict)):
-            self._follow.file(scanned.record)
-            end = scanned.offset + scanned.size
-            if count % 4096 == 4095:
-                self._queues.write(room=0)
+        end = start
+        while True:
+            for offset, data in log.scanQuickly(end):
+                if not follow.fileAll(offset, data):
+                    break
+                end = offset + len(data)
+            found = list(islice(log.scan(end, strict=strict), _ONE_BY_ONE))
+            for scanned in found:
+                follow.file(scanned.record)
+                end = scanned.offset + scanned.size
+            self._queues.write(room=0)
+            if len(found) < _ONE_BY_ONE:
+                break
         self._queues.write()
         return end
 
