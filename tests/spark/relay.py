@@ -25,7 +25,8 @@ def main(told: dict[str, str]) -> None:
     Run both streams: for ever, or until all that is there has been read.
     """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    spark = sparkSession("relay", "local[2]", settings())
+    # Nothing of what it does is meant to fail, so what does is to be read.
+    spark = sparkSession("relay", "local[2]", {**settings(), "spark.log.level": "ERROR"})
     queries = []
     for form, more in (
         ("parquet", {"path": told["table"]}),
