@@ -1291,24 +1291,37 @@ static int addTotal(PyObject *totals, PyObject *topic, size_t size)
 PyDoc_STRVAR(sendRecordsDoc,
              "Records of messages that were sent: all of them one after the other, each as the store\n"
              "puts it, and by topic how many there are and how long they are.  It ends at the first\n"
-             "for which there is no room.");
+             "for which there is no room.  Each has an address of its own that it comes from.");
+
+/* The address that a message comes from; False: it is none. */
+static int bornAt(PyObject *hosts, Py_ssize_t number, struct span *born)
+{
+    PyObject *host = number < PyList_GET_SIZE(hosts) ? PyList_GET_ITEM(hosts, number) : NULL;
+    if (!host || !PyBytes_Check(host) ||
+        (PyBytes_GET_SIZE(host) != 8 && PyBytes_GET_SIZE(host) != 20)) {
+        PyErr_SetString(PyExc_ValueError, "an address of an odd length, or none");
+        return 0;
+    }
+    *born = (struct span){PyBytes_AS_STRING(host), PyBytes_GET_SIZE(host)};
+    return 1;
+}
 
 static PyObject *sendRecords(PyObject *module, PyObject *args)
 {
-    PyObject *sends, *fields, *nexts, *puts = NULL, *records = NULL, *totals = NULL;
+    PyObject *sends, *fields, *nexts, *hosts, *puts = NULL, *records = NULL, *totals = NULL;
     long long offset, brim, timestamp;
     Py_ssize_t mostBody;
     struct span born, store;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!O!LLnLy#y#", &PyList_Type, &sends, &PyDict_Type, &fields,
-                          &PyDict_Type, &nexts, &offset, &brim, &mostBody, &timestamp, &born.data,
-                          &born.size, &store.data, &store.size))
+    if (!PyArg_ParseTuple(args, "O!O!O!LLnLO!y#", &PyList_Type, &sends, &PyDict_Type, &fields,
+                          &PyDict_Type, &nexts, &offset, &brim, &mostBody, &timestamp,
+                          &PyList_Type, &hosts, &store.data, &store.size))
         return NULL;
-    if ((born.size != 8 && born.size != 20) || (store.size != 8 && store.size != 20)) {
+    if (store.size != 8 && store.size != 20) {
         PyErr_SetString(PyExc_ValueError, "an address of an odd length");
         return NULL;
     }
-    size_t total = 0, around = 74 + born.size + store.size;
+    size_t total = 0, around = 74 + store.size;
     Py_ssize_t count = 0;
     for (; count < PyList_GET_SIZE(sends); count++) {
         PyObject *send = PyList_GET_ITEM(sends, count), *key = PyTuple_GET_ITEM(send, 1);
@@ -1319,7 +1332,9 @@ static PyObject *sendRecords(PyObject *module, PyObject *args)
                 PyErr_SetObject(PyExc_KeyError, key);
             return NULL;
         }
-        size_t size = around + body + PyBytes_GET_SIZE(field) +
+        if (!bornAt(hosts, count, &born))
+            return NULL;
+        size_t size = around + born.size + body + PyBytes_GET_SIZE(field) +
                       PyBytes_GET_SIZE(PyTuple_GET_ITEM(send, 3));
         if (body > mostBody || offset + (long long)(total + size) > brim)
             break;
@@ -1338,8 +1353,9 @@ static PyObject *sendRecords(PyObject *module, PyObject *args)
         PyObject *next = PyDict_GetItemWithError(nexts, key);
         long long number = next ? PyLong_AsLongLong(next) : 0;
         int sysFlag = (int)PyLong_AsLong(PyTuple_GET_ITEM(send, 6)) & ~0x30;
+        bornAt(hosts, i, &born);
         sysFlag |= (born.size == 20 ? 0x10 : 0) | (store.size == 20 ? 0x20 : 0);
-        size_t size = around + PyBytes_GET_SIZE(body) + PyBytes_GET_SIZE(field) +
+        size_t size = around + born.size + PyBytes_GET_SIZE(body) + PyBytes_GET_SIZE(field) +
                       PyBytes_GET_SIZE(properties);
         to = put32(to, size);
         to = put32(to, MAGIC);

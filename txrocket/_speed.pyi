@@ -37,7 +37,7 @@ def sendRecords(
     brim: int,
     mostBody: int,
     timestamp: int,
-    bornHost: bytes,
+    bornHosts: list[bytes],
     storeHost: bytes,
 ) -> tuple[bytes, list[Any], dict[str, tuple[int, int]]]: ...
 def sendAnswers(

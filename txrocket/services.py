@@ -297,6 +297,7 @@ def broker(
         if not plugged.sendHooks:
             sends = Express(store, send, answers, stats, limit)
             ways = [sends.take, sends.takeBatches, *ways]
+            remoting.together = sends.takeTogether
         remoting.express = partial(inTurn, ways)
     inline = InlineExecutor()
     # A message that comes again waits by its level, and not by what it once was.

@@ -40,8 +40,8 @@ class ExpressCase(TogetherTests):
         super().setUp()
         stats: Any = self.stats
         limit = self.remoting.limits.frame
-        way = Express(self.store, self.send, self.answers, stats, limit)
-        self.ways = [way.take, way.takeBatches]
+        self.way = Express(self.store, self.send, self.answers, stats, limit)
+        self.ways = [self.way.take, self.way.takeBatches]
 
     def ordinary(self, count: int = 1, **changes: Any) -> list[RemotingCommand]:
         """

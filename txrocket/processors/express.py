@@ -11,6 +11,10 @@ Ordinary sends, many at a time, with the compiled helper::
     sendAnswers: all answers, in one piece --> on credit, as L{SendProcessor} has it
                                             \\-> SYNC_FLUSH: once all is on the disk
 
+Who has one message under way on each of many connections is helped as well: what several
+of them send in one turn of the reactor is put in one piece (L{Express.takeTogether}), and
+answered to each.
+
 Batches come in the same way, and are put one by one; SYNC_FLUSH is not for them.
 
 A message costs 3 us here and 10 there.  The first frame that is not ordinary ends the
@@ -22,9 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
 from txrocket.broker.stats import Stats
@@ -60,6 +63,26 @@ def inTurn(ways: Sequence[Way], peer: RemotingProtocol, data: bytes, start: int)
     return start
 
 
+class _Sends(NamedTuple):
+    """
+    What a peer has sent.
+
+    @ivar binary: what its headers are.
+    @ivar sent: the ordinary sends at the beginning, as the compiled helper gives them.
+    """
+
+    peer: RemotingProtocol
+    data: bytes
+    binary: bool
+    sent: list[Any]
+
+    def endOf(self, count: int) -> int:
+        """
+        Where so many sends end.
+        """
+        return self.sent[count - 1][8] if count else 0
+
+
 class Express:
     """
     Takes ordinary messages.
@@ -92,41 +115,93 @@ class Express:
         @param data: what the peer has sent, from C{start} on.
         @return: where what was not dealt with begins.
         """
-        sound, store = self._send.sound, self._store
+        if not self._ready():
+            return start
+        sends = self._decode(peer, data, start)
+        count = self._put([sends]) if sends.sent else 0
+        if not count:
+            return start
+        peer.mayWait = True
+        return sends.endOf(count)
+
+    def takeTogether(self, reads: list[tuple[RemotingProtocol, bytes]]) -> None:
+        """
+        Deal with what several peers have sent.  Who has more for us than ordinary sends
+        goes its own way.
+        """
+        ready = self._ready()
+        taken = []
+        for peer, data in reads:
+            sends = self._decode(peer, data, 0) if ready else None
+            if sends is not None and sends.sent and sends.endOf(len(sends.sent)) == len(data):
+                taken.append(sends)
+            else:
+                peer.mayWait = False
+                peer.read(data)
+        left = self._put(taken) if taken else 0
+        for sends in taken:
+            count = min(left, len(sends.sent))
+            left -= count
+            if count < len(sends.sent):
+                sends.peer.read(sends.data[sends.endOf(count) :])
+
+    def _ready(self) -> bool:
+        """
+        Whether anything can be taken.
+        """
+        sound = self._send.sound
         sound.refresh()
-        sync = store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
-        if not sound.queues or (self._busy() if sync else self._flushed.waiting):
-            return start
+        waits = self._busy() if self._isSync() else self._flushed.waiting
+        return bool(sound.queues) and not waits
+
+    def _isSync(self) -> bool:
+        return self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
+
+    def _decode(self, peer: RemotingProtocol, data: bytes, start: int) -> _Sends:
         assert speed is not None
-        binary, sent = speed.decodeSends(data, start, self._limit, sound.queues, self._cluster)
-        if not sent:
-            return start
+        binary, sent = speed.decodeSends(
+            data, start, self._limit, self._send.sound.queues, self._cluster
+        )
+        return _Sends(peer, data, binary, sent)
+
+    def _put(self, taken: list[_Sends]) -> int:
+        """
+        Put the messages of some peers, and answer.
+
+        @return: how many there was room for.
+        """
+        assert speed is not None
+        sent = taken[0].sent if len(taken) == 1 else [one for each in taken for one in each.sent]
+        hosts = [each.peer.host for each in taken for _ in each.sent]
         try:
-            puts, totals = store.putSent(sent, sound.fields, peer.host)
+            puts, totals = self._store.putSent(sent, self._send.sound.fields, hosts)
         except StoreError:
             # Each of them is told on the long way.
-            return start
-        if not puts:
-            return start
+            return 0
         for topic, (count, size) in totals.items():
             self._stats.put(topic, count, size, count)
-        answered = self._answers
-        frames = speed.sendAnswers(
-            sent,
-            puts,
-            answered.binaryHead if binary else answered.acceptedHead,
-            answered.binaryTail if binary else answered.acceptedTail,
-            binary,
-        )
-        if frames:
-            answers = Answers(frames)
-            if sync:
-                self._await(peer, answers, puts)
-            else:
-                self._send.onCredit(answers)
-                peer.answerTogether(answers)
-        end: int = sent[len(puts) - 1][8]
-        return end
+        answered, sync = self._answers, self._isSync()
+        owed: list[tuple[RemotingProtocol, Answers]] = []
+        at = 0
+        for peer, _, binary, own in taken:
+            frames = speed.sendAnswers(
+                own,
+                puts[at : at + len(own)],
+                answered.binaryHead if binary else answered.acceptedHead,
+                answered.binaryTail if binary else answered.acceptedTail,
+                binary,
+            )
+            at += len(own)
+            if frames:
+                answers = Answers(frames)
+                if sync:
+                    owed.append((peer, answers))
+                else:
+                    self._send.onCredit(answers)
+                    peer.answerTogether(answers)
+        if owed:
+            self._await(owed, puts)
+        return len(puts)
 
     def takeBatches(self, peer: RemotingProtocol, data: bytes, start: int) -> int:
         """
@@ -135,17 +210,12 @@ class Express:
         @param data: what the peer has sent, from C{start} on.
         @return: where what was not dealt with begins.
         """
-        sound, store = self._send.sound, self._store
-        sound.refresh()
-        if (
-            not sound.queues
-            or self._flushed.waiting
-            or store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
-        ):
+        if self._isSync() or not self._ready():
             return start
         assert speed is not None
+        store = self._store
         binary, sent = speed.decodeSends(
-            data, start, self._limit, sound.queues, self._cluster, True
+            data, start, self._limit, self._send.sound.queues, self._cluster, True
         )
         if binary:
             return start
@@ -183,18 +253,19 @@ class Express:
             self._store.waiting[1] * 1000 > settings.osPageCacheBusyTimeOutMills
         )
 
-    def _await(self, peer: RemotingProtocol, answers: Answers, puts: list[Put]) -> None:
+    def _await(self, owed: list[tuple[RemotingProtocol, Answers]], puts: list[Put]) -> None:
         """
         Answer once all is on the disk.
         """
         _, _, offset, size, *_ = puts[-1]
         self._owed += len(puts)
 
-        def answer(result: Failure | None) -> Answers:
+        def answer(result: Failure | None) -> None:
             self._owed -= len(puts)
-            # Who is gone is not answered.
-            if isinstance(result, Failure) and not result.check(CancelledError):
-                answers.change(partial(self._send.notStored, result))
-            return answers
+            for peer, answers in owed:
+                if isinstance(result, Failure):
+                    answers.change(partial(self._send.notStored, result))
+                # Who is gone is not answered.
+                peer.answerTogether(answers)
 
-        peer.promiseTogether(self._store.stored(offset + size).addBoth(answer))
+        self._store.stored(offset + size).addBoth(answer)

@@ -82,6 +82,9 @@ class Remoting:
     @ivar express: sees what a peer has sent, from an offset on, before it is decoded,
         or L{None}.  It deals with whole frames, as many as it likes, and tells where the
         first begins that it leaves.
+    @ivar together: deals with what several peers have sent in one turn of the reactor,
+        or L{None}.
+    @ivar waiting: what peers have sent that is to be dealt with when the turn ends.
     """
 
     def __init__(
@@ -99,6 +102,8 @@ class Remoting:
         self.hooks: list[IHook] = []
         self.settle: Callable[[], None] | None = None
         self.express: Callable[[RemotingProtocol, bytes, int], int] | None = None
+        self.together: Callable[[list[tuple[RemotingProtocol, bytes]]], None] | None = None
+        self.waiting: dict[RemotingProtocol, bytes] = {}
         self.corked = False
         self._uncorked: dict[RemotingProtocol, None] = {}
 
@@ -130,6 +135,24 @@ class Remoting:
             self.corked = True
             self.clock.callLater(0, self._uncork)
 
+    def readLater(self, connection: RemotingProtocol, data: bytes) -> None:
+        """
+        What a peer has sent is to be dealt with when the turn ends.
+        """
+        self.waiting[connection] = data
+        self.gatherTurn()
+
+    def readNow(self) -> None:
+        """
+        Deal with what waits for the end of the turn.
+        """
+        waiting, self.waiting = self.waiting, {}
+        if len(waiting) > 1 and self.together is not None:
+            self.together(list(waiting.items()))
+        else:
+            for connection, data in waiting.items():
+                connection.read(data)
+
     def flushLater(self, connection: RemotingProtocol) -> None:
         """
         A connection has something to write when the turn ends.
@@ -138,6 +161,7 @@ class Remoting:
 
     def _uncork(self) -> None:
         try:
+            self.readNow()
             # Once for all, and for those whose connections are gone; what is said on
             # the way goes out with the rest.
             if self.settle is not None:

@@ -60,6 +60,9 @@ __all__ = ["RemotingProtocol"]
 # time; what is beyond that would make a turn of the reactor of its own.
 _GATHER_LIMIT = 96 * 1024
 
+# What is longer costs more to gather than it saves to be dealt with together.
+_SMALL = 32 * 1024
+
 # How many seconds a peer has to take what is left and agree to close.  Without a
 # limit, one that does not read would keep a program from ever being stopped.
 CLOSE_TIMEOUT = 5.0
@@ -75,6 +78,8 @@ class RemotingProtocol(Protocol):
     @ivar accepted: whether the peer dialled us.
     @ivar active: set when anything is read or written; whoever closes idle
         connections clears it.
+    @ivar mayWait: whether what the peer sends is likely to be dealt with at less cost
+        together with what others send in the same turn of the reactor.
     @ivar responseTable: our requests that wait for their answers.
     """
 
@@ -115,6 +120,7 @@ class RemotingProtocol(Protocol):
         self._unsent = 0  # bytes given to the transport since it was full
         self._onewaysUnsent = 0
         self._strays = 0
+        self.mayWait = False
         self._closing: IDelayedCall | None = None
 
     # --- the connection --------------------------------------------------
@@ -138,6 +144,8 @@ class RemotingProtocol(Protocol):
         """
         The connection is gone: no answer will come, and none can be given.
         """
+        if self in self._remoting.waiting:
+            self._remoting.readNow()
         said = reason.getErrorMessage()
         self.connected = 0
         if self._closing is not None and self._closing.active():
@@ -217,6 +225,27 @@ class RemotingProtocol(Protocol):
         Serve the requests and give out the responses that are complete now.
         """
         self.active = True
+        remoting = self._remoting
+        if self in remoting.waiting:
+            remoting.waiting[self] += data
+        elif self.mayWait and remoting.together is not None and self._canWait(data):
+            remoting.readLater(self, data)
+        else:
+            self.read(data)
+
+    def _canWait(self, data: bytes) -> bool:
+        return (
+            len(data) <= _SMALL
+            and not self._connection.held
+            and not self._unread
+            and not self._backlog
+            and not self._remoting.hooks
+        )
+
+    def read(self, data: bytes) -> None:
+        """
+        Deal with what the peer has sent.
+        """
         remoting = self._remoting
         if remoting.express is None or remoting.hooks or self._unread or self._backlog:
             commands = self._connection.feed(data)
@@ -345,18 +374,6 @@ class RemotingProtocol(Protocol):
             self._gatheredSize += sum(map(len, answers.pieces))
             if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
                 self._flushSoon()
-
-    def promiseTogether(self, promise: Deferred[Answers]) -> None:
-        """
-        Have answers written when they are there.
-        """
-        self._promised.add(promise)
-
-        def kept(answers: Answers) -> None:
-            self._promised.discard(promise)
-            self.answerTogether(answers)
-
-        promise.addCallback(kept)
 
     def _encodeAnswers(self) -> None:
         if self._remoting.settle is not None:
