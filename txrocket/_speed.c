@@ -1428,30 +1428,43 @@ static char *answerBinary(char *to, PyObject *put, PyObject *opaque, const struc
     return to;
 }
 
-PyDoc_STRVAR(sendAnswersDoc, "The answers to sends that were put, as frames one after the other.");
+static int addPiece(PyObject *pieces, const char *data, Py_ssize_t size)
+{
+    PyObject *piece = PyBytes_FromStringAndSize(data, size);
+    int failed = !piece || PyList_Append(pieces, piece);
+    Py_XDECREF(piece);
+    return !failed;
+}
+
+PyDoc_STRVAR(sendAnswersDoc,
+             "The answers to sends that were put, as frames one after the other; or apart, empty\n"
+             "for those that want none.");
 
 static PyObject *sendAnswers(PyObject *module, PyObject *args)
 {
     PyObject *sends, *puts;
     struct span head, tail;
-    int binary;
+    int binary, apart = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!y#y#p", &PyList_Type, &sends, &PyList_Type, &puts, &head.data,
-                          &head.size, &tail.data, &tail.size, &binary))
+    if (!PyArg_ParseTuple(args, "O!O!y#y#p|p", &PyList_Type, &sends, &PyList_Type, &puts,
+                          &head.data, &head.size, &tail.data, &tail.size, &binary, &apart))
         return NULL;
     Py_ssize_t count = PyList_GET_SIZE(puts);
     /* Numbers have 20 digits at most, and what stands between them some 80 characters. */
     size_t most = head.size + tail.size + 200;
     PyObject *answers = PyBytes_FromStringAndSize(NULL, most * count);
-    if (!answers)
-        return NULL;
-    char *to = PyBytes_AS_STRING(answers);
+    PyObject *each = apart ? PyList_New(0) : Py_NewRef(Py_None);
+    if (!answers || !each)
+        goto failed;
+    char *to = PyBytes_AS_STRING(answers), *start = to;
     for (Py_ssize_t i = 0; i < count; i++) {
+        if (apart && i && !addPiece(each, start, to - start))
+            goto failed;
         PyObject *put = PyList_GET_ITEM(puts, i);
         PyObject *opaque = PyTuple_GET_ITEM(PyList_GET_ITEM(sends, i), 0);
+        start = to;
         if (opaque == Py_None)
             continue;
-        char *start = to;
         if (binary) {
             to = answerBinary(to + 8, put, opaque, &head, &tail);
             put32((uint8_t *)start, to - start - 4);
@@ -1468,9 +1481,16 @@ static PyObject *sendAnswers(PyObject *module, PyObject *args)
         put32((uint8_t *)start, to - start - 4);
         put32((uint8_t *)start + 4, to - start - 8);
     }
+    if (apart && count && !addPiece(each, start, to - start))
+        goto failed;
     if (PyErr_Occurred() || _PyBytes_Resize(&answers, to - PyBytes_AS_STRING(answers)))
-        Py_CLEAR(answers);
-    return answers;
+        goto failed;
+    Py_DECREF(apart ? answers : each);
+    return apart ? each : answers;
+failed:
+    Py_XDECREF(answers);
+    Py_XDECREF(each);
+    return NULL;
 }
 
 PyDoc_STRVAR(batchIdsDoc, "The ids of records of these sizes, from an offset on, after a prefix.");

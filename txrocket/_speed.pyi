@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable, Iterable
 from mmap import mmap
-from typing import Any
+from typing import Any, overload
 
 def batchRecords(
     data: bytes,
@@ -40,9 +40,14 @@ def sendRecords(
     bornHosts: list[bytes],
     storeHost: bytes,
 ) -> tuple[bytes, list[Any], dict[str, tuple[int, int]]]: ...
+@overload
 def sendAnswers(
     sends: list[Any], puts: list[Any], head: bytes, tail: bytes, binary: bool
 ) -> bytes: ...
+@overload
+def sendAnswers(
+    sends: list[Any], puts: list[Any], head: bytes, tail: bytes, binary: bool, apart: bool
+) -> list[bytes]: ...
 def suspect(records: bytes, sizes: list[int]) -> bool: ...
 def soundRecords(data: bytes, position: int, offset: int, limit: int) -> int: ...
 def fileRecords(

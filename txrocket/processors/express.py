@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from twisted.python.failure import Failure
 
@@ -34,7 +34,7 @@ from txrocket.broker.stats import Stats
 from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage, MalformedRecord, StoreError
 from txrocket.processors.send import SendProcessor
-from txrocket.processors.sendanswers import SendAnswers
+from txrocket.processors.sendanswers import SendAnswers, unavailable
 from txrocket.protocol.command import Answers
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.follow import Put
@@ -61,26 +61,6 @@ def inTurn(ways: Sequence[Way], peer: RemotingProtocol, data: bytes, start: int)
             if start < end:
                 start = way(peer, data, start)
     return start
-
-
-class _Sends(NamedTuple):
-    """
-    What a peer has sent.
-
-    @ivar binary: what its headers are.
-    @ivar sent: the ordinary sends at the beginning, as the compiled helper gives them.
-    """
-
-    peer: RemotingProtocol
-    data: bytes
-    binary: bool
-    sent: list[Any]
-
-    def endOf(self, count: int) -> int:
-        """
-        Where so many sends end.
-        """
-        return self.sent[count - 1][8] if count else 0
 
 
 class Express:
@@ -117,33 +97,77 @@ class Express:
         """
         if not self._ready():
             return start
-        sends = self._decode(peer, data, start)
-        count = self._put([sends]) if sends.sent else 0
-        if not count:
+        assert speed is not None
+        binary, sent = speed.decodeSends(
+            data, start, self._limit, self._send.sound.queues, self._cluster
+        )
+        puts = self._put(sent, [peer.host] * len(sent)) if sent else []
+        if not puts:
             return start
+        frames = speed.sendAnswers(sent, puts, *self._template(binary), binary)
+        if frames:
+            answers = Answers(frames)
+            if self._isSync():
+                self._await([(peer, answers)], puts)
+            else:
+                self._send.onCredit(answers)
+                peer.answerTogether(answers)
         peer.mayWait = True
-        return sends.endOf(count)
+        end: int = sent[len(puts) - 1][8]
+        return end
 
     def takeTogether(self, reads: list[tuple[RemotingProtocol, bytes]]) -> None:
         """
-        Deal with what several peers have sent.  Who has more for us than ordinary sends
-        goes its own way.
+        Deal with what several peers have sent.  Who has anything but one ordinary send
+        for us is dealt with alone.
         """
-        ready = self._ready()
-        taken = []
-        for peer, data in reads:
-            sends = self._decode(peer, data, 0) if ready else None
-            if sends is not None and sends.sent and sends.endOf(len(sends.sent)) == len(data):
-                taken.append(sends)
+        assert speed is not None
+        decode, limit, cluster = speed.decodeSends, self._limit, self._cluster
+        known = self._send.sound.queues if self._ready() else {}
+        senders: dict[bool, list[tuple[RemotingProtocol, bytes]]] = {False: [], True: []}
+        sends: dict[bool, list[Any]] = {False: [], True: []}
+        for read in reads:
+            peer, data = read
+            binary, sent = decode(data, 0, limit, known, cluster)
+            if len(sent) == 1 and sent[0][8] == len(data):
+                senders[binary].append(read)
+                sends[binary] += sent
             else:
                 peer.mayWait = False
                 peer.read(data)
-        left = self._put(taken) if taken else 0
-        for sends in taken:
-            count = min(left, len(sends.sent))
-            left -= count
-            if count < len(sends.sent):
-                sends.peer.read(sends.data[sends.endOf(count) :])
+        for binary, sent in sends.items():
+            count = self._putEach(binary, senders[binary], sent) if sent else 0
+            for peer, data in senders[binary][count:]:
+                peer.read(data)
+
+    def _putEach(
+        self, binary: bool, senders: list[tuple[RemotingProtocol, bytes]], sent: list[Any]
+    ) -> int:
+        """
+        Put a message of each of several peers.
+
+        @return: how many there was room for.
+        """
+        assert speed is not None
+        losses = self._store.losses
+        puts = self._put(sent, [peer.host for peer, _ in senders])
+        if not puts:
+            return 0
+        frames = speed.sendAnswers(sent, puts, *self._template(binary), binary, True)
+        answered = [(peer, each) for (peer, _), each in zip(senders, frames, strict=False) if each]
+        if self._isSync():
+            self._await([(peer, Answers(each)) for peer, each in answered], puts)
+            return len(puts)
+        # On credit, and paid at once: to keep books on it takes 3 us for each.
+        lost = self._store.settle(losses)
+        for peer, each in answered:
+            if lost is None:
+                peer.answerNow(each)
+            else:
+                answers = Answers(each)
+                answers.change(partial(self._send.lost, unavailable(lost)))
+                peer.answerTogether(answers)
+        return len(puts)
 
     def _ready(self) -> bool:
         """
@@ -157,51 +181,29 @@ class Express:
     def _isSync(self) -> bool:
         return self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
 
-    def _decode(self, peer: RemotingProtocol, data: bytes, start: int) -> _Sends:
-        assert speed is not None
-        binary, sent = speed.decodeSends(
-            data, start, self._limit, self._send.sound.queues, self._cluster
-        )
-        return _Sends(peer, data, binary, sent)
-
-    def _put(self, taken: list[_Sends]) -> int:
+    def _template(self, binary: bool) -> tuple[bytes, bytes]:
         """
-        Put the messages of some peers, and answer.
-
-        @return: how many there was room for.
+        What is the same in all answers.
         """
-        assert speed is not None
-        sent = taken[0].sent if len(taken) == 1 else [one for each in taken for one in each.sent]
-        hosts = [each.peer.host for each in taken for _ in each.sent]
+        answers = self._answers
+        if binary:
+            return answers.binaryHead, answers.binaryTail
+        return answers.acceptedHead, answers.acceptedTail
+
+    def _put(self, sent: list[Any], hosts: list[bytes]) -> list[Put]:
+        """
+        Put messages.
+
+        @return: those for which there was room.
+        """
         try:
             puts, totals = self._store.putSent(sent, self._send.sound.fields, hosts)
         except StoreError:
             # Each of them is told on the long way.
-            return 0
+            return []
         for topic, (count, size) in totals.items():
             self._stats.put(topic, count, size, count)
-        answered, sync = self._answers, self._isSync()
-        owed: list[tuple[RemotingProtocol, Answers]] = []
-        at = 0
-        for peer, _, binary, own in taken:
-            frames = speed.sendAnswers(
-                own,
-                puts[at : at + len(own)],
-                answered.binaryHead if binary else answered.acceptedHead,
-                answered.binaryTail if binary else answered.acceptedTail,
-                binary,
-            )
-            at += len(own)
-            if frames:
-                answers = Answers(frames)
-                if sync:
-                    owed.append((peer, answers))
-                else:
-                    self._send.onCredit(answers)
-                    peer.answerTogether(answers)
-        if owed:
-            self._await(owed, puts)
-        return len(puts)
+        return puts
 
     def takeBatches(self, peer: RemotingProtocol, data: bytes, start: int) -> int:
         """

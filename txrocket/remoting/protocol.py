@@ -60,8 +60,8 @@ __all__ = ["RemotingProtocol"]
 # time; what is beyond that would make a turn of the reactor of its own.
 _GATHER_LIMIT = 96 * 1024
 
-# What is longer costs more to gather than it saves to be dealt with together.
-_SMALL = 32 * 1024
+# What is longer is dealt with alone: a few messages, or large ones.
+_SMALL = 4 * 1024
 
 # How many seconds a peer has to take what is left and agree to close.  Without a
 # limit, one that does not read would keep a program from ever being stopped.
@@ -374,6 +374,15 @@ class RemotingProtocol(Protocol):
             self._gatheredSize += sum(map(len, answers.pieces))
             if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
                 self._flushSoon()
+
+    def answerNow(self, frame: bytes) -> None:
+        """
+        Write an answer, unless there are others that wait to be written before it.
+        """
+        if self._answers or self._gathered or self._unread or not self.connected:
+            self.answerTogether(Answers(frame))
+        else:
+            self._send([frame])
 
     def _encodeAnswers(self) -> None:
         if self._remoting.settle is not None:
