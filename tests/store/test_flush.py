@@ -181,6 +181,21 @@ class SyncTests(StoreCase):
             self.successResultOf(each)
         self.assertEqual([], self.held.jobs)
 
+    def test_disksTurn(self) -> None:
+        """
+        When those are told whom a sync has served, the next is under way.
+        """
+        underWay = []
+        self.send().addCallback(lambda _: underWay.append(len(self.held.jobs)))
+        self.clock.advance(0)
+        last = self.send()
+        self.clock.advance(0)
+        self.held.work()
+        self.assertEqual([1], underWay)
+        self.held.work()
+        self.successResultOf(last)
+        self.assertFalse(self.store.flusher.running)
+
     def test_sendsAgain(self) -> None:
         """
         Who sends again as soon as it is served is served by another sync.

@@ -74,23 +74,37 @@ class Flusher:
     @inlineCallbacks
     def _flush(self) -> Generator[Deferred[None], None, None]:
         self.running = True
-        while self.flushed.failure is None and self.flushed.offset < self._log.written:
+        synced = self.flushed.offset
+        while self.flushed.failure is None:
+            if not self._wanted(synced):
+                # Who is told may want more.
+                self.flushed.advance(synced)
+                if not self._wanted(synced):
+                    break
             target = self._log.written
             job = SyncJob(self._handles)
             job.add(self._log.segments, keepOpen=True)
+            done = self._inThread(job.run)
+            # Those whom the last one served are told while this one is under way, and not
+            # before: the disk need not wait for that.
+            self.flushed.advance(synced)
             try:
-                yield self._inThread(job.run)
+                yield done
             except OSError as error:
                 failure = _syncFailed(self._log.segments.folder, error)
                 self._failed(failure)
                 self.flushed.fail(failure)
             else:
-                self.flushed.advance(target)
+                synced = target
             finally:
                 job.end()
-            if not self.flushed.waiting:
-                break
         self.running = False
+
+    def _wanted(self, synced: int) -> bool:
+        """
+        Whether somebody waits for more to be synced than is.
+        """
+        return synced < self._log.written and self.flushed.awaitedBeyond(synced)
 
 
 def _syncFailed(what: str, error: OSError) -> StoreFailed:

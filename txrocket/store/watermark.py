@@ -42,6 +42,12 @@ class Watermark:
         """
         return len(self._waiting)
 
+    def awaitedBeyond(self, offset: int) -> bool:
+        """
+        Whether anybody waits for more than that.
+        """
+        return bool(self._waiting) and self._waiting[-1].offset > offset
+
     def reaches(self, offset: int) -> Deferred[None]:
         """
         A Deferred that fires once the mark is at C{offset} or past it, and
