@@ -74,6 +74,50 @@ class RealTests(TestCase):
         self.failureResultOf(self.around.inThread(fail), OSError)
 
     @inlineCallbacks
+    def test_ownThread(self) -> Any:
+        """
+        One who has a thread of its own has its functions run there, in turn, and is told
+        what they raise; the stop waits for the last.
+        """
+        inOwnThread = self.around.inOwnThread
+        assert inOwnThread is not None
+        ran: list[int] = []
+        first, second = threading.Event(), threading.Event()
+
+        def fail() -> None:
+            raise OSError("disk")
+
+        def last() -> None:
+            first.wait(30)
+            second.set()
+
+        self.around.start()
+        for _ in range(2):
+            yield inOwnThread(lambda: ran.append(threading.get_ident()))
+        self.assertEqual(len(set(ran)), 1)
+        self.assertNotIn(threading.get_ident(), ran)
+        yield self.assertFailure(inOwnThread(fail), OSError)
+        told = inOwnThread(last)
+        self.assertFalse(second.is_set())
+        first.set()
+        self.around.stop()
+        self.assertTrue(second.is_set())
+        yield told
+
+    def test_noOwnThread(self) -> None:
+        """
+        Before the start and after the stop they are run at once.
+        """
+        inOwnThread = self.around.inOwnThread
+        assert inOwnThread is not None
+        ran: list[int] = []
+        self.successResultOf(inOwnThread(lambda: ran.append(threading.get_ident())))
+        self.around.start()
+        self.around.stop()
+        self.successResultOf(inOwnThread(lambda: ran.append(threading.get_ident())))
+        self.assertEqual(ran, [threading.get_ident()] * 2)
+
+    @inlineCallbacks
     def test_listenAndConnect(self) -> Any:
         """
         Endpoints are of the settings' address, and lead to it.

@@ -198,6 +198,7 @@ def broker(
         storeHost,
         longPoll.arrived,
         around.files,
+        syncInThread=partial(_gathering, remoting, around.inOwnThread or around.inThread),
         awaited=longPoll.awaited,
     )
     delays = DelayLevels(

@@ -11,6 +11,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -19,7 +20,6 @@ from tests.processors import test_quicksend
 from tests.processors.support import Client, pullHeader
 from tests.processors.test_express import ExpressCase, Watch, plain
 from tests.processors.test_quicksend import Message, messages
-from tests.store.support import Held
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.record import decodeRecords
@@ -226,60 +226,29 @@ class WaitingTests(SeveralCase):
 
     storeOptions = {"flushDiskType": FlushDiskType.SYNC_FLUSH}
 
-    def setUp(self) -> None:
-        self.held = Held()
-        self.inThread = self.held
-        super().setUp()
-
-    def work(self) -> None:
+    def test_alone(self) -> None:
         """
-        Let threads do all that they were asked for.
-        """
-        while self.held.jobs:
-            self.held.work()
-
-    def turn(self) -> None:
-        """
-        Let the reactor turn, and threads work.
-        """
-        super().turn()
-        self.work()
-        super().turn()
-
-    def answered(self, *requests: RemotingCommand) -> list[RemotingCommand]:
-        """
-        The answers to requests that come together.
-        """
-        self.client.write(*requests)
-        self.turn()
-        return self.client.answers()
-
-    def test_waits(self) -> None:
-        """
-        Nobody is answered before the disk has all; who is gone by then is not.
+        They wait for nothing else.
         """
         self.knowAll()
         for client in self.clients:
             client.write(*self.ordinary(1))
-        self.clock.advance(0)
-        self.assertEqual(self.together, [CLIENTS])
-        self.assertEqual([each.answers() for each in self.clients], [[]] * CLIENTS)
-        self.clients[1].lose()
         self.turn()
-        self.assertEqual([len(each.answers()) for each in self.clients], [1, 0, 1])
+        self.assertEqual([len(each.answers()) for each in self.clients], [1] * CLIENTS)
+        self.assertEqual(self.together, [])
 
-    def test_late(self) -> None:
+    def test_becomes(self) -> None:
         """
-        A disk that takes too long is told of to all.
+        A broker that is to wait for the disk from now on does so at once.
         """
+        self.store.apply(attrs.evolve(self.store.settings, flushDiskType=FlushDiskType.ASYNC_FLUSH))
         self.knowAll()
+        self.store.apply(attrs.evolve(self.store.settings, flushDiskType=FlushDiskType.SYNC_FLUSH))
         for client in self.clients:
             client.write(*self.ordinary(1))
-        self.clock.advance(0)
-        self.clock.advance(5)
-        for client in self.clients:
-            codes = [each.code for each in client.answers()]
-            self.assertEqual(codes, [ResponseCode.FLUSH_DISK_TIMEOUT])
+        self.turn()
+        self.assertEqual([len(each.answers()) for each in self.clients], [1] * CLIENTS)
+        self.assertEqual(self.store.flusher.flushed.offset, self.store.log.written)
 
 
 class SameTests(SeveralCase):

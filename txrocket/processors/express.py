@@ -105,15 +105,17 @@ class Express:
         if not puts:
             return start
         frames = speed.sendAnswers(sent, puts, *self._template(binary), binary)
+        sync = self._isSync()
         if frames:
             answers = Answers(frames)
-            if self._isSync():
-                self._await([(peer, answers)], puts)
+            if sync:
+                self._await(peer, answers, puts)
             else:
                 self._send.onCredit(answers)
                 peer.answerTogether(answers)
-        peer.mayWait = True
         end: int = sent[len(puts) - 1][8]
+        # Where the disk is waited for, nobody need wait for anything else.
+        peer.mayWait = len(puts) == 1 and not start and end == len(data) and not sync
         return end
 
     def takeTogether(self, reads: list[tuple[RemotingProtocol, bytes]]) -> None:
@@ -123,9 +125,10 @@ class Express:
         """
         assert speed is not None
         decode, limit, cluster = speed.decodeSends, self._limit, self._cluster
-        known = self._send.sound.queues if self._ready() else {}
+        known = self._send.sound.queues if self._ready() and not self._isSync() else {}
         senders: dict[bool, list[tuple[RemotingProtocol, bytes]]] = {False: [], True: []}
         sends: dict[bool, list[Any]] = {False: [], True: []}
+        others = []
         for read in reads:
             peer, data = read
             binary, sent = decode(data, 0, limit, known, cluster)
@@ -134,11 +137,13 @@ class Express:
                 sends[binary] += sent
             else:
                 peer.mayWait = False
-                peer.read(data)
+                others.append(read)
         for binary, sent in sends.items():
             count = self._putEach(binary, senders[binary], sent) if sent else 0
-            for peer, data in senders[binary][count:]:
-                peer.read(data)
+            others += senders[binary][count:]
+        # Last, for they may change what was looked at above.
+        for peer, data in others:
+            peer.read(data)
 
     def _putEach(
         self, binary: bool, senders: list[tuple[RemotingProtocol, bytes]], sent: list[Any]
@@ -154,17 +159,16 @@ class Express:
         if not puts:
             return 0
         frames = speed.sendAnswers(sent, puts, *self._template(binary), binary, True)
-        answered = [(peer, each) for (peer, _), each in zip(senders, frames, strict=False) if each]
-        if self._isSync():
-            self._await([(peer, Answers(each)) for peer, each in answered], puts)
-            return len(puts)
         # On credit, and paid at once: to keep books on it takes 3 us for each.
         lost = self._store.settle(losses)
-        for peer, each in answered:
+        for (peer, _), frame in zip(senders, frames, strict=False):
+            # Who wants no answer has an empty one.
+            if not frame:
+                continue
             if lost is None:
-                peer.answerNow(each)
+                peer.answerNow(frame)
             else:
-                answers = Answers(each)
+                answers = Answers(frame)
                 answers.change(partial(self._send.lost, unavailable(lost)))
                 peer.answerTogether(answers)
         return len(puts)
@@ -255,7 +259,7 @@ class Express:
             self._store.waiting[1] * 1000 > settings.osPageCacheBusyTimeOutMills
         )
 
-    def _await(self, owed: list[tuple[RemotingProtocol, Answers]], puts: list[Put]) -> None:
+    def _await(self, peer: RemotingProtocol, answers: Answers, puts: list[Put]) -> None:
         """
         Answer once all is on the disk.
         """
@@ -264,10 +268,9 @@ class Express:
 
         def answer(result: Failure | None) -> None:
             self._owed -= len(puts)
-            for peer, answers in owed:
-                if isinstance(result, Failure):
-                    answers.change(partial(self._send.notStored, result))
-                # Who is gone is not answered.
-                peer.answerTogether(answers)
+            if isinstance(result, Failure):
+                answers.change(partial(self._send.notStored, result))
+            # Who is gone is not answered.
+            peer.answerTogether(answers)
 
         self._store.stored(offset + size).addBoth(answer)

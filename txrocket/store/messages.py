@@ -139,6 +139,7 @@ class MessageStore(StoreReader):
         files: Files | None = None,
         memory: int | None = None,
         awaited: Container[tuple[str, int]] | None = None,
+        syncInThread: InThread | None = None,
     ) -> None:
         """
         @param inThread: runs a function that blocks: two at a time, and searches.
@@ -147,6 +148,7 @@ class MessageStore(StoreReader):
         @param memory: the machine's, in bytes: it decides what counts as old.
         @param awaited: the queues, by topic and number, of which C{arrived} needs to
             hear; without it, all.
+        @param syncInThread: runs a sync of the log; without it, C{inThread} does.
         """
         root = settings.storePathRootDir
         self._files = files or Files()
@@ -181,7 +183,7 @@ class MessageStore(StoreReader):
         self.follow = Follow(
             self.queues, self.index, delayLevels(settings.messageDelayLevel), arrived, awaited
         )
-        self.flusher = Flusher(self.log, handles, inThread, self._fail)
+        self.flusher = Flusher(self.log, handles, syncInThread or inThread, self._fail)
         checkpointFile = CheckpointFile(handles, os.path.join(root, "checkpoint"))
         self.checkpointer = Checkpointer(
             self.flusher,
