@@ -30,6 +30,7 @@ How it was measured:
 - RocketMQ's broker is loaded until its rate stands still: three successive windows that differ by
   5 % at most. Each scenario that is new to it is run likewise before it is measured. What that
   takes is in the line about this run.
+- Where there are many topics, they are made before, and a broker has 3 s for their files.
 - A cell is the median of the rounds, with the lowest and the highest in brackets. A ratio is that
   of the medians, with the lowest and highest of the rounds' own. What was measured once has no
   brackets.

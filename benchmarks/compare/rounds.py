@@ -10,6 +10,7 @@ until it runs as fast as it can, and is replaced when its files have become larg
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -21,6 +22,9 @@ from benchmarks.compare.scenarios import ASYNC, MAIN, Scenario
 from benchmarks.generator import Result, run
 
 __all__ = ["Fleet", "Plan", "measure", "sample"]
+
+# Seconds that are left to a broker for the files of new topics.
+_SETTLES = 3.0
 
 
 @attrs.frozen
@@ -125,6 +129,9 @@ def prepare(broker: Running, scenario: Scenario) -> None:
     topics = int(str(load.get("topics", 1)))
     options = {name: load[name] for name in ("topic", "topics") if name in load}
     run(broker.port, "send", warm=0, total=max(scenario.fill, 8 * topics), **options)
+    if topics > 1:
+        # To make the files of thousands of queues is no part of what a message costs.
+        time.sleep(_SETTLES)
 
 
 class Fleet:
