@@ -20,6 +20,7 @@ from mmap import ACCESS_READ, mmap
 from typing import Any
 from unittest.mock import patch
 
+import attrs
 from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -84,6 +85,29 @@ RECORDS = st.lists(
 START = 1 << 40
 TIME = 1_700_000_000_123
 LIMIT = 1 << 20
+
+
+@attrs.define
+class Queue:
+    """
+    What is looked at of a queue.
+    """
+
+    filed: int = 5
+    tail: bytearray = attrs.field(factory=bytearray)
+
+
+class Queues(dict[tuple[str, int], Queue]):
+    """
+    Queues that are made when they are asked for.
+    """
+
+    def find(self, key: tuple[str, int]) -> Queue:
+        """
+        One of them.
+        """
+        self[key] = Queue()
+        return self[key]
 
 
 def record(
@@ -218,8 +242,17 @@ class CompiledTests(SynchronousTestCase):
         assert speed is not None
         data, puts = recordsOf(made, bornHost, storeHost)
         hashes, pairs = file(puts)
-        expected = (queueEntries(puts, hashes), pairs, TIME) if made else None
-        self.assertEqual(speed.fileRecords(data, START), expected)
+        time = TIME if made else 0
+        told = [
+            (each[2], each[0], each[1], hashed) for each, hashed in zip(puts, hashes, strict=True)
+        ]
+        for awaited in (None, set(), {("T", 1)}):
+            queues = Queues()
+            filed = speed.fileRecords(data, START, queues, queues.find, awaited)
+            wanted = [each for each in told if awaited is None or each[1] in awaited]
+            self.assertEqual(filed, (len(data), len(made), pairs, time, wanted))
+            entries = {key: bytes(run) for key, (_, run) in queueEntries(puts, hashes).items()}
+            self.assertEqual({key: bytes(each.tail) for key, each in queues.items()}, entries)
 
     @given(RECORDS, st.data())
     def test_fileDamaged(self, made: list[tuple[str, int, bytes, bytes]], choice: Any) -> None:
@@ -234,10 +267,10 @@ class CompiledTests(SynchronousTestCase):
                 data[at] = choice.draw(st.integers(0, 255))
         cut = choice.draw(st.integers(0, len(data)))
         for each in (bytes(data), bytes(data[:cut])):
-            filed = speed.fileRecords(each, START)
-            if filed is not None:
-                entries = sum(len(run) for _, run in filed[0].values()) // 20
-                self.assertEqual(entries, len(list(walk(each))))
+            queues = Queues()
+            end, count, *_ = speed.fileRecords(each, START, queues, queues.find, ())
+            self.assertEqual(count, sum(len(queue.tail) for queue in queues.values()) // 20)
+            self.assertEqual(count, len(list(walk(each[:end]))))
 
     @given(RECORDS, st.data())
     def test_sound(self, made: list[tuple[str, int, bytes, bytes]], choice: Any) -> None:
@@ -264,8 +297,9 @@ class CompiledTests(SynchronousTestCase):
                 ends.append(ends[-1] + each.storeSize)
         sound = speed.soundRecords(log, 0, START, LIMIT)
         # A topic that is no text is found out when the records are filed.
-        if speed.fileRecords(log[:sound], START) is not None:
-            self.assertIn(sound, ends)
+        queues = Queues()
+        sound = speed.fileRecords(log[:sound], START, queues, queues.find, ())[0]
+        self.assertIn(sound, ends)
 
     def test_soundEnds(self) -> None:
         """
@@ -297,20 +331,38 @@ class CompiledTests(SynchronousTestCase):
         """
         assert speed is not None
         ordinary = record()
-        self.assertIsNotNone(speed.fileRecords(ordinary, START))
+        place = START + len(ordinary)
         for other in (
-            record(sysFlag=TRANSACTION_PREPARED_TYPE),
-            record(topic=SCHEDULE_TOPIC),
-            record(topic=TIMER_TOPIC),
-            record(offset=START + 1),
+            record(offset=place, queueOffset=6, sysFlag=TRANSACTION_PREPARED_TYPE),
+            record(SCHEDULE_TOPIC, offset=place),
+            record(TIMER_TOPIC, offset=place),
+            record(offset=place + 1, queueOffset=6),
             encodeBlank(200) + bytes(192),
-            ordinary[:-1],
-            ordinary + record(offset=START + len(ordinary), queueOffset=7),
-            ordinary + record(offset=START + len(ordinary), queueOffset=6, time=TIME + 1),
+            record(offset=place, queueOffset=6)[:-1],
+            record(offset=place, queueOffset=7),
+            record(offset=place, queueOffset=5),
+            record(offset=place, queueOffset=6, time=TIME + 1),
+            record("é", offset=place).replace("é".encode(), b"\xc3\x28"),
             b"",
         ):
-            self.assertIsNone(speed.fileRecords(other, START), other)
+            queues = Queues()
+            filed = speed.fileRecords(ordinary + other, START, queues, queues.find, ())
+            self.assertEqual(filed, (len(ordinary), 1, b"", TIME, []), other)
+            self.assertEqual(bytes(queues["T", 0].tail), packEntry(START, len(ordinary), 0))
+
+    def test_notFiled(self) -> None:
+        """
+        What is wrong with queues is told.
+        """
+        assert speed is not None
         self.assertRaises(TypeError, speed.fileRecords, 1)
+        queues = Queues()
+        for found in (1 / 2, Queue(filed=None), Queue(tail=None)):  # type: ignore[arg-type]
+            self.assertRaises(
+                (AttributeError, TypeError),
+                *(speed.fileRecords, record(), START, {}, lambda key, found=found: found, ()),
+            )
+        self.assertRaises(TypeError, speed.fileRecords, record(), START, queues, queues.find, 1)
         self.assertRaises(TypeError, speed.batchRecords, 1)
 
     @given(st.integers(0, 2**62), st.lists(st.integers(91, 2**31 - 1), max_size=9))

@@ -506,21 +506,6 @@ static PyObject *soundRecords(PyObject *module, PyObject *args)
     return PyLong_FromSsize_t(position);
 }
 
-/* The queue of a record: its key, and the entries that are new in it. */
-static PyObject *runOf(PyObject *runs, const struct span *topic, long queueId, long long number)
-{
-    PyObject *key = Py_BuildValue("s#l", topic->data, topic->size, queueId);
-    PyObject *run = key ? PyDict_GetItemWithError(runs, key) : NULL;
-    if (key && !run && !PyErr_Occurred()) {
-        run = Py_BuildValue("LN", number, PyByteArray_FromStringAndSize(NULL, 0));
-        if (run && PyDict_SetItem(runs, key, run))
-            Py_CLEAR(run);
-        Py_XDECREF(run);
-    }
-    Py_XDECREF(key);
-    return run;
-}
-
 /* Topics whose entries have something else than the hash of a tag. */
 static int isTimed(const struct span *topic)
 {
@@ -528,81 +513,126 @@ static int isTimed(const struct span *topic)
            (topic->size == 13 && !memcmp(topic->data, "rmq_sys_timer", 13));
 }
 
+/* The queue that a record goes to. */
+struct queue {
+    struct span topic;
+    long id;
+    uint32_t hash;      /* of the topic and '#' */
+    PyObject *key;      /* its topic and number */
+    PyObject *tail;     /* its entries that are in no file yet */
+    long long next;     /* the queue offset of the next one */
+    int awaited;
+};
+
+static PyObject *tailName, *filedName;
+
+/* Find the queue of a record; False: that failed.  known: by key, those that have something in
+   memory; find: for the others; awaited: the keys of those of which somebody wants to hear. */
+static int findQueue(struct queue *queue, const struct record *each, PyObject *known,
+                     PyObject *find, PyObject *awaited)
+{
+    Py_CLEAR(queue->key);
+    Py_CLEAR(queue->tail);
+    queue->key = Py_BuildValue("s#l", each->topic.data, each->topic.size, each->queueId);
+    if (!queue->key)
+        return 0;
+    PyObject *found = Py_XNewRef(PyDict_GetItemWithError(known, queue->key));
+    if (!found && !PyErr_Occurred())
+        found = PyObject_CallOneArg(find, queue->key);
+    PyObject *filed = found ? PyObject_GetAttr(found, filedName) : NULL;
+    queue->tail = found ? PyObject_GetAttr(found, tailName) : NULL;
+    Py_XDECREF(found);
+    if (queue->tail && filed && !PyByteArray_Check(queue->tail))
+        PyErr_SetString(PyExc_TypeError, "a queue's tail is a bytearray");
+    if (!PyErr_Occurred())
+        queue->next = PyLong_AsLongLong(filed) + PyByteArray_GET_SIZE(queue->tail) / 20;
+    Py_XDECREF(filed);
+    if (PyErr_Occurred())
+        return 0;
+    queue->awaited = awaited == Py_None ? 1 : PySequence_Contains(awaited, queue->key);
+    if (each->topic.size != queue->topic.size ||
+        memcmp(each->topic.data, queue->topic.data, each->topic.size)) {
+        queue->hash = 0;
+        if (hashBytes(&queue->hash, each->topic.data, each->topic.size))
+            queue->hash = queue->hash * 31 + '#';
+    }
+    queue->topic = each->topic, queue->id = each->queueId;
+    return !PyErr_Occurred();
+}
+
+/* Add an entry to its queue; False: out of memory. */
+static int addEntry(struct queue *queue, long long offset, uint32_t size, uint32_t hash)
+{
+    Py_ssize_t before = PyByteArray_GET_SIZE(queue->tail);
+    if (PyByteArray_Resize(queue->tail, before + 20))
+        return 0;
+    uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(queue->tail) + before;
+    put64(put32(put64(to, offset), size), (int64_t)(int32_t)hash);
+    queue->next++;
+    return 1;
+}
+
 PyDoc_STRVAR(fileRecordsDoc,
-             "What a stretch of the log is filed by: for each queue the offset of the first of its\n"
-             "messages and their entries, the pairs for the index, and the records' time.  None if\n"
-             "there is anything but records of ordinary messages, all of one time.");
+             "File the records of ordinary messages of one time that a stretch of the log begins\n"
+             "with: add the entries to their queues.  Gives how many bytes and messages there were,\n"
+             "the pairs for the index, their time, and for those that are awaited the offset in the\n"
+             "log, the queue, the queue offset and the hash.  It ends before a message that is not\n"
+             "the next one of its queue.");
 
 static PyObject *fileRecords(PyObject *module, PyObject *args)
 {
-    const uint8_t *at;
-    Py_ssize_t left;
-    long long offset, time = -1;
+    const uint8_t *data;
+    Py_ssize_t size, position = 0, count = 0;
+    long long offset, time = 0;
+    PyObject *known, *find, *awaited, *told = NULL, *result = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y#L", &at, &left, &offset))
+    if (!PyArg_ParseTuple(args, "y#LO!OO", &data, &size, &offset, &PyDict_Type, &known, &find,
+                          &awaited))
         return NULL;
     struct heap pairs = {0};
-    struct span last = {0};
-    long lastQueue = 0;
-    uint32_t begun = 0;
-    PyObject *entries = NULL, *result = NULL, *runs = PyDict_New();
-    long long expected = 0;
-    while (runs && left) {
-        struct record each;
-        if (!readRecord(at, left, offset, &each) || isTimed(&each.topic) ||
-            (time >= 0 && each.time != time))
-            goto declined;
-        time = each.time;
-        struct span topic = each.topic;
-        long queueId = each.queueId;
-        long long number = each.number;
-        if (!entries || queueId != lastQueue || topic.size != last.size ||
-            memcmp(topic.data, last.data, topic.size)) {
-            PyObject *run = runOf(runs, &topic, queueId, number);
-            if (!run) {
-                if (PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
-                    goto declined;
+    struct queue queue = {0};
+    struct record each;
+    told = PyList_New(0);
+    while (told && readRecord(data + position, size - position, offset, &each) &&
+           !isTimed(&each.topic) && (!count || each.time == time)) {
+        if ((!queue.key || each.queueId != queue.id || each.topic.size != queue.topic.size ||
+             memcmp(each.topic.data, queue.topic.data, each.topic.size)) &&
+            !findQueue(&queue, &each, known, find, awaited)) {
+            if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
                 goto done;
-            }
-            entries = PyTuple_GET_ITEM(run, 1);
-            expected = PyLong_AsLongLong(PyTuple_GET_ITEM(run, 0)) +
-                       PyByteArray_GET_SIZE(entries) / 20;
-            if (topic.size != last.size || memcmp(topic.data, last.data, topic.size)) {
-                begun = 0;
-                if (!hashBytes(&begun, topic.data, topic.size))
-                    goto done;
-                begun = begun * 31 + '#';
-            }
-            last = topic, lastQueue = queueId;
+            PyErr_Clear();
+            break;
         }
-        if (number != expected++)
-            goto declined;
+        if (each.number != queue.next)
+            break;
         struct span tags = {0}, keys = {0}, unique = {0};
         uint32_t hash = 0;
         readProperties(each.properties.data, each.properties.size, &tags, &keys, &unique);
-        Py_ssize_t before = PyByteArray_GET_SIZE(entries);
         if (!hashBytes(&hash, tags.data, tags.size) ||
-            !addKeys(&pairs, begun, &unique, &keys, offset) ||
-            PyByteArray_Resize(entries, before + 20)) {
+            !addKeys(&pairs, queue.hash, &unique, &keys, offset) ||
+            !addEntry(&queue, offset, each.size, hash)) {
             if (!PyErr_Occurred())
                 PyErr_NoMemory();
             goto done;
         }
-        uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(entries) + before;
-        put64(put32(put64(to, offset), each.size), (int64_t)(int32_t)hash);
-        at += each.size, left -= each.size, offset += each.size;
+        if (queue.awaited) {
+            PyObject *one = Py_BuildValue("LOLL", offset, queue.key, each.number,
+                                          (long long)(int32_t)hash);
+            int failed = !one || PyList_Append(told, one);
+            Py_XDECREF(one);
+            if (failed)
+                goto done;
+        }
+        time = each.time;
+        count++, position += each.size, offset += each.size;
     }
-    if (runs && time >= 0)
-        result = Py_BuildValue("Oy#L", runs, pairs.data ? (char *)pairs.data : "",
-                               (Py_ssize_t)pairs.size, time);
-    else if (runs)
-        goto declined;
-    goto done;
-declined:
-    PyErr_Clear();
-    result = Py_NewRef(Py_None);
+    if (told)
+        result = Py_BuildValue("nny#LO", position, count, pairs.data ? (char *)pairs.data : "",
+                               (Py_ssize_t)pairs.size, time, told);
 done:
-    Py_XDECREF(runs);
+    Py_XDECREF(queue.key);
+    Py_XDECREF(queue.tail);
+    Py_XDECREF(told);
     PyMem_Free(pairs.data);
     return result;
 }
@@ -1546,5 +1576,7 @@ PyMODINIT_FUNC PyInit__speed(void)
 #if defined(__x86_64__) && defined(__GNUC__)
     multiplies = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
 #endif
-    return PyModule_Create(&module);
+    tailName = PyUnicode_InternFromString("tail");
+    filedName = PyUnicode_InternFromString("filed");
+    return tailName && filedName ? PyModule_Create(&module) : NULL;
 }

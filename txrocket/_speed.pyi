@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from mmap import mmap
 from typing import Any, overload
 
@@ -51,8 +51,12 @@ def sendAnswers(
 def suspect(records: bytes, sizes: list[int]) -> bool: ...
 def soundRecords(data: bytes, position: int, offset: int, limit: int) -> int: ...
 def fileRecords(
-    data: bytes, offset: int
-) -> tuple[dict[tuple[str, int], tuple[int, bytearray]], bytes, int] | None: ...
+    data: bytes,
+    offset: int,
+    known: dict[tuple[str, int], Any],
+    find: Callable[[tuple[str, int]], Any],
+    awaited: Container[tuple[str, int]] | None,
+) -> tuple[int, int, bytes, int, list[tuple[int, tuple[str, int], int, int]]]: ...
 def indexEntries(
     pairs: bytes,
     count: int,

@@ -110,7 +110,9 @@ class ConsumeQueue:
     One queue of one topic.
 
     @ivar minOffset: the queue offset of the first message that is in the log.
-    @ivar maxOffset: one past that of the last.
+    @ivar filed: one past that of the last whose entry is in a file.
+    @ivar tail: the entries behind it, which are in no file yet.  The compiled helper adds
+        to it.
     """
 
     def __init__(
@@ -129,10 +131,16 @@ class ConsumeQueue:
             handles.files.truncate,
             above=(topicFolder, queuesFolder, os.path.dirname(queuesFolder)),
         )
-        self._tail = bytearray()
-        self._filed = 0
+        self.tail = bytearray()
+        self.filed = 0
         self.minOffset = 0
-        self.maxOffset = 0
+
+    @property
+    def maxOffset(self) -> int:
+        """
+        One past the queue offset of the last message.
+        """
+        return self.filed + len(self.tail) // ENTRY_SIZE
 
     def load(self) -> None:
         """
@@ -156,7 +164,7 @@ class ConsumeQueue:
 
         @return: how many bytes more are to be written.
         """
-        before = len(self._tail)
+        before = len(self.tail)
         if queueOffset < self.maxOffset or (
             (self.maxOffset or self.segments.bases)
             and queueOffset - self.maxOffset > self.segments.size // ENTRY_SIZE
@@ -164,9 +172,8 @@ class ConsumeQueue:
             return 0
         if queueOffset > self.maxOffset:
             self._fill(queueOffset, offset)
-        self._tail += _ENTRY.pack(offset, size, tagsCode)
-        self.maxOffset += 1
-        return len(self._tail) - before
+        self.tail += _ENTRY.pack(offset, size, tagsCode)
+        return len(self.tail) - before
 
     def putAll(self, queueOffset: int, data: bytes | bytearray) -> int:
         """
@@ -177,16 +184,15 @@ class ConsumeQueue:
         if queueOffset != self.maxOffset:
             found = enumerate(entries(bytes(data)), queueOffset)
             return sum(self.put(number, *entry) for number, entry in found)
-        self._tail += data
-        self.maxOffset += len(data) // ENTRY_SIZE
+        self.tail += data
         return len(data)
 
     def write(self) -> None:
         """
         Bring what was put into the files.
         """
-        data = bytes(self._tail)
-        start = self._filed * ENTRY_SIZE
+        data = bytes(self.tail)
+        start = self.filed * ENTRY_SIZE
         while data:
             base = self.segments.baseOf(start)
             if base is None:
@@ -196,15 +202,15 @@ class ConsumeQueue:
             self.segments.write(start, piece)
             start += len(piece)
             data = data[len(piece) :]
-        self._tail.clear()
-        self._filed = self.maxOffset
+        self.filed = self.maxOffset
+        self.tail.clear()
 
     @property
     def unwritten(self) -> int:
         """
         How many bytes of entries are in memory only.
         """
-        return len(self._tail)
+        return len(self.tail)
 
     def read(self, queueOffset: int, count: int) -> bytes:
         """
@@ -216,13 +222,13 @@ class ConsumeQueue:
             count = most
         if count <= 0:
             return b""
-        inFile = self._filed - queueOffset
+        inFile = self.filed - queueOffset
         if inFile <= 0:
             start = -inFile * ENTRY_SIZE
-            return bytes(self._tail[start : start + count * ENTRY_SIZE])
+            return bytes(self.tail[start : start + count * ENTRY_SIZE])
         data = self._readAhead(queueOffset, count if count < inFile else inFile)
         if count > inFile and len(data) == inFile * ENTRY_SIZE:
-            data += self._tail[: (count - inFile) * ENTRY_SIZE]
+            data += self.tail[: (count - inFile) * ENTRY_SIZE]
         return data
 
     def _readAhead(self, queueOffset: int, count: int) -> bytes:
@@ -234,7 +240,7 @@ class ConsumeQueue:
         if position >= 0 and position + size <= len(data):
             # What was written once stays as it is.
             return data[position : position + size]
-        most = min(max(count, _AHEAD), self._filed - queueOffset)
+        most = min(max(count, _AHEAD), self.filed - queueOffset)
         data = self.segments.read(queueOffset * ENTRY_SIZE, most * ENTRY_SIZE)
         if len(self._ahead) >= _AHEAD_QUEUES:
             self._ahead.clear()
@@ -308,7 +314,7 @@ class ConsumeQueue:
 
         @param doubt: whether there may be anything after the last entry.
         """
-        if doubt or queueOffset < self._filed:
+        if doubt or queueOffset < self.filed:
             self.segments.clearFrom(queueOffset * ENTRY_SIZE)
         self._endAt(queueOffset)
 
@@ -335,23 +341,22 @@ class ConsumeQueue:
 
     def _endAt(self, queueOffset: int) -> None:
         self._ahead.pop(self, None)
-        self._tail.clear()
-        self._filed = self.maxOffset = queueOffset
+        self.tail.clear()
+        self.filed = queueOffset
 
     def _fill(self, queueOffset: int, offset: int) -> None:
         """
         Let the queue begin, or go on, at a later queue offset.
         """
         filler = _FILLER
-        if not self.segments.bases and not self._tail:
+        if not self.segments.bases and not self.tail:
             perFile = self.segments.size // ENTRY_SIZE
-            self._filed = self.maxOffset = queueOffset - queueOffset % perFile
+            self.filed = queueOffset - queueOffset % perFile
             self.minOffset = queueOffset
         elif self.maxOffset > self.minOffset:
             # Among entries, one that keeps to their order in the log.
             filler = _ENTRY.pack(offset, FILLER_SIZE, 0)
-        self._tail += filler * (queueOffset - self.maxOffset)
-        self.maxOffset = queueOffset
+        self.tail += filler * (queueOffset - self.maxOffset)
 
     def _search(self, base: int, holds: Callable[[int, int], bool]) -> int:
         """
@@ -398,6 +403,8 @@ class ConsumeQueue:
 class ConsumeQueues:
     """
     All queues of all topics.
+
+    @ivar touched: those with something to write, the oldest first.
     """
 
     def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
@@ -405,8 +412,7 @@ class ConsumeQueues:
         self._folder = folder
         self._segmentSize = segmentSize
         self._queues: dict[str, dict[int, ConsumeQueue]] = {}
-        # Those with something to write, the oldest first.
-        self._touched: dict[tuple[str, int], ConsumeQueue] = {}
+        self.touched: dict[tuple[str, int], ConsumeQueue] = {}
         self._room = TAILS
         self._unsynced: set[ConsumeQueue] = set()
         self._ahead: Ahead = {}
@@ -455,19 +461,29 @@ class ConsumeQueues:
         """
         Add an entry to a queue, which is made if there is none.
         """
-        self._room -= self._find((topic, queueId)).put(queueOffset, offset, size, tagsCode)
+        self._room -= self.touch((topic, queueId)).put(queueOffset, offset, size, tagsCode)
 
     def putAll(self, key: tuple[str, int], queueOffset: int, data: bytes | bytearray) -> None:
         """
         Add entries that follow each other to a queue, by its topic and number; it is
         made if there is none.
         """
-        self._room -= self._find(key).putAll(queueOffset, data)
+        self._room -= self.touch(key).putAll(queueOffset, data)
 
-    def _find(self, key: tuple[str, int]) -> ConsumeQueue:
-        queue = self._touched.get(key)
+    def took(self, count: int) -> None:
+        """
+        So many entries were added to the tails of queues by who L{touched<touch>} them.
+        """
+        self._room -= count * ENTRY_SIZE
+
+    def touch(self, key: tuple[str, int]) -> ConsumeQueue:
+        """
+        A queue to which something is to be added, by its topic and number; it is made if
+        there is none.
+        """
+        queue = self.touched.get(key)
         if queue is None:
-            queue = self._touched[key] = self.get(*key) or self._make(*key)
+            queue = self.touched[key] = self.get(*key) or self._make(*key)
         return queue
 
     def write(self, room: int = TAILS) -> None:
@@ -476,19 +492,19 @@ class ConsumeQueues:
 
         @param room: for how many bytes there must be room in memory then.
         """
-        while self._touched and self._room < room:
-            self.writeOne(next(iter(self._touched)))
+        while self.touched and self._room < room:
+            self.writeOne(next(iter(self.touched)))
 
     def writeOne(self, key: tuple[str, int]) -> None:
         """
         Bring what was put into one queue into its files.
         """
-        queue = self._touched.get(key)
+        queue = self.touched.get(key)
         if queue is not None:
             size = queue.unwritten
             queue.write()
             self._room += size
-            del self._touched[key]
+            del self.touched[key]
             self._unsynced.add(queue)
 
     def sync(self, job: SyncJob) -> None:
@@ -542,7 +558,7 @@ class ConsumeQueues:
         queues = self._queues.pop(topic, {})
         for queueId, queue in queues.items():
             self._room += queue.unwritten
-            self._touched.pop((topic, queueId), None)
+            self.touched.pop((topic, queueId), None)
             self._unsynced.discard(queue)
             self._ahead.pop(queue, None)
         return queues.values()

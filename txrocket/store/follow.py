@@ -42,7 +42,7 @@ from txrocket.protocol.record import (
     measureRecord,
 )
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueues, entries, packEntry
+from txrocket.store.consumequeue import ConsumeQueues, packEntry
 from txrocket.store.index import PAIR, Index, idHash, keyHash
 
 __all__ = [
@@ -76,6 +76,10 @@ Filing: TypeAlias = tuple[int, bytes, str]
 # A message that was put: topic and queue, queue offset, offset in the log, size of
 # the record, properties, and what these say, if that is known.
 Put: TypeAlias = tuple[tuple[str, int], int, int, int, bytes, Filing | None]
+
+# A message that somebody waits for: its offset in the log, topic and queue, queue offset
+# and hash.
+_Told: TypeAlias = tuple[int, tuple[str, int], int, int]
 
 # New entries by queue: the queue offset of the first, and all of them.
 Runs: TypeAlias = dict[tuple[str, int], tuple[int, bytearray]]
@@ -192,21 +196,17 @@ class Follow:
         """
         if offset != self.position:
             return
-        read = None if speed is None else speed.fileRecords(data, offset)
-        if read is not None:
-            self._file(offset, data, *read)
-            return
+        position, told = self._fileQuickly(offset, data)
+        end = offset + position
         records = []
-        position = 0
         while position < len(data):
             size, magic = measureRecord(data, position)
+            end += size
             if magic == BLANK_MAGIC_CODE:
-                offset += size
                 break
             records.append(decodeRecord(data, position, readBody=False))
             position += size
-            offset += size
-        self._take(records, offset)
+        self._take(records, end, lambda: self._tell(told, offset, data))
 
     def take(self, offset: int, data: bytes, puts: list[Put], timestamp: int) -> None:
         """
@@ -216,38 +216,16 @@ class Follow:
         if offset != self.position:
             return
         hashes, pairs = file(puts)
-        self._file(offset, data, queueEntries(puts, hashes), pairs, timestamp)
-
-    def _file(self, offset: int, data: bytes, runs: Runs, pairs: bytes, timestamp: int) -> None:
-        """
-        Take a stretch of ordinary messages of one time.
-        """
-        self._enter(runs, pairs, timestamp)
-        self.position = offset + len(data)
-        self._tell(runs, offset, data)
-
-    def _enter(self, runs: Runs, pairs: bytes, timestamp: int) -> None:
-        for key, (first, run) in runs.items():
+        for key, (first, run) in queueEntries(puts, hashes).items():
             self._queues.putAll(key, first, run)
-        if self._index is not None and pairs:
-            self._index.add(pairs, timestamp)
-        self.timestamp = max(self.timestamp, timestamp)
-        self._queues.write(room=0)
-
-    def _tell(self, runs: Runs, offset: int, data: bytes) -> None:
-        """
-        Tell who waits for the messages of a stretch, in the log's order.
-        """
+        self._enter(pairs, timestamp)
         awaited = self._awaited
         told = [
-            (recordOffset, key, queueOffset, hashed)
-            for key, (first, run) in runs.items()
-            if awaited is None or key in awaited
-            for queueOffset, (recordOffset, _, hashed) in enumerate(entries(bytes(run)), first)
+            (put[2], put[0], put[1], hashed)
+            for put, hashed in zip(puts, hashes, strict=True)
+            if awaited is None or put[0] in awaited
         ]
-        for recordOffset, key, queueOffset, hashed in sorted(told):
-            record = decodeRecord(data, recordOffset - offset, readBody=False)
-            self._arrived(*key, queueOffset, hashed, record)
+        self._take([], offset + len(data), lambda: self._tell(told, offset, data))
 
     def catchUp(self, log: CommitLog) -> None:
         """
@@ -268,9 +246,13 @@ class Follow:
         # A blank, or nothing, may lie between the last record and the log's end.
         self.position = max(self.position, log.written)
 
-    def _take(self, records: list[MessageExt], end: int) -> None:
+    def _take(
+        self, records: list[MessageExt], end: int, tell: Callable[[], None] = lambda: None
+    ) -> None:
         """
         All or nothing: what cannot be written to the queues is taken again.
+
+        @param tell: tells of what was taken already, and is before the records.
         """
         hashes = [self.file(record) for record in records]
         for record in records:
@@ -280,21 +262,54 @@ class Follow:
                 self._queues.writeOne((record.topic, record.queueId))
         self._queues.write(room=0)
         self.position = end
+        tell()
         for record, hashed in zip(records, hashes, strict=True):
             if hashed is not None:
                 self._arrived(record.topic, record.queueId, record.queueOffset, hashed, record)
 
-    def fileAll(self, offset: int, data: bytes) -> bool:
+    def fileAll(self, offset: int, data: bytes) -> int:
         """
-        What L{file} does, for a stretch of ordinary messages of one time, with the compiled
-        helper.
+        What L{file} does, for the ordinary messages of one time that a stretch of the log
+        begins with, with the compiled helper.
 
-        @return: whether that could be; if not, nothing was done.
+        @return: how many bytes these are.
         """
-        read = None if speed is None else speed.fileRecords(data, offset)
-        if read is not None:
-            self._enter(*read)
-        return read is not None
+        position, _ = self._fileQuickly(offset, data)
+        self._queues.write(room=0)
+        return position
+
+    def _fileQuickly(self, offset: int, data: bytes) -> tuple[int, list[_Told]]:
+        """
+        File what the compiled helper can.
+
+        @return: how many bytes that was, and who is to be told of what.
+        """
+        if speed is None:
+            return 0, []
+        queues = self._queues
+        position, count, pairs, timestamp, told = speed.fileRecords(
+            data, offset, queues.touched, queues.touch, self._awaited
+        )
+        if count:
+            queues.took(count)
+            self._enter(pairs, timestamp)
+        return position, told
+
+    def _enter(self, pairs: bytes, timestamp: int) -> None:
+        """
+        Enter records of one time in the index.
+        """
+        if self._index is not None and pairs:
+            self._index.add(pairs, timestamp)
+        self.timestamp = max(self.timestamp, timestamp)
+
+    def _tell(self, told: list[_Told], offset: int, data: bytes) -> None:
+        """
+        Tell who waits for the messages of a stretch.
+        """
+        for recordOffset, key, queueOffset, hashed in told:
+            record = decodeRecord(data, recordOffset - offset, readBody=False)
+            self._arrived(*key, queueOffset, hashed, record)
 
     def file(self, record: MessageExt) -> int | None:
         """

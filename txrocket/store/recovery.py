@@ -255,9 +255,9 @@ class Recovery:
         end = start
         while True:
             for offset, data in log.scanQuickly(end):
-                if not follow.fileAll(offset, data):
+                end = offset + follow.fileAll(offset, data)
+                if end < offset + len(data):
                     break
-                end = offset + len(data)
             found = list(islice(log.scan(end, strict=strict), _ONE_BY_ONE))
             for scanned in found:
                 follow.file(scanned.record)
