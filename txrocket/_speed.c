@@ -1117,7 +1117,8 @@ static int readBinary(const uint8_t *at, size_t size, struct send *send)
             return 0;
         int letter = at[2];
         struct span text = {(const char *)at + 7, get32(at + 3)};
-        if (letter < 'a' || letter > 'n' || seen & 1u << (letter - 'a') ||
+        /* What is empty is not there, in this form. */
+        if (letter < 'a' || letter > 'n' || seen & 1u << (letter - 'a') || !text.size ||
             text.size > end - at - 7 || !isText(&text, letter != 'i'))
             return 0;
         seen |= 1u << (letter - 'a');

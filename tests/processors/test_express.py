@@ -503,6 +503,7 @@ class HeaderTests(ExpressCase):
         st.dictionaries(st.sampled_from("abcdefghijklmnop"), VALUES | st.none(), max_size=3),
         st.sampled_from(SerializeType),
     )
+    @example({"a": ""}, SerializeType.ROCKETMQ)
     def test_fields(self, changes: dict[str, str | None], kind: SerializeType) -> None:
         """
         Fields of any value, that are missing, or that nobody knows.
