@@ -3,8 +3,8 @@
  * What a broker does for every single message, compiled.
  *
  * Nothing here is needed: for each function there is one in Python that does the same,
- * and is used where this module was not built.  A function here takes the ordinary case
- * and gives None for all else, so that errors are told in one place, by the other.
+ * and is used where this module was not built.  A function here takes the ordinary case,
+ * and gives None for all else or stops there, so that errors are told in one place, by the other.
  *
  *     batchRecords   txrocket.protocol.batch    0.1 us a message in place of 1.2
  *     fileRecords    txrocket.store.follow      0.2 us               in place of 2.1
