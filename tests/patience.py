@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted.trial.reporter import Reporter, VerboseTextReporter
 
-__all__ = ["Impatient", "VerboseImpatient"]
+__all__ = ["PATIENCE", "Impatient", "VerboseImpatient"]
 
 # What the longest test takes on a slow machine, several times over.
 PATIENCE = 900.0

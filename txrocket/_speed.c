@@ -513,6 +513,14 @@ static int isTimed(const struct span *topic)
            (topic->size == 13 && !memcmp(topic->data, "rmq_sys_timer", 13));
 }
 
+/* Add to a list what was made for it; False: that failed, or it could not be made. */
+static int addNew(PyObject *list, PyObject *made)
+{
+    int failed = !made || PyList_Append(list, made);
+    Py_XDECREF(made);
+    return !failed;
+}
+
 /* The queue that a record goes to. */
 struct queue {
     struct span topic;
@@ -615,14 +623,9 @@ static PyObject *fileRecords(PyObject *module, PyObject *args)
                 PyErr_NoMemory();
             goto done;
         }
-        if (queue.awaited) {
-            PyObject *one = Py_BuildValue("LOLL", offset, queue.key, each.number,
-                                          (long long)(int32_t)hash);
-            int failed = !one || PyList_Append(told, one);
-            Py_XDECREF(one);
-            if (failed)
-                goto done;
-        }
+        if (queue.awaited && !addNew(told, Py_BuildValue("LOLL", offset, queue.key, each.number,
+                                                         (long long)(int32_t)hash)))
+            goto done;
         time = each.time;
         count++, position += each.size, offset += each.size;
     }
@@ -1194,9 +1197,7 @@ static PyObject *decodeSends(PyObject *module, PyObject *args)
             "NOy#NLLLLn", opaque, PyTuple_GET_ITEM(keys, send.queueId), (const char *)body,
             (Py_ssize_t)(base + next - body), properties, (long long)send.born,
             (long long)send.ownFlag, (long long)send.sysFlag, (long long)send.reconsumeTimes, next);
-        int lost = !one || PyList_Append(sends, one);
-        Py_XDECREF(one);
-        if (lost)
+        if (!addNew(sends, one))
             goto failed;
         start = next;
     }
@@ -1459,14 +1460,6 @@ static char *answerBinary(char *to, PyObject *put, PyObject *opaque, const struc
     return to;
 }
 
-static int addPiece(PyObject *pieces, const char *data, Py_ssize_t size)
-{
-    PyObject *piece = PyBytes_FromStringAndSize(data, size);
-    int failed = !piece || PyList_Append(pieces, piece);
-    Py_XDECREF(piece);
-    return !failed;
-}
-
 PyDoc_STRVAR(sendAnswersDoc,
              "The answers to sends that were put, as frames one after the other; or apart, empty\n"
              "for those that want none.");
@@ -1489,7 +1482,7 @@ static PyObject *sendAnswers(PyObject *module, PyObject *args)
         goto failed;
     char *to = PyBytes_AS_STRING(answers), *start = to;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (apart && i && !addPiece(each, start, to - start))
+        if (apart && i && !addNew(each, PyBytes_FromStringAndSize(start, to - start)))
             goto failed;
         PyObject *put = PyList_GET_ITEM(puts, i);
         PyObject *opaque = PyTuple_GET_ITEM(PyList_GET_ITEM(sends, i), 0);
@@ -1512,7 +1505,7 @@ static PyObject *sendAnswers(PyObject *module, PyObject *args)
         put32((uint8_t *)start, to - start - 4);
         put32((uint8_t *)start + 4, to - start - 8);
     }
-    if (apart && count && !addPiece(each, start, to - start))
+    if (apart && count && !addNew(each, PyBytes_FromStringAndSize(start, to - start)))
         goto failed;
     if (PyErr_Occurred() || _PyBytes_Resize(&answers, to - PyBytes_AS_STRING(answers)))
         goto failed;

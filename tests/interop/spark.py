@@ -28,6 +28,7 @@ from tests.interop.messages import many
 from tests.interop.programs import ROOT
 from tests.interop.servers import Configuration, Servers
 from tests.live.servers import reactor
+from tests.patience import PATIENCE
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
 
@@ -36,9 +37,6 @@ __all__ = ["SparkTests", "step"]
 NEEDED = ("pyspark", "pyarrow", "numpy")
 
 COUNT = 300
-
-# It takes one minute.
-_LIMIT = 900.0
 
 _TESTS = "tests.interop.spark"
 _PAGE = ROOT / "docs" / "interop.md"
@@ -59,7 +57,7 @@ def step(absent: Mapping[str, str]) -> int:
     folder = tempfile.mkdtemp(prefix="txrocket-interop-spark-")
     command = [sys.executable, "-m", "twisted.trial", f"--temp-directory={folder}/t", _TESTS]
     try:
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT)
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired as late:
         print(f"Spark with RocketMQ's broker: stuck; see {folder}\n{late.stdout!r}{late.stderr!r}")
         return 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -58,6 +59,20 @@ class ExpressCase(TogetherTests):
         self.client.write(*requests)
         self.clock.advance(0)
         return self.client.answers()
+
+    def begin(self, sync: bool, express: bool) -> Callable[[Message], RemotingCommand]:
+        """
+        Start anew, with two topics.
+
+        @return: what makes the request that sends a message.
+        """
+        self.express = express
+        flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
+        self.storeOptions = {"flushDiskType": flush}
+        self.setUp()
+        for name in ("T", "U"):
+            self.topic(name)
+        return partial(test_quicksend.QuickTests.requestOf, self)  # type: ignore[arg-type]
 
     def known(self) -> None:
         """
@@ -377,13 +392,7 @@ class SameTests(ExpressCase):
         """
         What becomes of messages.
         """
-        self.express = express
-        flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
-        self.storeOptions = {"flushDiskType": flush}
-        self.setUp()
-        for name in ("T", "U"):
-            self.topic(name)
-        requestOf: Any = partial(test_quicksend.QuickTests.requestOf, self)  # type: ignore[arg-type]
+        requestOf = self.begin(sync, express)
         data = b"".join(requestOf(each).encode() for each in given)
         places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
         for start, stop in pairwise(places):

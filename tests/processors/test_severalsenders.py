@@ -7,7 +7,6 @@ connection is served as if it were alone.
 from __future__ import annotations
 
 import errno
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -16,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.address import IPv4Address, IPv6Address
 
-from tests.processors import test_quicksend
 from tests.processors.support import Client, pullHeader
 from tests.processors.test_express import ExpressCase, Watch, plain
 from tests.processors.test_quicksend import Message, messages
@@ -57,13 +55,15 @@ class SeveralCase(ExpressCase):
         self.known()
         for client in self.clients:
             client.write(*self.ordinary())
-            self.turn()
+            self.clock.advance(0)
             self.assertEqual([each.code for each in client.answers()], [0])
 
-    def turn(self) -> None:
+    def sendOneEach(self) -> None:
         """
-        Let the reactor turn.
+        Have each client send a message in the same turn.
         """
+        for client in self.clients:
+            client.write(*self.ordinary())
         self.clock.advance(0)
 
 
@@ -81,7 +81,7 @@ class SeveralTests(SeveralCase):
         for number, client in enumerate(self.clients):
             client.write(*self.ordinary(1, queueId=number))
         self.assertEqual([each.answers() for each in self.clients], [[]] * CLIENTS)
-        self.turn()
+        self.clock.advance(0)
         self.assertEqual(self.together, [CLIENTS])
         for number, client in enumerate(self.clients):
             [answer] = client.answers()
@@ -110,7 +110,7 @@ class SeveralTests(SeveralCase):
         client.write(*requests[:2])
         other.write(*self.ordinary(1))
         client.write(*requests[2:])
-        self.turn()
+        self.clock.advance(0)
         answers = client.answers()
         self.assertEqual([each.opaque for each in answers], [each.opaque for each in requests])
         self.assertEqual([each.code for each in (*answers, *other.answers())], [0] * 4)
@@ -126,12 +126,12 @@ class SeveralTests(SeveralCase):
         data = b"".join(each.encode() for each in self.ordinary(2))
         client.peer.dataReceived(data[:-5])
         other.write(*self.ordinary(1))
-        self.turn()
+        self.clock.advance(0)
         self.assertEqual(len(client.answers()), 1)
         self.assertEqual(len(other.answers()), 1)
         client.peer.dataReceived(data[-5:])
         other.write(*self.ordinary(1))
-        self.turn()
+        self.clock.advance(0)
         self.assertEqual(len(client.answers()), 1)
         self.assertEqual(len(other.answers()), 1)
 
@@ -144,7 +144,7 @@ class SeveralTests(SeveralCase):
         self.assertGreater(sum(len(each.encode()) for each in requests), 1 << 15)
         for client in self.clients:
             client.write(*requests)
-        self.turn()
+        self.clock.advance(0)
         self.assertEqual([len(each.answers()) for each in self.clients], [200] * CLIENTS)
         self.assertEqual(self.together, [])
 
@@ -162,7 +162,7 @@ class SeveralTests(SeveralCase):
         client.write(*requests)
         other.write(*self.ordinary(1))
         client.lose()
-        self.turn()
+        self.clock.advance(0)
         self.assertEqual(len(self.stored()), before + 4)
         self.assertEqual([each.code for each in other.answers()], [0])
 
@@ -172,9 +172,7 @@ class SeveralTests(SeveralCase):
         """
         self.knowAll()
         self.remoting.hooks.append(Watch())  # type: ignore[arg-type]
-        for client in self.clients:
-            client.write(*self.ordinary(1))
-        self.turn()
+        self.sendOneEach()
         self.assertEqual([len(each.answers()) for each in self.clients], [1] * CLIENTS)
         self.assertEqual(self.together, [])
 
@@ -184,9 +182,7 @@ class SeveralTests(SeveralCase):
         """
         self.knowAll()
         self.disk.failing["pwrite"] = OSError(errno.ENOSPC, "full")
-        for client in self.clients:
-            client.write(*self.ordinary(1))
-        self.turn()
+        self.sendOneEach()
         for client in self.clients:
             [answer] = client.answers()
             self.assertEqual(answer.code, ResponseCode.SERVICE_NOT_AVAILABLE)
@@ -203,7 +199,7 @@ class SeveralTests(SeveralCase):
         for _ in range(30):
             for client in self.clients:
                 client.write(self.large())
-            self.turn()
+            self.clock.advance(0)
         for client in self.clients:
             self.assertEqual([each.code for each in client.answers()], [0] * 30)
         self.assertEqual(len(self.stored()), before + 90)
@@ -231,9 +227,7 @@ class WaitingTests(SeveralCase):
         They wait for nothing else.
         """
         self.knowAll()
-        for client in self.clients:
-            client.write(*self.ordinary(1))
-        self.turn()
+        self.sendOneEach()
         self.assertEqual([len(each.answers()) for each in self.clients], [1] * CLIENTS)
         self.assertEqual(self.together, [])
 
@@ -244,9 +238,7 @@ class WaitingTests(SeveralCase):
         self.store.apply(attrs.evolve(self.store.settings, flushDiskType=FlushDiskType.ASYNC_FLUSH))
         self.knowAll()
         self.store.apply(attrs.evolve(self.store.settings, flushDiskType=FlushDiskType.SYNC_FLUSH))
-        for client in self.clients:
-            client.write(*self.ordinary(1))
-        self.turn()
+        self.sendOneEach()
         self.assertEqual([len(each.answers()) for each in self.clients], [1] * CLIENTS)
         self.assertEqual(self.store.flusher.flushed.offset, self.store.log.written)
 
@@ -263,13 +255,7 @@ class SameTests(SeveralCase):
         What becomes of messages: what each client is told, but for the places, and what is
         stored of each client in each queue.
         """
-        self.express = express
-        flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
-        self.storeOptions = {"flushDiskType": flush}
-        self.setUp()
-        for name in ("T", "U"):
-            self.topic(name)
-        requestOf: Any = partial(test_quicksend.QuickTests.requestOf, self)  # type: ignore[arg-type]
+        requestOf = self.begin(sync, express)
         bodies = {}
         for number, (who, message, turns) in enumerate(given):
             request = requestOf(message._replace(body=b"%d" % number))
@@ -282,12 +268,13 @@ class SameTests(SeveralCase):
         for client in self.clients:
             for answer in client.answers():
                 fields = dict(answer.extFields)
-                place = fields.pop("msgId", None), fields.pop("queueOffset", None)
+                msgId = fields.pop("msgId", "")
+                fields.pop("queueOffset", None)
                 told.append(
                     (client.peer.address, answer.opaque, answer.code, answer.remark, fields)
                 )
                 if answer.code == 0:
-                    self.check(place, bodies[answer.opaque])
+                    self.check(msgId, bodies[answer.opaque])
         stored: dict[Any, list[bytes]] = {}
         for topic, queueId, _ in list(self.store.queues):
             got = self.store.get(topic, queueId, 0, 100)
@@ -298,12 +285,11 @@ class SameTests(SeveralCase):
         # Where one waits for the disk, what is refused is answered before it.
         return sorted(told, key=itemgetter(1)), stored, self.stats.failures
 
-    def check(self, place: tuple[str | None, str | None], body: bytes) -> None:
+    def check(self, msgId: str, body: bytes) -> None:
         """
-        What was told of a message is where it is.
+        A message is where its sender was told.
         """
-        assert place[0] is not None
-        data = self.store.messageAt(int(place[0][-16:], 16))
+        data = self.store.messageAt(int(msgId[-16:], 16))
         assert data is not None
         self.assertIn(body, data)
 

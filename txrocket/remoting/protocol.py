@@ -228,29 +228,33 @@ class RemotingProtocol(Protocol):
         remoting = self._remoting
         if self in remoting.waiting:
             remoting.waiting[self] += data
-        elif self.mayWait and remoting.together is not None and self._canWait(data):
+        elif (
+            self.mayWait
+            and len(data) <= _SMALL
+            and remoting.together is not None
+            and not self._connection.held
+            and self._mayExpress()
+        ):
             remoting.readLater(self, data)
         else:
             self.read(data)
 
-    def _canWait(self, data: bytes) -> bool:
-        return (
-            len(data) <= _SMALL
-            and not self._connection.held
-            and not self._unread
-            and not self._backlog
-            and not self._remoting.hooks
-        )
+    def _mayExpress(self) -> bool:
+        """
+        Whether what comes in may be dealt with before it is decoded: nobody looks at
+        requests, and none waits for its turn.
+        """
+        return not (self._remoting.hooks or self._unread or self._backlog)
 
     def read(self, data: bytes) -> None:
         """
         Deal with what the peer has sent.
         """
-        remoting = self._remoting
-        if remoting.express is None or remoting.hooks or self._unread or self._backlog:
-            commands = self._connection.feed(data)
+        express = self._remoting.express
+        if express is not None and self._mayExpress():
+            commands = self._connection.feed(data, partial(express, self))
         else:
-            commands = self._connection.feed(data, partial(remoting.express, self))
+            commands = self._connection.feed(data)
         if self._backlog:
             self._backlog += commands
         elif commands or self._connection.fault is not None:
