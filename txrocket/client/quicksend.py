@@ -105,7 +105,8 @@ class QuickSend(Pending[SendResult]):
     A message on its way.
 
     @ivar way: where it was sent first.
-    @ivar began: when, in seconds.
+    @ivar began: when, in seconds of the reactor's clock.
+    @ivar born: the same as a time of day, in milliseconds.
     @ivar again: what it waits for in place of the answer to that.
     """
 
@@ -114,6 +115,7 @@ class QuickSend(Pending[SendResult]):
     way: _Way
     msgId: str
     began: float
+    born: int
     sends: QuickSends
     again: Deferred[Any] | None = None
 
@@ -181,6 +183,7 @@ class QuickSends:
         """
         self._cluster = cluster
         self._clock = cluster.reactor
+        self._wall = cluster.wall
         self.routes = cluster.routes
         self._uniqueId = cluster.uniqueId
         self._group = group
@@ -233,12 +236,13 @@ class QuickSends:
             return None
         attempts.turn = turn
         began = self._clock.seconds()
-        born = int(began * 1000)
+        born = int(self._wall() * 1000)
         sent = QuickSend(self._cancel)
         sent.opaque = opaque
         sent.timeout = timeout
         sent.deadline = began + timeout
         sent.began = began
+        sent.born = born
         sent.message = message
         sent.way = way
         sent.sends = self
@@ -288,6 +292,7 @@ class QuickSends:
         sending = Sending(message.topic, message, sent.timeout)
         sending.take(message, lambda: sent.msgId, *self._limits)
         sending.began, sending.deadline = sent.began, sent.deadline
+        sending.born = sent.born
         sending.queue, sending.address = sent.way.queue, sent.way.address
         sending.attempts = 1
         args = sending, sent.began
