@@ -36,7 +36,9 @@ class QueueAges:
         """
         self._most = most
         self._ends: list[int] = []
-        self._times: list[float] = []
+        # When each of these was noted first, and last.
+        self._firsts: list[float] = []
+        self._lasts: list[float] = []
 
     def note(self, end: int, now: float) -> None:
         """
@@ -45,18 +47,19 @@ class QueueAges:
         @param now: in seconds, of a clock that nobody can set.
         """
         if self._ends and end <= self._ends[-1]:
+            self._lasts[-1] = now
             return
         if len(self._ends) >= self._most:
             half = self._most // 2
-            for each in (self._ends, self._times):
-                del each[1:half:2]
+            del self._ends[1:half:2], self._firsts[1:half:2], self._lasts[1:half:2]
         self._ends.append(end)
-        self._times.append(now)
+        self._firsts.append(now)
+        self._lasts.append(now)
 
     def between(self, offset: int, now: float) -> tuple[float, float]:
         """
         How old an entry is at least and at most, in seconds.
         """
         place = bisect_right(self._ends, offset)
-        least = now - self._times[place] if place < len(self._times) else 0.0
-        return least, now - self._times[place - 1] if place else inf
+        least = now - self._firsts[place] if place < len(self._firsts) else 0.0
+        return least, now - self._lasts[place - 1] if place else inf
