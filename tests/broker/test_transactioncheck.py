@@ -108,6 +108,7 @@ class CheckTests(TransactionTests):
             self.half(b"before")
             # As it does every second.
             self.checks.look()
+            self.turn()
             self.assertEqual(self.passed(1), [])
             self.shift -= back
             self.half(b"since")
