@@ -267,7 +267,8 @@ class PushConsumer(Service):
         if not self._broadcast:
             retry = RETRY_PREFIX + self.group
             self._subscriptions.setdefault(
-                retry, replace(buildSubscription(retry, "*", None), subVersion=self.cluster.version())
+                retry,
+                replace(buildSubscription(retry, "*", None), subVersion=self.cluster.version()),
             )
         self._offsets.load()
         self.cluster.addConsumer(self)
