@@ -204,7 +204,8 @@ class Cluster(MultiService):
         The time of day in milliseconds at which the reactor's clock showed so many
         seconds: to be shown, and never to reckon with.
         """
-        return round((self.wall() - (self.reactor.seconds() - seconds)) * 1000)
+        ago: float = self.reactor.seconds() - seconds
+        return round((self.wall() - ago) * 1000)
 
     # --- members ---------------------------------------------------------
 

@@ -43,7 +43,7 @@ def steady(
     """
     if isinstance(reactor, ReactorBase) and reactor.seconds is _timeOfDay:
         begun = wall() - monotonic()
-        reactor.seconds = lambda: begun + monotonic()  # type: ignore[method-assign]
+        reactor.seconds = lambda: begun + monotonic()
 
 
 def wallOf(reactor: Any) -> Callable[[], float]:
