@@ -432,6 +432,25 @@ class ClockTests(LateCase):
         self.wait(0.001)
         self.assertEqual(self.delivered(), [b"half a minute", b"minute"])
 
+    def test_setAheadAndBack(self) -> None:
+        """
+        What was sent while the clock was a year ahead, and what is sent after it was set
+        right, waits for its level, and at most twice as long.
+        """
+        self.open()
+        self.shift += 365 * 86_400
+        self.send(b"ahead", DELAY="3")
+        self.wait(1)
+        self.shift -= 365 * 86_400
+        self.delays.look()
+        self.send(b"right", DELAY="2")
+        self.wait(4.9)
+        self.assertEqual(self.delivered(), [])
+        self.wait(0.2)
+        self.assertEqual(self.delivered(), [b"right"])
+        self.wait(15)
+        self.assertEqual(self.delivered(), [b"right", b"ahead"])
+
     def test_longer(self) -> None:
         """
         A level that has become longer counts for what is sent from then on; what

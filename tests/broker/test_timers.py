@@ -550,6 +550,33 @@ class ClockTests(TimerCase):
         self.wait()
         self.assertEqual(self.delivered(), [b"4", b"400", b"4000", b"86000"])
 
+    def test_setAheadAndBack(self) -> None:
+        """
+        After the clock was a year ahead for a while, messages come when it shows their
+        time, also over a restart.
+        """
+        self.open()
+        self.wait(1)
+        self.shift += 365 * DAY
+        self.timers.look()
+        self.sendIn(5000, b"ahead")
+        self.wait(6)
+        self.assertEqual(self.delivered(), [b"ahead"])
+        self.shift -= 365 * DAY
+        self.timers.look()
+        self.sendIn(5000, b"soon")
+        self.sendIn(1000 * 1000, b"later")
+        self.wait(4.9)
+        self.assertEqual(self.delivered(), [b"ahead"])
+        self.wait(0.2)
+        self.assertEqual(self.delivered(), [b"ahead", b"soon"])
+        self.close()
+        self.open()
+        self.wait(994)
+        self.assertEqual(self.delivered(), [b"ahead", b"soon"])
+        self.wait(2)
+        self.assertEqual(self.delivered(), [b"ahead", b"soon", b"later"])
+
     def test_wrong(self) -> None:
         """
         A broker that began with a clock years behind goes on at once when it is set
