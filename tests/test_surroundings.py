@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from typing import Any
 from unittest import mock
 
+import attrs
 from twisted.internet import reactor as theReactor
 from twisted.internet.defer import gatherResults, inlineCallbacks, maybeDeferred
 from twisted.internet.error import CannotListenError
@@ -40,10 +42,23 @@ class RealTests(TestCase):
 
     def test_now(self) -> None:
         """
-        The time is the reactor's, in milliseconds.
+        The time is the machine's time of day, in milliseconds.
         """
-        before = int(reactor.seconds() * 1000)
+        before = int(time.time() * 1000)
         self.assertIn(self.around.now() - before, range(5000))
+
+    def test_elapsed(self) -> None:
+        """
+        Intervals are measured by the clock of the reactor, which is not the time of day,
+        and can be shown as one.
+        """
+        self.assertIsNot(reactor.seconds, time.time)
+        before = int(reactor.seconds() * 1000)
+        elapsed = self.around.elapsed()
+        self.assertIn(elapsed - before, range(5000))
+        moved = attrs.evolve(self.around, wall=lambda: time.time() - 3600)
+        shown = int(time.time() * 1000) - 3_600_000 - moved.timeOf(elapsed)
+        self.assertIn(shown, range(-1000, 5000))
 
     @inlineCallbacks
     def test_threads(self) -> Any:

@@ -17,6 +17,7 @@ from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.server import RemotingServerFactory
+from txrocket.remoting.timebase import steady
 from txrocket.remoting.tls import ServerTLS, TLSMode
 
 __all__ = ["Options", "echo", "makeService"]
@@ -61,6 +62,7 @@ def makeService(options: Options) -> StreamServerEndpointService:
     """
     from twisted.internet import reactor
 
+    steady(reactor)
     remoting = Remoting(reactor)
     remoting.registerDefaultProcessor(FunctionProcessor(echo), InlineExecutor())
     factory = RemotingServerFactory(remoting, ServerTLS(mode=options["tls"]))

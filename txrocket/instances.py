@@ -34,6 +34,7 @@ from txrocket.broker.settings import BrokerSettings
 from txrocket.config import Configuration
 from txrocket.errors import ConfigError
 from txrocket.remoting.settings import BrokerServerSettings
+from txrocket.remoting.timebase import steady
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["STEP", "Instance", "Instances", "plan"]
@@ -135,6 +136,7 @@ class Instances(Service):
         """
         @param given: the options that all have in common.
         """
+        steady(reactor)
         self.children = [_Child(reactor, each.name, each.command(given)) for each in instances]
 
     def startService(self) -> None:

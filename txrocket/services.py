@@ -148,7 +148,7 @@ def nameServer(around: Surroundings, configuration: Configuration) -> NameServer
     remoting = Remoting(around.clock, listen.limits)
     inline = InlineExecutor()
     for codes in (
-        RegistrationRequests(routes, kvConfig, around.now).codes(),
+        RegistrationRequests(routes, kvConfig, around.elapsed).codes(),
         RouteRequests(routes, kvConfig, settings).codes(),
         KVConfigRequests(kvConfig).codes(),
         NamesrvConfigRequests(configuration, around.now).codes(),
@@ -181,7 +181,7 @@ def broker(
 
     remoting = Remoting(around.clock, listen.limits)
     peers = Peers(Remoting(around.clock), around.connect(tls.client()))
-    stats = Stats(identity.cluster, around.now)
+    stats = Stats(identity.cluster, around.now, around.elapsed)
     names = identity.cluster, identity.name
     topics = Topics(
         table("topics.json"), around.inThread, names, configuration[TopicSettings], around.now
@@ -200,6 +200,7 @@ def broker(
         around.files,
         syncInThread=partial(_gathering, remoting, around.inOwnThread or around.inThread),
         awaited=longPoll.awaited,
+        wall=around.wall,
     )
     delays = DelayLevels(
         around.clock,
@@ -219,8 +220,8 @@ def broker(
     )
     detours = Detours(delays.detour, timers.detour)
     store.retention.needed = lambda: min(delays.needed(), timers.needed())
-    consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
-    producers = Producers()
+    consumers = Consumers(around.clock, partial(_notifies, configuration, groups), around.now)
+    producers = Producers(around.timeOf)
     transactions = Transactions(store, topics, storeHost, around.now)
     checks = TransactionChecks(
         around.clock,
@@ -309,9 +310,9 @@ def broker(
         reply,
         pull,
         TransactionProcessor(store, transactions, detours, stats.put),
-        HeartbeatProcessor(consumers, producers, groups, topics, around.now),
+        HeartbeatProcessor(consumers, producers, groups, topics, around.elapsed),
         ClientProcessor(consumers, producers, subscriptions),
-        LockProcessor(locks, around.now),
+        LockProcessor(locks, around.elapsed),
         OffsetProcessor(offsets, delays, store, topics, consumers),
     ):
         _register(remoting, traffic.codes(), inline)
@@ -337,7 +338,7 @@ def broker(
         GroupProcessor(groups, removal, progress, slices, identity.address),
         ConsumerCallProcessor(consumers, store, identity.name),
         InspectProcessor(
-            lambda most, group: locks.first(most, around.now(), group),
+            lambda most, group: locks.first(most, around.elapsed(), group),
             transactions.pending,
             consumers.differing.first,
         ),
@@ -351,7 +352,7 @@ def broker(
     configuration.follow(DelaySettings, lambda settings: setattr(timers, "settings", settings))
 
     def expire() -> None:
-        now = around.now()
+        now = around.elapsed()
         producers.expire(now)
         consumers.expire(now)
         locks.expire(now)

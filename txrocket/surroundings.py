@@ -28,6 +28,7 @@ from txrocket.remoting.executors import PoolExecutor
 from txrocket.remoting.interfaces import IExecutor
 from txrocket.remoting.peers import Connect, endpoints
 from txrocket.remoting.settings import ServerSettings
+from txrocket.remoting.timebase import steady, wallOf
 from txrocket.remoting.tls import ClientTLS
 from txrocket.store.files import Files
 from txrocket.store.flush import InThread
@@ -88,7 +89,10 @@ class _OwnThread:
 @attrs.frozen
 class Surroundings:
     """
-    @ivar clock: the reactor, as far as time goes.
+    @ivar clock: the reactor, as far as time goes: all that is periodic and every time-out
+        follows it.  Nobody can set it.
+    @ivar wall: the time of day in seconds, which anybody may set: for times that are
+        stored, sent or shown.
     @ivar inThread: runs a function that blocks, in a thread between C{start} and
         C{stop}, and else at once.
     @ivar listen: makes the endpoint of a server's port.
@@ -103,6 +107,7 @@ class Surroundings:
     """
 
     clock: IReactorTime
+    wall: Callable[[], float]
     inThread: InThread
     listen: Callable[[ServerSettings, int], IStreamServerEndpoint]
     connect: Callable[[ClientTLS | None], Connect]
@@ -115,15 +120,30 @@ class Surroundings:
 
     def now(self) -> int:
         """
-        The time in milliseconds.
+        The time of day in milliseconds.
+        """
+        return int(self.wall() * 1000)
+
+    def elapsed(self) -> int:
+        """
+        What the monotonic clock shows, in milliseconds: for how long something has been
+        silent, or held.
         """
         return int(self.clock.seconds() * 1000)
+
+    def timeOf(self, elapsed: int) -> int:
+        """
+        The time of day in milliseconds at which L{elapsed} gave a number, to be shown.
+        """
+        return self.now() - (self.elapsed() - elapsed)
 
     @classmethod
     def real(cls, reactor: Any) -> Surroundings:
         """
-        The machine's, with threads of one server's own.
+        The machine's, with threads of one server's own.  From now on the timers of the
+        reactor do not follow the time of day any more.
         """
+        steady(reactor)
         threads = ThreadPool(0, _THREADS, "rocket")
         own = _OwnThread(reactor)
 
@@ -144,6 +164,7 @@ class Surroundings:
 
         return cls(
             clock=reactor,
+            wall=wallOf(reactor),
             inThread=inThread,
             listen=lambda settings, port: settings.endpoint(reactor, port),
             connect=lambda tls: endpoints(reactor, tls),

@@ -224,6 +224,7 @@ class WholeBrokerTests(RemotingTests):
 
         return Surroundings(
             clock=self.clock,
+            wall=self.clock.seconds,
             inThread=lambda function: self.inThread(function),
             listen=listen,
             connect=lambda tls: connect,

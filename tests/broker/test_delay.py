@@ -340,9 +340,9 @@ class ClockTests(LateCase):
 
     def setBack(self, seconds: float) -> None:
         """
-        Set the clock back, as a machine's is: calls keep their times.
+        Set the time of day back: timers do not follow it.
         """
-        self.clock.rightNow -= seconds
+        self.shift -= seconds
 
     def test_setBack(self) -> None:
         """
@@ -403,8 +403,8 @@ class ClockTests(LateCase):
 
     def test_unfreezes(self) -> None:
         """
-        A timer that was made before the clock was set back goes off late, so the next
-        message of the level sets it anew.
+        Messages that were sent before and after the clock was set back both come, and
+        wait at most twice as long as their level.
         """
         self.open()
         self.send(b"a", DELAY="1")
@@ -413,6 +413,43 @@ class ClockTests(LateCase):
         self.send(b"b", DELAY="1")
         self.wait(3)
         self.assertEqual(self.delivered(), [b"a", b"b"])
+
+    def test_setAhead(self) -> None:
+        """
+        After the clock was set ahead, messages whose time is over by it come at the next
+        look, which is at most 10 s later, and others when it shows their time.
+        """
+        self.open()
+        self.send(b"half a minute", DELAY="4")
+        self.send(b"minute", DELAY="5")
+        self.wait()
+        self.shift += 40
+        self.delays.look()
+        self.wait()
+        self.assertEqual(self.delivered(), [b"half a minute"])
+        self.wait(19.999)
+        self.assertEqual(self.delivered(), [b"half a minute"])
+        self.wait(0.001)
+        self.assertEqual(self.delivered(), [b"half a minute", b"minute"])
+
+    def test_setAheadAndBack(self) -> None:
+        """
+        What was sent while the clock was a year ahead, and what is sent after it was set
+        right, waits for its level, and at most twice as long.
+        """
+        self.open()
+        self.shift += 365 * 86_400
+        self.send(b"ahead", DELAY="3")
+        self.wait(1)
+        self.shift -= 365 * 86_400
+        self.delays.look()
+        self.send(b"right", DELAY="2")
+        self.wait(4.9)
+        self.assertEqual(self.delivered(), [])
+        self.wait(0.2)
+        self.assertEqual(self.delivered(), [b"right"])
+        self.wait(15)
+        self.assertEqual(self.delivered(), [b"right", b"ahead"])
 
     def test_longer(self) -> None:
         """

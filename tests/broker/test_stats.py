@@ -232,6 +232,24 @@ class WindowTests(StatsCase):
         self.assertEqual(BrokerStatsItem(7, 0.0, 7.0), self.data("TOPIC_PUT_NUMS", "T").statsMinute)
         self.assertEqual("0.0  ", self.stats.runtime()["putTps"])
 
+    def test_clockSetKeepsRates(self) -> None:
+        """
+        Rates and the time since the start follow a clock that nobody can set; the day
+        ends by the time of day.
+        """
+        elapsed = 5000
+        stats = Stats("C", lambda: self.now, lambda: elapsed)
+        for step in (-3_600_000, 3_600_000, -365 * 86_400_000):
+            self.now += step
+            elapsed += 10_000
+            stats.put("T", 20, 1)
+            stats.sample()
+            self.assertEqual("2.0  ", f"{stats.runtime()['putTps'].split()[0]}  ")
+        told = stats.runtime()
+        self.assertEqual("[ 0 days, 0 hours, 0 minutes, 30 seconds ]", told["runtime"])
+        self.assertEqual(str(START * 1000), told["bootTimestamp"])
+        self.assertEqual("60", told["msgPutTotalTodayMorning"])
+
 
 class ForgettingTests(StatsCase):
     """

@@ -75,7 +75,7 @@ class TimerCase(LateCase):
         """
         Send a message that is due in so many milliseconds.
         """
-        when = round(self.clock.seconds() * 1000) + milliseconds
+        when = round(self.wall() * 1000) + milliseconds
         self.send(body, TIMER_DELIVER_MS=str(when), **properties)
 
     def progress(self) -> TimerProgress:
@@ -496,9 +496,9 @@ class ClockTests(TimerCase):
 
     def setBack(self, seconds: float) -> None:
         """
-        Set the clock back, as a machine's is: calls keep their times.
+        Set the time of day back: timers do not follow it.
         """
-        self.clock.rightNow -= seconds
+        self.shift -= seconds
 
     def test_setBack(self) -> None:
         """
@@ -545,9 +545,37 @@ class ClockTests(TimerCase):
         for seconds in (86_000, 4000, 400, 4, 90_000):
             self.sendIn(seconds * 1000, b"%d" % seconds)
         self.wait(1)
-        self.clock.advance(87_000)
+        self.shift += 87_000
+        self.timers.look()
         self.wait()
         self.assertEqual(self.delivered(), [b"4", b"400", b"4000", b"86000"])
+
+    def test_setAheadAndBack(self) -> None:
+        """
+        After the clock was a year ahead for a while, messages come when it shows their
+        time, also over a restart.
+        """
+        self.open()
+        self.wait(1)
+        self.shift += 365 * DAY
+        self.timers.look()
+        self.sendIn(5000, b"ahead")
+        self.wait(6)
+        self.assertEqual(self.delivered(), [b"ahead"])
+        self.shift -= 365 * DAY
+        self.timers.look()
+        self.sendIn(5000, b"soon")
+        self.sendIn(1000 * 1000, b"later")
+        self.wait(4.9)
+        self.assertEqual(self.delivered(), [b"ahead"])
+        self.wait(0.2)
+        self.assertEqual(self.delivered(), [b"ahead", b"soon"])
+        self.close()
+        self.open()
+        self.wait(994)
+        self.assertEqual(self.delivered(), [b"ahead", b"soon"])
+        self.wait(2)
+        self.assertEqual(self.delivered(), [b"ahead", b"soon", b"later"])
 
     def test_wrong(self) -> None:
         """
@@ -565,7 +593,8 @@ class ClockTests(TimerCase):
         self.timers._delivered = delivered
         self.sendIn(5000, b"old")
         self.wait(1)
-        self.clock.advance(5 * 365 * DAY)
+        self.shift += 5 * 365 * DAY
+        self.timers.look()
         self.wait(1)
         self.assertEqual(self.delivered()[:2], [b"old", b"new"])
         self.assertLess(sum(self.waiting().values()), 20)

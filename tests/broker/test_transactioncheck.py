@@ -86,6 +86,50 @@ class CheckTests(TransactionTests):
                 self.assertEqual(asked.message.bornTimestamp, born)
             self.tell(asked.half, ROLLBACK)
 
+    def test_setAheadAsksNobodyEarly(self) -> None:
+        """
+        If the broker's clock is set ahead, nobody is asked about a half that is seconds
+        old: its producer is at work.
+        """
+        for ahead in (3600, 365 * 24 * 3600):
+            self.half()
+            self.assertEqual(self.passed(1), [])
+            self.shift += ahead
+            self.assertEqual(self.passed(4), [])
+            (asked,) = self.passed(1.001)
+            self.tell(asked.half, ROLLBACK)
+
+    def test_setBackAsksInTime(self) -> None:
+        """
+        If it is set back, a half that comes from the future by it is asked about all the
+        same, and one that has come since then is not asked about early.
+        """
+        for back in (3600, 365 * 24 * 3600):
+            self.half(b"before")
+            # As it does every second.
+            self.checks.look()
+            self.turn()
+            self.assertEqual(self.passed(1), [])
+            self.shift -= back
+            self.half(b"since")
+            self.assertEqual(self.passed(4.9), [])
+            self.assertEqual([each.message.body for each in self.passed(0.6)], [b"before"])
+            asked = self.passed(7)
+            self.assertEqual(sorted(each.message.body for each in asked), [b"before", b"since"])
+            for each in asked:
+                self.tell(each.half, ROLLBACK)
+
+    def test_setAheadGivesNothingUp(self) -> None:
+        """
+        A clock that is set ahead by a year has no half given up for its age.
+        """
+        self.half()
+        self.producer.lose()
+        self.passed(10)
+        self.shift += 365 * 24 * 3600
+        self.passed(3600)
+        self.assertEqual((self.pending(), self.bodies(CHECK_MAX_TOPIC)), ([b"x"], []))
+
     def test_question(self) -> None:
         """
         The question has the fields that Java's has: where the half is now, at the end of

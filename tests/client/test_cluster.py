@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import LogLevel
 
 from tests.client.members import FakeConsumer, FakeProducer
@@ -190,6 +192,45 @@ class MakingTests(ClusterTestsBase):
         self.find(cluster)
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
         self.assertEqual(seen, [("hook", "before", NS, code), ("hook", "after", NS, code, 0)])
+
+
+class TimeTests(ClusterTestsBase):
+    """
+    The clocks of a client.
+    """
+
+    def test_timersAreSteady(self) -> None:
+        """
+        The timers of the reactor do not follow the time of day, unless somebody wants
+        that.
+        """
+        reactor: Any = SelectReactor()
+        self.addCleanup(reactor.disconnectAll)
+        Cluster(NS, reactor, steadyTimers=False)
+        self.assertIs(reactor.seconds, SelectReactor.seconds)
+        cluster = Cluster(NS, reactor)
+        self.assertIsNot(reactor.seconds, SelectReactor.seconds)
+        self.assertIs(cluster.wall, time.time)
+
+    def test_timeOfDay(self) -> None:
+        """
+        What is sent and shown is the time of day that is given, or the clock's.
+        """
+        self.clock.advance(7)
+        self.assertEqual(self.cluster.now(), 1000 * self.clock.seconds())
+        cluster = self.made(wall=lambda: 5000.25)
+        self.assertEqual(cluster.now(), 5_000_250)
+        self.assertEqual(cluster.timeOf(self.clock.seconds() - 0.25), 5_000_000)
+
+    def test_versionNeverGoesBack(self) -> None:
+        """
+        A version is the time of day, and above the last one if that is set back.
+        """
+        times = iter([5.0, 5.0, 2.0, 3.0, 6.0])
+        cluster = self.made(wall=lambda: next(times))
+        # The first was asked for already, to make ids.
+        found = [cluster.version() for _ in range(4)]
+        self.assertEqual(found, [5000, 5001, 5002, 6000])
 
 
 class AskTests(ClusterTestsBase):

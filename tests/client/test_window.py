@@ -170,14 +170,18 @@ class WindowTests(SynchronousTestCase):
         What it tells of itself has the names of Java's C{ProcessQueueInfo}, and its
         units: milliseconds, and whole MiB.
         """
-        self.assertEqual(self.window.info(5), ProcessQueueInfo(commitOffset=5))
+
+        def milliseconds(seconds: float) -> int:
+            return int(seconds * 1000)
+
+        self.assertEqual(self.window.info(5, milliseconds), ProcessQueueInfo(commitOffset=5))
         self.window.add([pulled(each, b"x" * (1 << 19)) for each in range(7, 12)])
         self.window.take(2)
         self.window.locked, self.window.lockedAt = True, 1.5
         self.window.pulledAt, self.window.consumedAt = 2.25, 3.125
         self.window.dropped = True
         self.assertEqual(
-            self.window.info(6),
+            self.window.info(6, milliseconds),
             ProcessQueueInfo(
                 commitOffset=6,
                 cachedMsgMinOffset=9,

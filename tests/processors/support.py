@@ -227,6 +227,8 @@ class BrokerTests(RemotingTests):
     def setUp(self) -> None:
         super().setUp()
         self.clock.advance(START)
+        # By how much somebody has set the store's time of day, in seconds.
+        self.shift = 0.0
         self.root = self.mktemp()
         self.disk = Disk()
         self.stats = Counted()
@@ -311,6 +313,7 @@ class BrokerTests(RemotingTests):
             self.longPoll.arrived,
             self.disk,
             awaited=self.longPoll.awaited,
+            wall=lambda: self.clock.seconds() + self.shift,
         )
 
     def makeSend(self) -> SendProcessor:

@@ -173,8 +173,16 @@ class StoreCase(SynchronousTestCase):
         self.root = self.mktemp()
         self.clock = Clock()
         self.clock.advance(START)
+        # By how much somebody has set the time of day, in seconds.
+        self.shift = 0.0
         self.disk = Disk()
         self.arrived: list[tuple[str, int, int, int]] = []
+
+    def wall(self) -> float:
+        """
+        The time of day.
+        """
+        return self.clock.seconds() + self.shift
 
     def make(
         self, inThread: Any = atOnce, memory: int | None = None, **options: Any
@@ -196,6 +204,7 @@ class StoreCase(SynchronousTestCase):
             lambda *told: self.arrived.append(told[:4]),
             files=self.disk,
             memory=memory,
+            wall=self.wall,
         )
 
     def start(

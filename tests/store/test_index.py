@@ -155,6 +155,25 @@ class LayoutTests(IndexCase):
         seconds = [data[72 + 20 * at + 12 : 72 + 20 * at + 16].hex() for at in (1, 2, 3)]
         self.assertEqual(["00000000", "00000000", "7fffffff"], seconds)
 
+    def test_rollAfterSetBack(self) -> None:
+        """
+        If the clock is set back by years, the name of the next file is still later, and
+        is found at once.
+        """
+        asked: list[int] = []
+
+        def now() -> int:
+            asked.append(0)
+            return NOW - len(asked) * 10 * 365 * 86_400_000
+
+        self.index._now = now
+        for number in range(11):
+            self.put(number, "k")
+        names = self.disk.names(self.folder)
+        self.assertEqual(len(asked), 3)
+        self.assertEqual([int(names[0]) + each for each in range(3)], [int(each) for each in names])
+        self.assertEqual({17}, {len(each) for each in names})
+
     def test_roll(self) -> None:
         """
         A full file is followed by another, whose name is later even if the

@@ -134,13 +134,49 @@ class PutTests(StoreCase):
         store = self.start()
         self.clock.advance(10)
         self.put(store)
-        self.clock.rightNow -= 5
+        self.shift -= 5
         self.assertEqual(NOW + 10_000, self.put(store).storeTimestamp)
         for end in (abandon, MessageStore.stop):
             end(store)
-            self.clock.rightNow -= 5
+            self.shift -= 5
             store = self.start()
             self.assertEqual(NOW + 10_000, self.put(store).storeTimestamp)
+        store.stop()
+
+    def test_setBackByMoreThanADayIsFollowed(self) -> None:
+        """
+        A clock that was more than a day ahead and is set right is followed, lest the
+        times of the log stand still for long; the operator is told.
+        """
+        store = self.start()
+        self.shift += 365 * 86_400
+        ahead = self.put(store).storeTimestamp
+        store.write()
+        self.shift -= 365 * 86_400
+        with capturedLogs() as logged:
+            self.clock.advance(1)
+            self.assertEqual(ahead - 365 * 86_400_000 + 1000, self.put(store).storeTimestamp)
+        self.assertEqual(["8760"], [f"{each['hours']:.0f}" for each in logged if "hours" in each])
+        store.write()
+        self.clock.advance(1)
+        self.assertEqual(NOW + 2000, self.put(store).storeTimestamp)
+        self.assertEqual([0, 1, 2], [each.queueOffset for each in self.all(store)])
+        store.stop()
+
+    def test_clockIsSetAndFlushesGoOn(self) -> None:
+        """
+        The log and the queues are synced as often as ever, however the time of day is
+        set.
+        """
+        store = self.start()
+        for step in (-3600, 3600, 365 * 86_400, -365 * 86_400):
+            self.shift += step
+            end = self.put(store).end
+            store.write()
+            for _ in range(140):
+                self.clock.advance(0.5)
+            self.assertEqual(end, store.flusher.flushed.offset)
+            self.assertEqual(end, store.checkpointer.last.offset)
         store.stop()
 
     def test_refused(self) -> None:

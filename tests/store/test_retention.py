@@ -260,6 +260,39 @@ class RetentionTests(StoreCase):
         self.clock.advance(0.1)
         self.assertEqual(1, len(self.logFiles()))
 
+    def test_setAheadDeletesNothing(self) -> None:
+        """
+        A clock that is set ahead by a year makes no file old: it has to stand for a day
+        before files are judged by it.  A disk that is too full is emptied all the same.
+        """
+        self.assertEqual(0, self.clean(asked=True))
+        self.shift += 365 * 24 * HOUR
+        self.assertEqual(0, self.clean(asked=True))
+        self.clock.advance(23 * HOUR)
+        self.assertEqual(0, self.clean(asked=True))
+        self.assertEqual(5, len(self.logFiles()))
+        self.assertEqual(4, self.clean(0.86))
+
+    def test_setAheadForLongCounts(self) -> None:
+        """
+        If the clock still says so after a day it is believed.
+        """
+        self.shift += 365 * 24 * HOUR
+        self.clean(asked=True)
+        self.clock.advance(25 * HOUR)
+        self.assertEqual(4, self.clean(asked=True))
+
+    def test_setBackDeletesLater(self) -> None:
+        """
+        A clock that is set back makes files younger, and those that are old by it go.
+        """
+        self.ageFirst(1, 200)
+        self.ageFirst(0)
+        self.shift -= 100 * HOUR
+        self.assertEqual(1, self.clean(asked=True))
+        self.ageFirst(1, 100)
+        self.assertEqual(0, self.clean(asked=True))
+
     def test_trouble(self) -> None:
         """
         A disk that cannot be looked at does not end the looking.

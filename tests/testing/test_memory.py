@@ -289,6 +289,21 @@ class TimeTests(MemoryCase):
         known = self.get(self.client.brokersOf(cluster.nameServers[0]))
         self.assertEqual(list(known.values()), cluster.brokers)
 
+    def test_shiftWall(self) -> None:
+        """
+        A test sets the time of day, ahead and back, and the clock does not follow.
+        """
+        cluster = self.start()
+        began = cluster.clock.seconds()
+        self.assertEqual(cluster.wall(), began)
+        cluster.shiftWall(3600)
+        cluster.shiftWall(-7200)
+        self.assertEqual(cluster.wall(), began - 3600)
+        cluster.advance(5)
+        self.assertEqual(cluster.wall(), began - 3595)
+        self.assertEqual(cluster.clock.seconds(), began + 5)
+        self.assertEqual(cluster.broker().store.now(), int(1000 * cluster.wall()))
+
     def test_processClock(self) -> None:
         """
         A server's clock is one, and knows the calls of that server only.

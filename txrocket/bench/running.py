@@ -112,7 +112,7 @@ class Bench:
             plan.group,
             self._intake.listen,
             consumeFromWhere=where,
-            consumeTimestamp=self._clock.seconds() - _CLOCKS,
+            consumeTimestamp=cluster.wall() - _CLOCKS,
         )
 
     def end(self, reason: str) -> None:

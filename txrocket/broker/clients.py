@@ -62,7 +62,12 @@ class Producers:
     The connected producers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeOf: Callable[[int], int] = lambda now: now) -> None:
+        """
+        @param timeOf: the time of day to show for a C{now} of L{register}, which is that
+            of a clock which nobody can set.
+        """
+        self._timeOf = timeOf
         self._registry = Registry(_ProducerGroup, lambda group: None)
 
     def register(self, group: str, client: Client, now: int) -> None:
@@ -129,7 +134,7 @@ class Producers:
                         f"/{each.client.peer.address}",
                         each.client.language,
                         each.client.version,
-                        each.heard,
+                        self._timeOf(each.heard),
                     )
                     for each in group.byId.values()
                 )
@@ -196,11 +201,17 @@ class Consumers:
 
     _log = Logger()
 
-    def __init__(self, clock: IReactorTime, notifies: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        clock: IReactorTime,
+        notifies: Callable[[str], bool],
+        now: Callable[[], int] | None = None,
+    ) -> None:
         """
         @param notifies: whether a group's members are to be told of changes: its
             C{notifyConsumerIdsChangedEnable}, true for a group without a
             configuration, and the broker's own.
+        @param now: the time of day in milliseconds, to be shown; without it, the clock's.
         """
         self._clock = clock
         self._notifies = notifies
@@ -208,7 +219,9 @@ class Consumers:
         # Groups whose members are told, and those that are looked at, when the turn ends.
         self._told: dict[str, None] = {}
         self._looked: dict[str, None] = {}
-        self.differing = DifferingGroups(self._registry.groups, lambda: int(clock.seconds() * 1000))
+        self.differing = DifferingGroups(
+            self._registry.groups, now or (lambda: int(clock.seconds() * 1000))
+        )
 
     def register(self, data: ConsumerData, client: Client, now: int) -> bool:
         """

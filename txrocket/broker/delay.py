@@ -182,12 +182,12 @@ class DelayLevels:
 
     def look(self) -> None:
         """
-        See to levels that have messages nobody waits for: on a start, or because a
-        full disk kept them from their queue when they came.
+        See to all levels that have messages: on a start, after a full disk kept messages
+        from their queue, and after somebody has set the clock by which they are due.
         """
         for level in self._levels:
             end = self._store.maxOffset(SCHEDULE_TOPIC, level.number - 1)
-            if self.offsets.get(level.number, 0) < end and level.timer is None:
+            if self.offsets.get(level.number, 0) < end:
                 self._watch(level, 0)
 
     def save(self) -> Deferred[None]:
@@ -225,12 +225,9 @@ class DelayLevels:
 
     # --- delivering --------------------------------------------------------
 
-    def _now(self) -> int:
-        return int(self._clock.seconds() * 1000)
-
     def _watch(self, level: _Level, seconds: float) -> None:
         if level.timer is not None:
-            # One that is later was made before the clock was set back.
+            # The sooner of the two counts: somebody may have set the clock meanwhile.
             if level.timer.getTime() > self._clock.seconds() + seconds:
                 level.timer.reset(seconds)
         elif self._running and not level.busy:
@@ -286,7 +283,7 @@ class DelayLevels:
         queueId = level.number - 1
         start = self._correct(level.number)
         end = self._store.maxOffset(SCHEDULE_TOPIC, queueId)
-        now = self._now()
+        now = self._store.now()
         due: list[tuple[int, int]] = []
         size = 0
         entries = self._store.entries(SCHEDULE_TOPIC, queueId, start, _BATCH)

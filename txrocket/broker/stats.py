@@ -147,12 +147,17 @@ class Stats:
     A broker's statistics.
     """
 
-    def __init__(self, cluster: str, now: Callable[[], int]) -> None:
+    def __init__(
+        self, cluster: str, now: Callable[[], int], elapsed: Callable[[], int] | None = None
+    ) -> None:
         """
         @param cluster: the cluster's name, by which Java files the broker's sums.
-        @param now: the time in milliseconds.
+        @param now: the time of day in milliseconds, by which a day ends.
+        @param elapsed: a clock that nobody can set, in milliseconds, for rates; without
+            it, C{now}.
         """
         self._now = now
+        self._elapsed = elapsed or now
         self._cluster = cluster
         self._topics: dict[str, _Counter] = {}
         self._groups: dict[tuple[str, str], _Counter] = {}
@@ -162,12 +167,13 @@ class Stats:
         # For the whole broker, brought up to date when a sample is taken.
         self._allPut, self._allGot = _Counter(), _Counter()
         self._missed = self._failed = 0
-        self._boot = boot = now()
+        self._boot = now()
+        self._since = boot = self._elapsed()
         self._minute = _Window(0, 1, 7, boot)
         self._hour = _Window(1, 60, 7, boot)
         self._day = _Window(2, 360, 25, boot)
         self._ticks = 0
-        self._date = _date(boot)
+        self._date = _date(self._boot)
         self._yesterdayMorning = self._thisMorning = _Totals(boot)
         self._history = [self._thisMorning]
 
@@ -273,8 +279,8 @@ class Stats:
                 [key for key, each in self._groups.items() if self._day.isStill(each)],
                 [key for key, each in self._backs.items() if self._day.isStill(each)],
             )
-        if _date(totals.at) != self._date:
-            self._date = _date(totals.at)
+        if (date := _date(self._now())) != self._date:
+            self._date = date
             self._yesterdayMorning, self._thisMorning = self._thisMorning, totals
 
     # --- telling -----------------------------------------------------------
@@ -315,7 +321,7 @@ class Stats:
         takes long is the disk, which senders wait for together.
         """
         totals = self._totals()
-        seconds = (totals.at - self._boot) // 1000
+        seconds = (totals.at - self._since) // 1000
         minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86400
         table = {
             "bootTimestamp": self._boot,
@@ -350,7 +356,7 @@ class Stats:
         topics = [*self._topics.values(), self._goneTopics]
         groups = [*self._groups.values(), self._goneGroups]
         return _Totals(
-            self._now(),
+            self._elapsed(),
             sum(each.count for each in topics),
             sum(each.size for each in topics),
             sum(each.count for each in groups),

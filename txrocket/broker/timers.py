@@ -99,7 +99,7 @@ class Timers:
         self._reached = reached
         self._delivered = delivered
         self._lead = min(_LEAD, wheel.unit // 2)
-        self._current = wheel.bucket(self._now() // wheel.unit)
+        self._current = wheel.bucket(self._store.now() // wheel.unit)
         self._coming: Bucket | None = None
         self._loaded: TimerProgress | None = None
         self._timer: IDelayedCall | None = None
@@ -117,11 +117,11 @@ class Timers:
         @raise MessageIllegal: if what it asks for is no time, or too far away.
         @raise RemoteSystemError: if this broker keeps no such messages.
         """
-        asked = askedTime(place.properties, self._clock.seconds())
+        asked = askedTime(place.properties, self._store.wall())
         if asked is None:
             return None
         name, when = asked
-        now = self._now()
+        now = self._store.now()
         if when <= now:
             return None
         if not self.settings.timerWheelEnable:
@@ -157,7 +157,7 @@ class Timers:
         Begin to deliver, once the store is open.
         """
         wheel, loaded = self._wheel, self._loaded
-        number, state = self._now() // wheel.unit, BucketState()
+        number, state = self._store.now() // wheel.unit, BucketState()
         self._used = wheel.used
         if loaded is not None:
             number = loaded.bucket
@@ -184,8 +184,8 @@ class Timers:
 
     def look(self) -> None:
         """
-        See whether there is something that nobody waits for: a full disk may have
-        kept messages from their queues when they came.
+        See whether there is something that nobody waits for: a full disk may have kept
+        messages from their queues, or somebody may have set the clock ahead.
         """
         self._after(0.0)
 
@@ -229,13 +229,10 @@ class Timers:
 
     # --- one turn after the other ------------------------------------------
 
-    def _now(self) -> int:
-        return int(self._clock.seconds() * 1000)
-
     def _at(self, when: int) -> None:
         # Seconds are not exact, so that it may be just before its time: it must not be
         # asked again without any time passing.
-        self._after(max(1e-6, when / 1000 - self._clock.seconds()))
+        self._after(max(1e-6, when / 1000 - self._store.wall()))
 
     def _after(self, seconds: float) -> None:
         """
@@ -253,7 +250,7 @@ class Timers:
         try:
             # What came in this turn of the reactor is in its queue once it is written.
             self._store.write()
-            self._work(self._now())
+            self._work(self._store.now())
         except StoreError as error:
             self._later(error)
 

@@ -29,6 +29,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from txrocket.broker.ages import QueueAges
 from txrocket.broker.clients import Producers
 from txrocket.broker.decisions import GROUP, HALF_TOPIC, OP_TOPIC, Reached
 from txrocket.broker.detours import realPlace
@@ -102,6 +103,7 @@ class TransactionChecks:
         self._producers = producers
         self.settings = settings
         self._safe = self._decisions.reached
+        self._ages = QueueAges()
         self._running = False
         self._busy = False
         self._timer: IDelayedCall | None = None
@@ -193,6 +195,7 @@ class TransactionChecks:
         try:
             # What was decided in this very turn need not be asked.
             self._store.write()
+            self._ages.note(self._decisions.end, self._clock.seconds())
             if self._decisions.read():
                 self._soon()
                 return
@@ -265,11 +268,11 @@ class TransactionChecks:
             return None
         if self._transactions.isDecided(half):
             return self._transactions.done(half)
-        now = int(self._clock.seconds() * 1000)
-        if now - half.storeTimestamp > self._store.settings.fileReservedTime * _HOUR:
+        kept = self._store.settings.fileReservedTime * _HOUR
+        if self._store.confirmed.now() - half.storeTimestamp > kept:
             return self._giveUp(half, "its record is as old as messages are kept")
         own = immunityOf(half)
-        if now - _since(half) < (self.settings.transactionTimeOut if own is None else own):
+        if self._age(half) < (self.settings.transactionTimeOut if own is None else own):
             return self._wait(half)
         checks = checksOf(half)
         if checks >= self.settings.transactionCheckMax:
@@ -284,6 +287,20 @@ class TransactionChecks:
             return self._giveUp(half, str(error))
         questions.append(_Question(peer, group, _request(copy)))
         return end
+
+    def _age(self, half: MessageExt) -> float:
+        """
+        How old a half is, in milliseconds.
+
+        That is by the time of day, since a half may be older than this process.  But
+        whoever sets the clock must not have a producer asked while it is at work, nor
+        keep it from being asked.
+        """
+        age = self._store.now() - _since(half)
+        least, most = self._ages.between(half.queueOffset, self._clock.seconds())
+        # A copy is younger than what it is a copy of.
+        bounded = max(age, least * 1000)
+        return bounded if _isCopy(half) else min(bounded, most * 1000)
 
     def _wait(self, half: MessageExt) -> int | None:
         if self._decisions.end - half.queueOffset <= _REACH:
@@ -337,10 +354,13 @@ def _since(half: MessageExt) -> int:
     """
     From when on the age of a half counts.
     """
-    copied = originOf(half) is not None or PROPERTY_TRANSACTION_CHECK_TIMES in half.properties
     # The broker's own clock, wherever it tells: the producers' may be set to any time.
     # Of a copy it tells when that was made.
-    return min(half.bornTimestamp, half.storeTimestamp) if copied else half.storeTimestamp
+    return min(half.bornTimestamp, half.storeTimestamp) if _isCopy(half) else half.storeTimestamp
+
+
+def _isCopy(half: MessageExt) -> bool:
+    return originOf(half) is not None or PROPERTY_TRANSACTION_CHECK_TIMES in half.properties
 
 
 def _request(half: MessageExt) -> RemotingCommand:

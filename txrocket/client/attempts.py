@@ -99,6 +99,7 @@ class Attempts:
             answer; it fails with L{SendFailed}.
         """
         sending.began = self._clock.seconds()
+        sending.born = self._cluster.now()
         sending.deadline = sending.began + sending.timeout
         for hook in self._hooks:
             self._show(hook, hook.beforeSend, sending)
@@ -216,8 +217,9 @@ class Attempts:
         sending.address = self._routes.address(queue.brokerName) or ""
         if not sending.address:
             return None
-        born = int(sending.began * 1000)
-        return sending.request(self._group, queue, self._queues, born, oneway=sending.oneway)
+        return sending.request(
+            self._group, queue, self._queues, sending.born, oneway=sending.oneway
+        )
 
     def _seek(self, sending: Sending) -> Deferred[Any]:
         """
@@ -244,7 +246,7 @@ class Attempts:
             return sending.selector(queues, message, sending.key)
         self.turn += 1
         if self._faults is not None:
-            return self._faults.select(queues, self.turn, self._cluster.now())
+            return self._faults.select(queues, self.turn, int(self._clock.seconds() * 1000))
         if failed is None:
             return queues[self.turn % len(queues)]
         queue = inTurn(queues, self.turn, failed)
@@ -305,8 +307,9 @@ class Attempts:
 
     def _note(self, queue: MessageQueue, began: float, *, failed: bool) -> None:
         assert self._faults is not None
-        latency = int((self._clock.seconds() - began) * 1000)
-        self._faults.note(queue.brokerName, latency, self._cluster.now(), failed=failed)
+        now = self._clock.seconds()
+        latency = int((now - began) * 1000)
+        self._faults.note(queue.brokerName, latency, int(now * 1000), failed=failed)
 
     def _mayRetry(self, sending: Sending) -> bool:
         # What nobody waits for is not worth a second attempt.

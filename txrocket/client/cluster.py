@@ -55,6 +55,7 @@ from txrocket.remoting.interfaces import IHook
 from txrocket.remoting.nameservers import NameServers
 from txrocket.remoting.node import FunctionProcessor, Limits, Remoting
 from txrocket.remoting.peers import Connect, Peers, endpoints
+from txrocket.remoting.timebase import steady, wallOf
 from txrocket.remoting.tls import ClientTLS
 
 __all__ = ["Cluster"]
@@ -99,6 +100,7 @@ class Cluster(MultiService):
     @ivar peers: the connections.
     @ivar routes: where topics live.
     @ivar uniqueId: makes an id for a message.
+    @ivar wall: the time of day in seconds.
     """
 
     _log = Logger()
@@ -115,6 +117,8 @@ class Cluster(MultiService):
         connect: Connect | None = None,
         choose: Callable[[int], int] = random.randrange,
         timeout: float = _TIMEOUT,
+        wall: Callable[[], float] | None = None,
+        steadyTimers: bool = True,
     ) -> None:
         """
         @param nameServers: C{host:port;host:port}, or a list; NAMESRV_ADDR of the
@@ -124,13 +128,22 @@ class Cluster(MultiService):
         @param connect: dials an address, in place of TCP.
         @param choose: picks a number below the one it is given.
         @param timeout: of requests other than sends and pulls, in seconds.
+        @param wall: the time of day in seconds, for what is sent and shown; the machine's,
+            or that of the clock which is given in place of a reactor.
+        @param steadyTimers: whether the timers of the reactor follow a monotonic clock
+            from now on, all of them.  Else whoever sets the machine's clock back stops
+            heartbeats, time-outs and commits until it is there again.
         @raise ConfigError: if there is no name server, or an address is none.
         """
         MultiService.__init__(self)
         if reactor is None:
             from twisted.internet import reactor
         addresses = nameServerAddresses(nameServers, os.environ.get("NAMESRV_ADDR", ""))
+        if steadyTimers:
+            steady(reactor)
         self.reactor = reactor
+        self.wall = wall or wallOf(reactor)
+        self._version = 0
         self.choose = choose
         self.timeout = timeout
         ip = _localIp(addresses[0])
@@ -173,9 +186,26 @@ class Cluster(MultiService):
 
     def now(self) -> int:
         """
-        The time in milliseconds.
+        The time of day in milliseconds.
         """
-        return int(self.reactor.seconds() * 1000)
+        return int(self.wall() * 1000)
+
+    def version(self) -> int:
+        """
+        A version for something that is told anew.  It is the time of day, as in Java; but
+        it does not go back with it, for a broker would take what is new for old.
+        """
+        now = self.now()
+        self._version = now if now >= self._version else self._version + 1
+        return self._version
+
+    def timeOf(self, seconds: float) -> int:
+        """
+        The time of day in milliseconds at which the reactor's clock showed so many
+        seconds: to be shown, and never to reckon with.
+        """
+        ago: float = self.reactor.seconds() - seconds
+        return round((self.wall() - ago) * 1000)
 
     # --- members ---------------------------------------------------------
 

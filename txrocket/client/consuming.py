@@ -27,7 +27,7 @@ class Consuming:
 
     @ivar group: the consumer's group.
     @ivar messages: what the listener is given.
-    @ivar began: when it is called, in seconds.
+    @ivar began: when it is called, in seconds of the reactor's clock.
     @ivar ended: when it was done.
     @ivar status: what came of it, once that is known.
     @ivar done: how many of the first messages it has dealt with.

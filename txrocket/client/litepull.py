@@ -87,7 +87,7 @@ class LitePullConsumer(ActiveConsumer):
             offsets=offsets,
         )
         if consumeTimestamp is None:
-            consumeTimestamp = self._clock.seconds() - 1800
+            consumeTimestamp = cluster.wall() - 1800
         self._autoCommit = autoCommit
         self._batch = pullBatch
         # When the reader has dealt with messages there may be room again.
@@ -172,7 +172,7 @@ class LitePullConsumer(ActiveConsumer):
     def _subscription(self, topic: str, expression: str, expressionType: str) -> SubscriptionData:
         checkTopicName(topic)
         subscription = buildSubscription(topic, expression, expressionType)
-        return replace(subscription, subVersion=self.cluster.now())
+        return replace(subscription, subVersion=self.cluster.version())
 
     def _subscriptionsChanged(self) -> None:
         if self.running:
@@ -420,7 +420,10 @@ class LitePullConsumer(ActiveConsumer):
         }
 
     def _queueInfo(self) -> dict[MessageQueue, ProcessQueueInfo]:
-        return {queue: window.info(_position(window)) for queue, window in self._prefetch.windows()}
+        return {
+            queue: window.info(_position(window), self.cluster.timeOf)
+            for queue, window in self._prefetch.windows()
+        }
 
 
 def _position(window: Window) -> int:

@@ -162,7 +162,7 @@ class PullConsumer(ActiveConsumer):
                 expression=expression,
                 expressionType=expressionType,
                 # Java names a version only where the broker keeps what it compiled.
-                version=0 if expressionType == TAG else self.cluster.now(),
+                version=0 if expressionType == TAG else self.cluster.version(),
                 brought=True,
                 wait=wait,
                 timeout=timeout,

@@ -153,7 +153,7 @@ class PushConsumer(Service):
             offsets = MemoryOffsets() if self._broadcast else RemoteOffsets(requests)
         self._offsets = offsets
         if consumeTimestamp is None:
-            consumeTimestamp = self._clock.seconds() - _HALF_AN_HOUR
+            consumeTimestamp = cluster.wall() - _HALF_AN_HOUR
         self._where = consumeFromWhere
         self._pulls = Pulls(
             cluster,
@@ -238,7 +238,7 @@ class PushConsumer(Service):
         """
         checkTopicName(topic)
         subscription = buildSubscription(topic, expression, expressionType)
-        self._subscriptions[topic] = replace(subscription, subVersion=self.cluster.now())
+        self._subscriptions[topic] = replace(subscription, subVersion=self.cluster.version())
         self._subscriptionsChanged()
 
     def unsubscribe(self, topic: str) -> None:
@@ -267,7 +267,8 @@ class PushConsumer(Service):
         if not self._broadcast:
             retry = RETRY_PREFIX + self.group
             self._subscriptions.setdefault(
-                retry, replace(buildSubscription(retry, "*", None), subVersion=self.cluster.now())
+                retry,
+                replace(buildSubscription(retry, "*", None), subVersion=self.cluster.version()),
             )
         self._offsets.load()
         self.cluster.addConsumer(self)
@@ -454,7 +455,10 @@ class PushConsumer(Service):
             self.consumerData(),
             self.cluster.nameServers.addresses,
             self._startedAt,
-            {each.queue: each.info(self._committed(each)) for each in self._pulls.each()},
+            {
+                each.queue: each.info(self._committed(each), self.cluster.timeOf)
+                for each in self._pulls.each()
+            },
             PROP_CONSUME_ORDERLY="true" if self._orderly else "false",
         )
 

@@ -130,7 +130,7 @@ class FaultTable:
         A broker has answered, or not.
 
         @param latency: in milliseconds.
-        @param now: the time in milliseconds.
+        @param now: what a monotonic clock shows, in milliseconds.
         """
         counted = self.FAILED if failed else latency
         rest = next((rest for least, rest in self.STEPS if counted >= least), 0)

@@ -73,6 +73,9 @@ _PROPERTIES: Final = 4096
 # What a header has at most beside them.
 _HEADER: Final = 4096
 
+# For so many seconds it is not asked anew whether somebody has set the time of day.
+_BELIEVED: Final = 0.01
+
 
 class _Way:
     """
@@ -105,7 +108,8 @@ class QuickSend(Pending[SendResult]):
     A message on its way.
 
     @ivar way: where it was sent first.
-    @ivar began: when, in seconds.
+    @ivar began: when, in seconds of the reactor's clock.
+    @ivar born: the same as a time of day, in milliseconds.
     @ivar again: what it waits for in place of the answer to that.
     """
 
@@ -114,6 +118,7 @@ class QuickSend(Pending[SendResult]):
     way: _Way
     msgId: str
     began: float
+    born: int
     sends: QuickSends
     again: Deferred[Any] | None = None
 
@@ -181,6 +186,10 @@ class QuickSends:
         """
         self._cluster = cluster
         self._clock = cluster.reactor
+        self._wall = cluster.wall
+        # What to add to the reactor's clock for the time of day, and until when that is
+        # believed: to ask the system each time would take a hundredth of a send.
+        self._ahead = self._believed = 0.0
         self.routes = cluster.routes
         self._uniqueId = cluster.uniqueId
         self._group = group
@@ -233,12 +242,15 @@ class QuickSends:
             return None
         attempts.turn = turn
         began = self._clock.seconds()
-        born = int(began * 1000)
+        if began >= self._believed:
+            self._ahead, self._believed = self._wall() - began, began + _BELIEVED
+        born = int((began + self._ahead) * 1000)
         sent = QuickSend(self._cancel)
         sent.opaque = opaque
         sent.timeout = timeout
         sent.deadline = began + timeout
         sent.began = began
+        sent.born = born
         sent.message = message
         sent.way = way
         sent.sends = self
@@ -288,6 +300,7 @@ class QuickSends:
         sending = Sending(message.topic, message, sent.timeout)
         sending.take(message, lambda: sent.msgId, *self._limits)
         sending.began, sending.deadline = sent.began, sent.deadline
+        sending.born = sent.born
         sending.queue, sending.address = sent.way.queue, sent.way.address
         sending.attempts = 1
         args = sending, sent.began

@@ -29,13 +29,15 @@ class Sending(Outgoing):
     @ivar message: the message, or the messages of a batch.
     @ivar queue: where it is sent, as of the last attempt.
     @ivar attempts: how often it was tried.
-    @ivar began: when the first attempt began, in seconds.
+    @ivar began: when the first attempt began, in seconds of the reactor's clock.
+    @ivar born: the same as a time of day, in milliseconds.
     @ivar result: what became of it, once that is known.
     @ivar error: why it failed, once it has.
     @ivar oneway: whether nobody waits for the answer.
     """
 
     began = 0.0
+    born = 0
     deadline = 0.0
     attempts = 0
     address = ""

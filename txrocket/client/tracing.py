@@ -116,14 +116,13 @@ class SendTrace:
         result = sending.result
         if result is None or not result.traceOn or not self.traces.covers(sending.topic):
             return
-        began = _milliseconds(sending.began)
-        cost = self._cluster.now() - began
+        cost = _milliseconds(self._cluster.reactor.seconds() - sending.began)
         # Not where it was tried last, if another broker was to have it as well.
         address = self._cluster.routes.address(result.messageQueue.brokerName)
         for message, msgId, offsetMsgId, size in _each(sending, result):
             self.traces.add(
                 Pub(
-                    timeStamp=began,
+                    timeStamp=sending.born,
                     regionId=result.regionId or DEFAULT_REGION,
                     groupName=self._group,
                     topic=sending.topic,
@@ -201,11 +200,15 @@ class ConsumeTrace:
 
     name = "trace"
 
-    def __init__(self, traces: Traces, uniqueId: Callable[[], str]) -> None:
+    def __init__(
+        self, traces: Traces, uniqueId: Callable[[], str], timeOf: Callable[[float], int]
+    ) -> None:
         """
         @param uniqueId: makes an id for a call.
+        @param timeOf: the time of day in milliseconds, for seconds of the reactor's clock.
         """
         self.traces = traces
+        self._timeOf = timeOf
         self._uniqueId = uniqueId
         self._requestIds: dict[Consuming, str] = {}
 
@@ -214,11 +217,12 @@ class ConsumeTrace:
         A listener is about to be given messages.
         """
         requestId = self._requestIds[consuming] = self._uniqueId()
+        began = self._timeOf(consuming.began)
         for message in consuming.messages:
             if self._covers(message):
                 self.traces.add(
                     SubBefore(
-                        timeStamp=_milliseconds(consuming.began),
+                        timeStamp=began,
                         regionId=_region(message),
                         groupName=consuming.group,
                         requestId=requestId,
@@ -234,8 +238,8 @@ class ConsumeTrace:
         """
         assert consuming.ended is not None and consuming.status is not None
         requestId = self._requestIds.pop(consuming)
-        ended = _milliseconds(consuming.ended)
-        cost = (ended - _milliseconds(consuming.began)) // len(consuming.messages)
+        ended = self._timeOf(consuming.ended)
+        cost = _milliseconds(consuming.ended - consuming.began) // len(consuming.messages)
         for index, message in enumerate(consuming.messages):
             if self._covers(message):
                 done = index < consuming.done
@@ -273,7 +277,7 @@ def consumeTrace(cluster: Cluster, group: str, topic: str | bool) -> ConsumeTrac
     """
     The same of what a consumer is given.
     """
-    return ConsumeTrace(_traces(cluster, group, topic, "CONSUME"), cluster.uniqueId)
+    return ConsumeTrace(_traces(cluster, group, topic, "CONSUME"), cluster.uniqueId, cluster.timeOf)
 
 
 def _traces(cluster: Cluster, group: str, topic: str | bool, kind: str) -> Traces:

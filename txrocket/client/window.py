@@ -14,7 +14,7 @@ are, so what can be committed is the first that is not.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -199,10 +199,17 @@ class Window:
             self._messages[message.queueOffset] = message
             self._messages.move_to_end(message.queueOffset, last=False)
 
-    def info(self, committed: int) -> ProcessQueueInfo:
+    def info(self, committed: int, timeOf: Callable[[float], int]) -> ProcessQueueInfo:
         """
         What is told about it.
+
+        @param timeOf: the time of day in milliseconds, for seconds of the reactor's clock.
         """
+
+        def shown(seconds: float) -> int:
+            # 0 is never.
+            return timeOf(seconds) if seconds else 0
+
         waiting = list(self._messages)
         taken = sorted(self._taken)
         return ProcessQueueInfo(
@@ -215,8 +222,8 @@ class Window:
             transactionMsgMaxOffset=taken[-1] if taken else 0,
             transactionMsgCount=len(taken),
             locked=self.locked,
-            lastLockTimestamp=int(self.lockedAt * 1000),
+            lastLockTimestamp=shown(self.lockedAt),
             droped=self.dropped,
-            lastPullTimestamp=int(self.pulledAt * 1000),
-            lastConsumeTimestamp=int(self.consumedAt * 1000),
+            lastPullTimestamp=shown(self.pulledAt),
+            lastConsumeTimestamp=shown(self.consumedAt),
         )

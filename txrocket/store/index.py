@@ -650,11 +650,11 @@ class Index:
         if self._indexFiles and self._indexFiles[-1].room > 0:
             return self._indexFiles[-1]
         now = self._now()
-        while True:
-            name = time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1000)) + f"{now % 1000:03d}"
-            if not self._indexFiles or name > self._indexFiles[-1].name:
-                break
-            now += 1
+        name = time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1000)) + f"{now % 1000:03d}"
+        if self._indexFiles and name <= self._indexFiles[-1].name:
+            # The clock was set back.  A start sorts the files by their names, so the next
+            # number has to do, be it a time of day or not: Java reads it as a number too.
+            name = f"{int(self._indexFiles[-1].name) + 1:017d}"
         self._handles.files.makeFolder(self._folder)
         indexFile = self._file(name)
         try:

@@ -39,6 +39,7 @@ from txrocket.protocol.record import (
 )
 from txrocket.store.checkpoint import CheckpointFile
 from txrocket.store.commitlog import LOST, CommitLog
+from txrocket.store.confirmed import ConfirmedTime
 from txrocket.store.consumequeue import ConsumeQueues
 from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import FULL, Files, Handles, Locked, SyncFailed
@@ -125,6 +126,9 @@ class MessageStore(StoreReader):
     @ivar written: how far the log is in the files.
     @ivar losses: how often something that was put could not be written.
     @ivar failure: why no write is accepted any more, or L{None}.
+    @ivar wall: the time of day in seconds.  The times of messages do not go back with it,
+        lest searches by time be upset, unless it is set back by more than a day.
+    @ivar confirmed: the time of day by which is judged what is too old to be kept.
     """
 
     _log = Logger()
@@ -140,8 +144,10 @@ class MessageStore(StoreReader):
         memory: int | None = None,
         awaited: Container[tuple[str, int]] | None = None,
         syncInThread: InThread | None = None,
+        wall: Callable[[], float] | None = None,
     ) -> None:
         """
+        @param clock: for all that is periodic, and for time-outs.
         @param inThread: runs a function that blocks: two at a time, and searches.
         @param storeHost: the broker's address, as records hold it.
         @param arrived: told of every message that has come to a queue.
@@ -149,10 +155,14 @@ class MessageStore(StoreReader):
         @param awaited: the queues, by topic and number, of which C{arrived} needs to
             hear; without it, all.
         @param syncInThread: runs a sync of the log; without it, C{inThread} does.
+        @param wall: the time of day in seconds, which messages are stored with; without
+            it, the clock's.
         """
         root = settings.storePathRootDir
         self._files = files or Files()
         self._handles = handles = Handles(self._files, settings.openFiles)
+        self.wall: Callable[[], float] = wall or clock.seconds
+        self.confirmed = ConfirmedTime(self.wall, clock.seconds)
         super().__init__(
             settings,
             CommitLog(
@@ -170,7 +180,7 @@ class MessageStore(StoreReader):
                 os.path.join(root, "index"),
                 settings.maxHashSlotNum,
                 settings.maxIndexNum,
-                self._now,
+                self.now,
             )
             if settings.messageIndexEnable
             else None,
@@ -201,7 +211,7 @@ class MessageStore(StoreReader):
             self.log,
             self.queues,
             self.index,
-            self._now,
+            self.confirmed.now,
             lambda: self.checkpointer.last.offset or 0,
         )
         self._recovery = Recovery(
@@ -236,6 +246,12 @@ class MessageStore(StoreReader):
         """
         self.settings = settings
         self.retention.settings = settings
+
+    def now(self) -> int:
+        """
+        The time of day in milliseconds, by which messages are stored.
+        """
+        return int(self.wall() * 1000)
 
     # --- start and stop --------------------------------------------------
 
@@ -283,7 +299,7 @@ class MessageStore(StoreReader):
         for topic, queueId, queue in self.queues:
             self._next[topic, queueId] = queue.maxOffset
         # A damaged record's time is not followed into the far future.
-        if self.follow.timestamp <= self._now() + _DAY:
+        if self.follow.timestamp <= self.now() + _DAY:
             self._lastTimestamp = self.follow.timestamp
         self.written.advance(self.log.written)
 
@@ -628,17 +644,31 @@ class MessageStore(StoreReader):
 
     # --- inside ----------------------------------------------------------
 
-    def _now(self) -> int:
-        return int(self._clock.seconds() * 1000)
-
     def _beginTurn(self) -> None:
         """
         The first message since the last write: all until the next one share its
         time, and go to the files together.
         """
-        # A clock that is set back must not upset searches by time.
-        self._lastTimestamp = max(self._lastTimestamp, self._now())
+        now = int(self.wall() * 1000)
+        if now > self._lastTimestamp:
+            self._lastTimestamp = now
+        elif self._lastTimestamp - now > _DAY:
+            # The time of the log would stand still for long.
+            self._goBack(now)
         self._writing = self._clock.callLater(0, self._writeLater)
+
+    def _goBack(self, now: int) -> None:
+        """
+        The clock was set back by more than a day, so that it was wrong before.
+        """
+        self._log.warn(
+            "{folder}: the last message was stored {hours:.0f} hours from now by the clock of this"
+            " machine. The clock was set back, and the times of new messages follow it; a search"
+            " by time may miss messages that were stored in between",
+            folder=self.settings.storePathRootDir,
+            hours=(self._lastTimestamp - now) / 3_600_000,
+        )
+        self._lastTimestamp = now
 
     def _refuse(self) -> None:
         reason = self.failure or self.retention.full

@@ -57,6 +57,7 @@ class Retention:
         safe: Callable[[], int],
     ) -> None:
         """
+        @param now: the time of day in milliseconds, for the age of files and the hour.
         @param safe: up to where queues and index are on the disk.
         """
         self.settings = settings
@@ -77,12 +78,14 @@ class Retention:
         @return: how many files of the log were deleted.
         """
         settings = self.settings
+        # A step of the clock has to be seen when it comes, be there something to do or not.
+        isTime = self._isTime()
         total, free = self._files.space(settings.storePathCommitLog or settings.storePathRootDir)
         used = 1.0 - free / total if total else 0.0
         self._watch(used, free)
         crowded = used > settings.diskMaxUsedSpaceRatio / 100
         forced = used > settings.diskSpaceCleanForciblyRatio and settings.cleanFileForciblyEnable
-        if not (asked or crowded or forced or self._isTime()):
+        if not (asked or crowded or forced or isTime):
             return 0
         deleted = self._delete(forced)
         if deleted:

@@ -59,7 +59,10 @@ class MemoryCluster(Cluster):
     """
     Name servers and brokers in memory.
 
-    @ivar clock: the time of all servers, for clients to share.
+    @ivar clock: the time of all servers, for clients to share: what is periodic follows
+        it, and time-outs do.
+    @ivar wall: the time of day of all machines, in seconds; the clock's, unless the test
+        sets it by L{shiftWall}.
     @ivar connect: how clients dial; what L{Peers<txrocket.remoting.peers.Peers>}
         takes.
     """
@@ -82,6 +85,7 @@ class MemoryCluster(Cluster):
         super().__init__()
         self.clock = Clock()
         self.clock.advance(_START)
+        self._shift = 0.0
         self._network = Network(self.clock)
         self._settings = settings or {}
         self._plugins = plugins
@@ -92,6 +96,19 @@ class MemoryCluster(Cluster):
         for index in range(brokers):
             self.brokers.append(self._addBroker(f"198.51.100.{1 + index}", f"broker-{index}"))
         self.connect: Connect = Machine(self._network, "203.0.113.1").connect
+
+    def wall(self) -> float:
+        """
+        The time of day, in seconds.
+        """
+        return self.clock.seconds() + self._shift
+
+    def shiftWall(self, seconds: float) -> None:
+        """
+        Set the time of day of all machines ahead, or back if it is below zero, as an
+        administrator does.  The clock is not touched.
+        """
+        self._shift += seconds
 
     def service(self, address: str) -> _Server:
         """
@@ -185,7 +202,7 @@ class MemoryCluster(Cluster):
             return nameServer(around, namesrvSettings(self._settings, host, _NAMESRV_PORT, ""))
 
         address = f"{host}:{_NAMESRV_PORT}"
-        self._machines[address] = _Host(self._network, host, make)
+        self._machines[address] = _Host(self._network, host, make, self.wall)
         return address
 
     def _addBroker(self, host: str, name: str) -> str:
@@ -196,7 +213,7 @@ class MemoryCluster(Cluster):
             return broker(around, configuration(), self._plugins)
 
         address = f"{host}:{configuration()[BrokerServerSettings].listenPort}"
-        self._machines[address] = _Host(self._network, host, make)
+        self._machines[address] = _Host(self._network, host, make, self.wall)
         return address
 
 
@@ -208,12 +225,17 @@ class _Host:
     """
 
     def __init__(
-        self, network: Network, host: str, make: Callable[[Surroundings], _Server]
+        self,
+        network: Network,
+        host: str,
+        make: Callable[[Surroundings], _Server],
+        wall: Callable[[], float],
     ) -> None:
         self._clock = network.clock
         self._machine = Machine(network, host)
-        self._files = MemoryFiles(self._clock.seconds)
+        self._files = MemoryFiles(wall)
         self._make = make
+        self._wall = wall
         self._process = _Process(self._clock)
         # The same each time, so that a failure comes again.
         self._chance = Random(host)
@@ -255,6 +277,7 @@ class _Host:
 
         return Surroundings(
             clock=process,
+            wall=self._wall,
             inThread=lambda function: deferLater(process, 0, function),
             listen=lambda settings, port: self._machine.listen(port),
             connect=self._connect,
