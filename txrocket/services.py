@@ -62,6 +62,7 @@ from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.processors.admission import Admission
+from txrocket.processors.blacklist import SettingChanges
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
 from txrocket.processors.express import Express, inTurn
@@ -151,7 +152,9 @@ def nameServer(around: Surroundings, configuration: Configuration) -> NameServer
         RegistrationRequests(routes, kvConfig, around.now).codes(),
         RouteRequests(routes, kvConfig, settings).codes(),
         KVConfigRequests(kvConfig).codes(),
-        NamesrvConfigRequests(configuration, around.now).codes(),
+        NamesrvConfigRequests(
+            configuration, SettingChanges(configuration, settings().configBlackList, around.now)
+        ).codes(),
     ):
         _register(remoting, codes, inline)
     factory = _factory(remoting, listen, configuration)
@@ -341,7 +344,13 @@ def broker(
             transactions.pending,
             consumers.differing.first,
         ),
-        BrokerProcessor(stats, runtime, configuration, around.now, _found(identity, port)),
+        BrokerProcessor(
+            stats,
+            runtime,
+            configuration,
+            SettingChanges(configuration, own.configBlackList, around.now),
+            _found(identity, port),
+        ),
     ):
         _register(remoting, rare.codes(), admin)
     threads = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)

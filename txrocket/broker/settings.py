@@ -68,6 +68,21 @@ def _masterId(section: object, attribute: attrs.Attribute[Any], value: int) -> N
         raise ValueError(f"replication is not supported: only {MASTER_ID}, a master, is")
 
 
+# What RocketMQ 4.9.8 has; paths and roles; and all by which messages are kept for less
+# time, are less safe once acknowledged, are given up, or are taken or given no more.
+_BLACK_LIST = ";".join(
+    (
+        *("configBlackList", "brokerConfigPath"),
+        *("storePathRootDir", "storePathCommitLog", "brokerRole", "brokerId"),
+        *("flushDiskType", "syncFlushTimeout", "fileReservedTime", "deleteWhen"),
+        *("diskMaxUsedSpaceRatio", "cleanFileForciblyEnable"),
+        *("brokerPermission", "startAcceptSendRequestTimeStamp", "rejectTransactionMessage"),
+        *("transactionCheckMax", "transactionTimeOut", "storeReplyMessageEnable"),
+        *("timerWheelEnable", "brokerFastFailureEnable"),
+    )
+)
+
+
 def _permission(section: object, attribute: attrs.Attribute[Any], value: int) -> None:
     if not 0 <= value <= 7:
         raise ValueError("4 to read, 2 to write, 6 for both was expected")
@@ -81,6 +96,8 @@ class BrokerSettings:
     @ivar brokerName: the machine's name if not set.
     @ivar brokerIP1: the address that clients are told; found out if not set.
     @ivar brokerIP2: the address that slaves are told.
+    @ivar configBlackList: settings that no request may change, with semicolons between
+        them; RocketMQ 4.9.8's.
     @ivar brokerPermission: 4 to read, 2 to write, 6 for both.
     @ivar regionId: told to senders, who note it in their traces.
     @ivar traceOn: told to senders: whether they may write traces.
@@ -92,6 +109,7 @@ class BrokerSettings:
     brokerRole: BrokerRole = attrs.field(default=BrokerRole.ASYNC_MASTER, validator=_masterRole)
     brokerIP1: str | None = None
     brokerIP2: str | None = None
+    configBlackList: str = _BLACK_LIST
     brokerPermission: int = attrs.field(
         default=PERM_READ | PERM_WRITE, validator=_permission, metadata=_LIVE
     )

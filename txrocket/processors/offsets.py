@@ -20,6 +20,8 @@ CLONE_GROUP_OFFSET
 
 from __future__ import annotations
 
+from twisted.logger import Logger
+
 from txrocket.broker.clients import Consumers
 from txrocket.broker.delay import DelayLevels
 from txrocket.broker.names import checkGroup, checkTopic
@@ -60,6 +62,8 @@ class OffsetProcessor:
     """
     Serves those who ask for offsets and commit them.
     """
+
+    _log = Logger()
 
     def __init__(
         self,
@@ -141,7 +145,18 @@ class OffsetProcessor:
         for topic in [header.topic] if header.topic else self._offsets.topicsOf(fromGroup):
             # A group that is online has done with topics that it does not name.
             if self._topics.get(topic) is not None and (not wanted or topic in wanted):
+                before = dict(self._offsets.of(toGroup, topic))
                 self._offsets.clone(fromGroup, toGroup, topic)
+                self._log.warn(
+                    "{address} gives group {toGroup} the offsets of {fromGroup!r} in {topic}:"
+                    " {before} -> {after}",
+                    address=peer.address,
+                    toGroup=toGroup,
+                    fromGroup=fromGroup,
+                    topic=topic,
+                    before=before,
+                    after=dict(self._offsets.of(toGroup, topic)),
+                )
         return responseCommand()
 
     # --- a queue's ---------------------------------------------------------
