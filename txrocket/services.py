@@ -24,6 +24,7 @@ from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
+from txrocket.broker.members import MemberLimits
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
@@ -192,7 +193,11 @@ def broker(
     groups = Groups(
         table("subscriptionGroup.json"), around.inThread, configuration[GroupSettings], around.now
     )
-    offsets = Offsets(table("consumerOffset.json"), around.inThread)
+    offsets = Offsets(
+        table("consumerOffset.json"),
+        around.inThread,
+        configuration[OffsetSettings].maxConsumerOffsetNum,
+    )
     longPoll = LongPoll(around.clock, configuration[PullSettings].pullThreadPoolQueueCapacity)
     store = MessageStore(
         configuration[StoreSettings],
@@ -222,8 +227,15 @@ def broker(
     )
     detours = Detours(delays.detour, timers.detour)
     store.retention.needed = lambda: min(delays.needed(), timers.needed())
-    consumers = Consumers(around.clock, partial(_notifies, configuration, groups))
-    producers = Producers()
+    clients = configuration[ClientSettings]
+    memberLimits = MemberLimits(clients.maxGroupNumPerClient, clients.maxGroupMemberNum)
+    consumers = Consumers(
+        around.clock,
+        partial(_notifies, configuration, groups),
+        memberLimits,
+        clients.maxSubscriptionNumPerGroup,
+    )
+    producers = Producers(memberLimits)
     transactions = Transactions(store, topics, storeHost, around.now)
     checks = TransactionChecks(
         around.clock,
@@ -234,7 +246,7 @@ def broker(
         configuration[TransactionSettings],
     )
     configuration.follow(TransactionSettings, partial(setattr, checks, "settings"))
-    locks = QueueLocks()
+    locks = QueueLocks(limit=clients.maxQueueLockNum)
     expressions = plugged.expressionTypes
     filters = ConsumerFilters(
         table("consumerFilter.json"),

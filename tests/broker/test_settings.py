@@ -23,6 +23,13 @@ from txrocket.broker.settings import (
 )
 from txrocket.services import BROKER_SECTIONS
 
+# The limits of txrocket's own.
+LIMITS = (
+    *("maxTopicNum", "maxSubscriptionGroupNum", "maxConsumerOffsetNum", "maxConsumerFilterNum"),
+    *("maxGroupNumPerClient", "maxGroupMemberNum", "maxSubscriptionNumPerGroup"),
+    "maxQueueLockNum",
+)
+
 
 class SettingsTests(SynchronousTestCase):
     """
@@ -35,7 +42,7 @@ class SettingsTests(SynchronousTestCase):
         are of 5.x, with its defaults, and one is of 4.9.8; the limits are our own.
         """
         newer = {"timerWheelEnable": True, "timerMaxDelaySec": 259200, "timerFlushIntervalMs": 1000}
-        others = {*newer, "configBlackList"}
+        others = {*newer, *LIMITS, "configBlackList"}
         for section in SECTIONS:
             found = differences(section, "BrokerConfig", "MessageStoreConfig")
             names = {each.name for each in attrs.fields(section)}
@@ -63,6 +70,7 @@ class SettingsTests(SynchronousTestCase):
         self.assertIn("brokerPermission", live)
         for word in ("Name", "IP", "Port", "Addr", "Path"):
             self.assertEqual([], [each for each in live if word in each])
+        self.assertEqual(set(), live & set(LIMITS))
 
     def test_everyLiveSettingIsJudged(self) -> None:
         """

@@ -243,6 +243,8 @@ class CapturedTests(ReplayCase):
         Offsets that clients commit are kept, whether they want an answer or not.
         """
         code = RequestCode.UPDATE_CONSUMER_OFFSET
+        for each in asked(code):
+            self.topic(decode(each).decodeHeader(UpdateConsumerOffsetRequestHeader).topic, 16)
         self.replayAll(code, 6)
         oneways = [each for each in asked(code) if each.kind == "oneway"]
         self.assertEqual(12, len(oneways))

@@ -196,8 +196,8 @@ class UnregisterTests(NameServerTests):
             self.logged(LogLevel.info)[1:],
             [
                 (
-                    "master of broker-a in east at 192.0.2.1:10911 has unregistered, by a request of"
-                    " 192.0.2.7:10911"
+                    "master of broker-a in east at 192.0.2.1:10911 has unregistered,"
+                    " by a request of 192.0.2.7:10911"
                 )
             ],
         )
