@@ -451,6 +451,8 @@ def _factory(
         remoting,
         configuration[TLSSettings].server(),
         listen.serverChannelMaxIdleTimeSeconds,
+        listen.serverMaxConnectionNum,
+        listen.serverMaxConnectionNumPerAddress,
     )
 
 

@@ -7,6 +7,7 @@ clock, for the tests of these requests.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -57,7 +58,7 @@ ADDRESS = "192.0.2.9:10911"
 NOW = START * 1000
 
 
-def warnings(events: list[LogEvent]) -> list[str]:
+def warnings(events: Sequence[LogEvent]) -> list[str]:
     """
     What an operator is warned of, of all that was logged.
     """

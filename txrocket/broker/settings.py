@@ -96,11 +96,11 @@ class BrokerSettings:
     @ivar brokerName: the machine's name if not set.
     @ivar brokerIP1: the address that clients are told; found out if not set.
     @ivar brokerIP2: the address that slaves are told.
-    @ivar configBlackList: settings that no request may change, with semicolons between
-        them; RocketMQ 4.9.8's.
     @ivar brokerPermission: 4 to read, 2 to write, 6 for both.
     @ivar regionId: told to senders, who note it in their traces.
     @ivar traceOn: told to senders: whether they may write traces.
+    @ivar configBlackList: settings that no request may change, with semicolons between
+        them; RocketMQ 4.9.8's.
     """
 
     brokerClusterName: str = attrs.field(default="DefaultCluster", validator=_name)
@@ -109,12 +109,12 @@ class BrokerSettings:
     brokerRole: BrokerRole = attrs.field(default=BrokerRole.ASYNC_MASTER, validator=_masterRole)
     brokerIP1: str | None = None
     brokerIP2: str | None = None
-    configBlackList: str = _BLACK_LIST
     brokerPermission: int = attrs.field(
         default=PERM_READ | PERM_WRITE, validator=_permission, metadata=_LIVE
     )
     regionId: str = "DefaultRegion"
     traceOn: bool = attrs.field(default=True, metadata=_LIVE)
+    configBlackList: str = _BLACK_LIST
 
 
 def _refuse(what: str) -> Any:
