@@ -24,8 +24,8 @@ nothing is logged and no Deferred is made unless something is awaited.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -283,31 +283,30 @@ class RemotingProtocol(Protocol):
         """
         Deal with what the peer has sent.
         """
-        partial = self._connection.partial
-        before = len(partial)
         express = self._remoting.express
         if express is not None and self._mayExpress():
-            commands = self._connection.feed(data, functools.partial(express, self))
+            commands = self._connection.feed(data, partial(express, self))
         else:
             commands = self._connection.feed(data)
-        if self._unfinished or len(partial) > SHORT:
-            self._noteUnfinished(len(partial), before + len(data))
+        if self._unfinished or len(self._connection.partial) > SHORT:
+            self._noteUnfinished(len(data))
         if self._backlog:
             self._backlog += commands
         elif commands or self._connection.fault is not None:
             self._handle(commands)
 
-    def _noteUnfinished(self, size: int, whole: int) -> None:
+    def _noteUnfinished(self, came: int) -> None:
         """
         Account for a frame that has begun.
 
-        @param whole: how many bytes it has if nothing before it was finished just now.
+        @param came: how many bytes have just come.
         """
         if not self.accepted or not self.connected:
             return
+        size = self._connection.held
         self._unfinished = size > SHORT
         if self._unfinished:
-            self._remoting.unfinished.note(self, size, self._connection.needed, fresh=size != whole)
+            self._remoting.unfinished.note(self, size, self._connection.needed, came)
         else:
             self._remoting.unfinished.forget(self)
 

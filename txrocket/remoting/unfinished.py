@@ -81,18 +81,18 @@ class UnfinishedFrames:
         self._waiting = 0
         self.size = 0
 
-    def note(self, connection: RemotingProtocol, size: int, needed: int, *, fresh: bool) -> None:
+    def note(self, connection: RemotingProtocol, size: int, needed: int, came: int) -> None:
         """
         A connection has read, and has part of a frame.
 
         @param size: how many bytes it has.
         @param needed: how many the whole frame has.
-        @param fresh: whether it may be another frame than before.
+        @param came: how many bytes have just come, of this frame and those before it.
         """
         now = self._clock.seconds()
         frame = self._frames.get(connection)
-        if fresh and frame is not None:
-            # Another one has ended: it goes to the end of the line.
+        if frame is not None and size != frame.size + came:
+            # That one has ended, and this is another.
             self._pop(connection)
             frame = None
         if frame is None:
