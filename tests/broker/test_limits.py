@@ -7,6 +7,8 @@ what goes away makes room.
 
 from __future__ import annotations
 
+from twisted.logger import LogLevel
+
 from tests.broker.brokers import Caller, WholeBrokerTests
 from txrocket.model import MessageQueue, SubscriptionData, SubscriptionGroupConfig
 from txrocket.protocol.bodies import (
@@ -123,6 +125,10 @@ class TopicLimitTests(LimitsCase):
         self.refused(self.create(caller, "D"), ResponseCode.SYSTEM_ERROR, "maxTopicNum is 3")
         self.served(self.send(caller, "A"))
         self.served(self.create(caller, "A"))
+        for _ in range(8):
+            self.send(caller, "D")
+        said = [each for each in self.logged(LogLevel.warn) if "sends to topic D" in each]
+        self.assertEqual(len(said), 1)
         header = DeleteTopicRequestHeader("B")
         self.served(self.ask(caller, RequestCode.DELETE_TOPIC_IN_BROKER, header))
         self.served(self.send(caller, "D"))
@@ -184,6 +190,8 @@ class GroupLimitTests(LimitsCase):
             answer, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "maxSubscriptionGroupNum is 2"
         )
         self.assertNotIn("I", made.groups.table)
+        said = [each for each in self.logged(LogLevel.warn) if "maxSubscriptionGroupNum" in each]
+        self.assertEqual(len(said), 1)
         self.assertIsNone(made.topics.get("%RETRY%I"))
         self.assertFalse(self.isMember(other, "I"))
         header = UnregisterClientRequestHeader("c", consumerGroup="G")

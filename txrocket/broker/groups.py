@@ -10,6 +10,7 @@ most C{maxSubscriptionGroupNum} of them, beside the broker's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -58,6 +59,7 @@ class Groups:
         self._now = now
         self.version = DataVersion(now(), 0)
         self._table = {name: SubscriptionGroupConfig(name) for name in _OWN}
+        self._refused = 0
         self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
 
     def load(self) -> None:
@@ -89,9 +91,7 @@ class Groups:
         if config is None and (self.settings.autoCreateSubscriptionGroup or isSystemGroup(name)):
             checkGroup(name)
             if full := self._full():
-                raise SubscriptionGroupNotExist(
-                    f"consumer group {name} does not exist and is not made: {full}"
-                )
+                self._refuse(name, full)
             config = self._table[name] = SubscriptionGroupConfig(name)
             self._log.info("New consumer group {group}", group=name)
             self._save().addErrback(self._kept.failed)
@@ -129,6 +129,15 @@ class Groups:
         A Deferred that fires once all changes are on the disk.
         """
         return self._kept.idle()
+
+    def _refuse(self, name: str, why: str) -> NoReturn:
+        # At the 1st, 10th, 100th ... time: a line for each would fill the disk.
+        self._refused += 1
+        if str(self._refused).strip("0") == "1":
+            self._log.warn("Consumer group {group} is not made: {why}", group=name, why=why)
+        raise SubscriptionGroupNotExist(
+            f"consumer group {name} does not exist and is not made: {why}"
+        )
 
     def _full(self) -> str:
         """

@@ -84,6 +84,7 @@ class Topics:
         self._table = _ownTopics(*ownNames, settings)
         self.own = frozenset(self._table)
         self._ofGroups = 0
+        self._refused = 0
         self.unsaved: set[str] = set()
         self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
 
@@ -153,9 +154,13 @@ class Topics:
         @raise TopicNotExist: if it may not be made.
         """
         config, why = self._inherited(name, defaultTopic, queues, unit)
-        why = why or self._full(name)
+        if config is not None and (why := self._full(name)):
+            self._refused += 1
         if config is None or why:
-            self._log.warn(
+            # At the limit at the 1st, 10th, 100th ... time: a line for each send would
+            # fill the disk.
+            told = config is None or str(self._refused).strip("0") == "1"
+            (self._log.warn if told else self._log.debug)(
                 "{address} sends to topic {topic}, which is not there and is not made: {why}",
                 address=address,
                 topic=name,
