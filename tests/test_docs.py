@@ -16,6 +16,8 @@ from pyspark_rocketmq.options import SINK, SOURCE, STORE
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import Attribute, Interface
 
+from tests.broker.test_settings import LIMITS as BROKER_LIMITS
+from txrocket.broker.settings import SECTIONS
 from txrocket.config import Configuration
 from txrocket.remoting.node import Limits
 from txrocket.remoting.settings import BrokerServerSettings
@@ -65,6 +67,21 @@ class PagesTests(SynchronousTestCase):
         page = (DOCS / "guide" / "limits.rst").read_text()
         for each in attrs.fields(Limits):
             self.assertIn(f"* - ``{each.name}``", page)
+
+    def test_brokerLimits(self) -> None:
+        """
+        The limits of what clients can make a broker keep are listed with their defaults.
+        """
+        page = (DOCS / "guide" / "limits.rst").read_text()
+        rows = dict(re.findall(r"\* - ``(max\w+)``\n     - ([\d,]+)\n", page))
+        ours = {
+            each.name: f"{each.default:,}"
+            for section in SECTIONS
+            for each in attrs.fields(section)
+            if each.name in BROKER_LIMITS
+        }
+        self.assertEqual(len(ours), len(BROKER_LIMITS))
+        self.assertEqual({name: rows[name] for name in ours}, ours)
 
     def test_listening(self) -> None:
         """

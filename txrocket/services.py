@@ -24,6 +24,7 @@ from txrocket.broker.detours import Detours
 from txrocket.broker.groups import Groups
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
+from txrocket.broker.members import MemberLimits
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
@@ -62,6 +63,7 @@ from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.processors.admission import Admission
+from txrocket.processors.blacklist import SettingChanges
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
 from txrocket.processors.express import Express, inTurn
@@ -151,7 +153,9 @@ def nameServer(around: Surroundings, configuration: Configuration) -> NameServer
         RegistrationRequests(routes, kvConfig, around.elapsed).codes(),
         RouteRequests(routes, kvConfig, settings).codes(),
         KVConfigRequests(kvConfig).codes(),
-        NamesrvConfigRequests(configuration, around.now).codes(),
+        NamesrvConfigRequests(
+            configuration, SettingChanges(configuration, settings().configBlackList, around.now)
+        ).codes(),
     ):
         _register(remoting, codes, inline)
     factory = _factory(remoting, listen, configuration)
@@ -189,7 +193,11 @@ def broker(
     groups = Groups(
         table("subscriptionGroup.json"), around.inThread, configuration[GroupSettings], around.now
     )
-    offsets = Offsets(table("consumerOffset.json"), around.inThread)
+    offsets = Offsets(
+        table("consumerOffset.json"),
+        around.inThread,
+        configuration[OffsetSettings].maxConsumerOffsetNum,
+    )
     longPoll = LongPoll(around.clock, configuration[PullSettings].pullThreadPoolQueueCapacity)
     store = MessageStore(
         configuration[StoreSettings],
@@ -220,8 +228,16 @@ def broker(
     )
     detours = Detours(delays.detour, timers.detour)
     store.retention.needed = lambda: min(delays.needed(), timers.needed())
-    consumers = Consumers(around.clock, partial(_notifies, configuration, groups), around.now)
-    producers = Producers(around.timeOf)
+    clients = configuration[ClientSettings]
+    memberLimits = MemberLimits(clients.maxGroupNumPerClient, clients.maxGroupMemberNum)
+    consumers = Consumers(
+        around.clock,
+        partial(_notifies, configuration, groups),
+        around.now,
+        memberLimits,
+        clients.maxSubscriptionNumPerGroup,
+    )
+    producers = Producers(around.timeOf, memberLimits)
     transactions = Transactions(store, topics, storeHost, around.now)
     checks = TransactionChecks(
         around.clock,
@@ -232,7 +248,7 @@ def broker(
         configuration[TransactionSettings],
     )
     configuration.follow(TransactionSettings, partial(setattr, checks, "settings"))
-    locks = QueueLocks()
+    locks = QueueLocks(limit=clients.maxQueueLockNum)
     expressions = plugged.expressionTypes
     filters = ConsumerFilters(
         table("consumerFilter.json"),
@@ -342,7 +358,13 @@ def broker(
             transactions.pending,
             consumers.differing.first,
         ),
-        BrokerProcessor(stats, runtime, configuration, around.now, _found(identity, port)),
+        BrokerProcessor(
+            stats,
+            runtime,
+            configuration,
+            SettingChanges(configuration, own.configBlackList, around.now),
+            _found(identity, port),
+        ),
     ):
         _register(remoting, rare.codes(), admin)
     threads = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
@@ -431,6 +453,8 @@ def _factory(
         remoting,
         configuration[TLSSettings].server(),
         listen.serverChannelMaxIdleTimeSeconds,
+        listen.serverMaxConnectionNum,
+        listen.serverMaxConnectionNumPerAddress,
     )
 
 

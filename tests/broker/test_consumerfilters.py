@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.peers import Connected, consumer
@@ -134,6 +135,25 @@ class FiltersTests(SynchronousTestCase):
                 }
             },
         )
+
+    def test_full(self) -> None:
+        """
+        No more filters are kept than C{maxConsumerFilterNum}, which is logged once; those
+        that are kept are renewed, and one that is forgotten makes room.
+        """
+        self.world.start(maxConsumerFilterNum=1, filterDataCleanTimeSpan=1000)
+        self.world.heartbeat("G", sql("T", "a > 5"))
+        self.world.saved()
+        self.world.heartbeat("H", sql("T", "a > 6"))
+        with capturedLogs() as events:
+            for _ in range(3):
+                self.assertEqual(list(self.world.saved()), ["T@G"])
+        self.assertEqual([(each["group"], each["limit"]) for each in events], [("H", 1)])
+        self.world.leave("G")
+        self.world.saved()
+        self.world.now += 1000
+        self.world.saved()
+        self.assertEqual(list(self.world.saved()), ["T@H"])
 
     def test_tags(self) -> None:
         """

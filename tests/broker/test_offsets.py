@@ -65,6 +65,23 @@ class OffsetsTests(SynchronousTestCase):
         self.assertEqual({0: 7, 3: 8}, self.offsets.of("G", "T"))
         self.assertEqual({}, self.offsets.of("G", "U"))
 
+    def test_full(self) -> None:
+        """
+        An offset beyond the limit is not kept, which is logged once and not for each
+        commit, until one that was removed has made room.
+        """
+        offsets = Offsets(Table(self.disk, self.path), atOnce, 1)
+        offsets.commit("G", "T", 0, 7, WHO)
+        with capturedLogs() as events:
+            for _ in range(3):
+                offsets.commit("H", "T", 0, 8, WHO)
+        self.assertEqual(-1, offsets.query("H", "T", 0))
+        [event] = events
+        self.assertEqual((event["log_level"], event["limit"]), (LogLevel.warn, 1))
+        offsets.remove(lambda topic, group: group == "G")
+        offsets.commit("H", "T", 0, 8, WHO)
+        self.assertEqual(8, offsets.query("H", "T", 0))
+
     def test_back(self) -> None:
         """
         A group may go back, and it is logged who made it so.

@@ -21,6 +21,14 @@ from txrocket.broker.settings import (
     SendSettings,
     TopicSettings,
 )
+from txrocket.services import BROKER_SECTIONS
+
+# The limits of txrocket's own.
+LIMITS = (
+    *("maxTopicNum", "maxSubscriptionGroupNum", "maxConsumerOffsetNum", "maxConsumerFilterNum"),
+    *("maxGroupNumPerClient", "maxGroupMemberNum", "maxSubscriptionNumPerGroup"),
+    "maxQueueLockNum",
+)
 
 
 class SettingsTests(SynchronousTestCase):
@@ -31,13 +39,14 @@ class SettingsTests(SynchronousTestCase):
     def test_defaults(self) -> None:
         """
         Without a file a broker is what RocketMQ's is, value by value; some settings
-        are of 5.x, with its defaults.
+        are of 5.x, with its defaults, and one is of 4.9.8; the limits are our own.
         """
         newer = {"timerWheelEnable": True, "timerMaxDelaySec": 259200, "timerFlushIntervalMs": 1000}
+        others = {*newer, *LIMITS, "configBlackList"}
         for section in SECTIONS:
             found = differences(section, "BrokerConfig", "MessageStoreConfig")
-            expected = dict.fromkeys(newer, "not in RocketMQ") if section is DelaySettings else {}
-            self.assertEqual(found, expected)
+            names = {each.name for each in attrs.fields(section)}
+            self.assertEqual(found, dict.fromkeys(names & others, "not in RocketMQ"))
         self.assertEqual({each: getattr(DelaySettings(), each) for each in newer}, newer)
         self.assertEqual(len(SECTIONS), 13)
 
@@ -61,6 +70,32 @@ class SettingsTests(SynchronousTestCase):
         self.assertIn("brokerPermission", live)
         for word in ("Name", "IP", "Port", "Addr", "Path"):
             self.assertEqual([], [each for each in live if word in each])
+        self.assertEqual(set(), live & set(LIMITS))
+
+    def test_everyLiveSettingIsJudged(self) -> None:
+        """
+        A setting that may be changed while the broker runs is in the default
+        C{configBlackList}, or is known not to weaken or destroy stored messages.
+        """
+        harmless = {
+            *("autoCreateSubscriptionGroup", "autoCreateTopicEnable", "enablePropertyFilter"),
+            *("filterSupportRetry", "longPollingEnable", "notifyConsumerIdsChangedEnable"),
+            *("osPageCacheBusyTimeOutMills", "pullThreadPoolQueueCapacity"),
+            *("sendThreadPoolQueueCapacity", "shortPollingTimeMills", "slaveReadEnable"),
+            *("timerMaxDelaySec", "traceOn"),
+            *("maxTransferBytesOnMessageInDisk", "maxTransferBytesOnMessageInMemory"),
+            *("maxTransferCountOnMessageInDisk", "maxTransferCountOnMessageInMemory"),
+        }
+        live = {
+            field.metadata.get("key", field.name)
+            for section in BROKER_SECTIONS
+            for field in attrs.fields(section)
+            if field.metadata.get("live")
+        }
+        guarded = set(BrokerSettings().configBlackList.split(";"))
+        self.assertEqual(live - guarded, harmless)
+        for key in ("configBlackList", "brokerConfigPath", "storePathRootDir", "flushDiskType"):
+            self.assertIn(key, guarded)
 
     def test_refused(self) -> None:
         """

@@ -185,6 +185,22 @@ class SubscriptionsTests(SynchronousTestCase):
         self.wanted(pullHeader(subscription="x > 2", expressionType="OWN"))
         self.assertEqual([each.subString for each in self.compiled], ["x > 1", "x > 2"])
 
+    def test_longIsNotKept(self) -> None:
+        """
+        An expression as long as SQL92 may be is kept compiled; what is longer is not,
+        whichever field it is in, so that pulls cannot fill the memory with it.
+        """
+        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        for size, compiled in ((16_000, 1), (17_000, 3)):
+            for _ in range(2):
+                self.wanted(pullHeader(subscription="x" * size, expressionType="OWN"))
+            self.assertEqual(len(self.compiled), compiled)
+        tags = frozenset({"y" * 17_000})
+        subscription = SubscriptionData("T", "z", tagsSet=tags, expressionType="OWN")
+        for _ in range(2):
+            self.subscriptions.filterOf(subscription)
+        self.assertEqual(len(self.compiled), 5)
+
     def test_bad(self) -> None:
         """
         One that cannot be compiled is told so each time.

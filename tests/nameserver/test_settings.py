@@ -22,10 +22,14 @@ class SettingsTests(SynchronousTestCase):
     def test_java(self) -> None:
         """
         Names, types and defaults are Java's; but where the home is, is another
-        matter on each machine.
+        matter on each machine, and the black list is 4.9.8's.
         """
         self.assertEqual(
-            set(differences(NamesrvSettings, "NamesrvConfig")) - {"kvConfigPath"}, set()
+            set(differences(NamesrvSettings, "NamesrvConfig")) - {"kvConfigPath"},
+            {"configBlackList"},
+        )
+        self.assertEqual(
+            NamesrvSettings().configBlackList, "configBlackList;configStorePath;kvConfigPath"
         )
 
     def test_home(self) -> None:

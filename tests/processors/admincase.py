@@ -7,9 +7,11 @@ clock, for the tests of these requests.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.logger import LogEvent, LogLevel
 
 from tests.broker.peers import Connected, consumer
 from tests.remoting.doubles import connected, serving
@@ -24,13 +26,20 @@ from txrocket.broker.progress import Progress
 from txrocket.broker.reached import Reached
 from txrocket.broker.removal import Removal
 from txrocket.broker.runtime import RuntimeInfo
-from txrocket.broker.settings import SECTIONS, DelaySettings, GroupSettings, TopicSettings
+from txrocket.broker.settings import (
+    SECTIONS,
+    BrokerSettings,
+    DelaySettings,
+    GroupSettings,
+    TopicSettings,
+)
 from txrocket.broker.stats import Stats
 from txrocket.broker.timers import Timers
 from txrocket.broker.topics import Topics
 from txrocket.broker.wheel import Wheel
 from txrocket.config import Configuration
 from txrocket.model import TopicConfig
+from txrocket.processors.blacklist import SettingChanges
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.gradual import cooperator
 from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
@@ -49,12 +58,26 @@ ADDRESS = "192.0.2.9:10911"
 NOW = START * 1000
 
 
+def warnings(events: Sequence[LogEvent]) -> list[str]:
+    """
+    What an operator is warned of, of all that was logged.
+    """
+    return [
+        str(each["log_format"]).format_map(each)
+        for each in events
+        if each["log_level"] is LogLevel.warn
+    ]
+
+
 class AdminCase(StoreCase):
     """
     A broker, as far as an administrator sees it.
 
     @cvar OPTIONS: the store's settings.
+    @cvar BLACK_LIST: the settings that no request may change.
     """
+
+    BLACK_LIST = BrokerSettings().configBlackList
 
     OPTIONS: dict[str, Any] = {"mappedFileSizeCommitLog": 64 * 1024, "maxIndexNum": 1000}
 
@@ -135,7 +158,11 @@ class AdminCase(StoreCase):
             GroupProcessor(self.groups, removal, progress, self.cooperator, ADDRESS),
             ConsumerCallProcessor(self.consumers, self.store, BROKER),
             BrokerProcessor(
-                self.stats, runtime, self.configuration, self.now, {"brokerName": BROKER}
+                self.stats,
+                runtime,
+                self.configuration,
+                SettingChanges(self.configuration, self.BLACK_LIST, self.now),
+                {"brokerName": BROKER},
             ),
         )
         return {code: each for one in processors for code, each in one.codes().items()}

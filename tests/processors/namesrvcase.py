@@ -23,6 +23,7 @@ from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
 from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.processors.blacklist import SettingChanges
 from txrocket.processors.kvconfig import KVConfigRequests
 from txrocket.processors.namesrvconfig import NamesrvConfigRequests
 from txrocket.processors.registration import RegistrationRequests
@@ -77,7 +78,9 @@ def assembled(
         RegistrationRequests(routes, kvConfig, now).codes(),
         RouteRequests(routes, kvConfig, settings).codes(),
         KVConfigRequests(kvConfig).codes(),
-        NamesrvConfigRequests(configuration, now).codes(),
+        NamesrvConfigRequests(
+            configuration, SettingChanges(configuration, settings().configBlackList, now)
+        ).codes(),
     ):
         for code, function in codes.items():
             remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())

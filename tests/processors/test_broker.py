@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from tests.processors.admincase import BROKER, CLUSTER, NOW, AdminCase
+from twisted.logger import capturedLogs
+
+from tests.processors.admincase import BROKER, CLUSTER, NOW, AdminCase, warnings
 from tests.store.support import Held
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.model import DataVersion
@@ -313,13 +315,13 @@ class SettingsTests(AdminCase):
         """
         What is changed is so at once, with a new version.
         """
-        body = self.update(fileReservedTime="73", brokerPermission="4")
+        body = self.update(timerMaxDelaySec="7", traceOn="false")
         answer = self.succeed(RequestCode.UPDATE_BROKER_CONFIG, body=body)
         self.assertEqual(b"", answer.body)
         settings, version = self.settings()
-        self.assertEqual(("73", "4"), (settings["fileReservedTime"], settings["brokerPermission"]))
+        self.assertEqual(("7", "false"), (settings["timerMaxDelaySec"], settings["traceOn"]))
         self.assertEqual(DataVersion(NOW, 1), version)
-        self.assertEqual(4, self.configuration[BrokerSettings].brokerPermission)
+        self.assertFalse(self.configuration[BrokerSettings].traceOn)
 
     def test_refused(self) -> None:
         """
@@ -328,10 +330,9 @@ class SettingsTests(AdminCase):
         """
         before = self.settings()
         for changes, named in (
-            ({"storePathRootDir": "/etc"}, "storePathRootDir"),
-            ({"listenPort": "1"}, "listenPort"),
-            ({"fileReservedTime": "73", "sendThreadPoolQueueCapacity": "many"}, "sendThread"),
-            ({"fileReservedTime": "73", "nonsense": "1"}, "nonsense"),
+            ({"defaultTopicQueueNums": "1"}, "defaultTopicQueueNums"),
+            ({"traceOn": "false", "sendThreadPoolQueueCapacity": "many"}, "sendThread"),
+            ({"traceOn": "false", "nonsense": "1"}, "nonsense"),
         ):
             said = self.refused(
                 ResponseCode.SYSTEM_ERROR,
@@ -341,6 +342,55 @@ class SettingsTests(AdminCase):
             self.assertIn(named, said)
         self.refused(ResponseCode.SYSTEM_ERROR, RequestCode.UPDATE_BROKER_CONFIG, body=b"a=\\uXYZW")
         self.assertEqual(before, self.settings())
+
+    def test_guarded(self) -> None:
+        """
+        A setting that can weaken or destroy stored messages is refused with Java's
+        code and remark, by name, and nothing that came with it is changed.
+        """
+        before = self.settings()
+        for key, value in (
+            ("flushDiskType", "ASYNC_FLUSH"),
+            ("brokerPermission", "0"),
+            ("fileReservedTime", "1"),
+            ("deleteWhen", "12"),
+            ("diskMaxUsedSpaceRatio", "1"),
+            ("cleanFileForciblyEnable", "true"),
+            ("transactionCheckMax", "1"),
+            ("storePathRootDir", "/tmp"),
+            ("configBlackList", ""),
+            ("brokerConfigPath", "/tmp/broker.conf"),
+            ("rocketmqHome", "/tmp"),
+        ):
+            body = self.update(**{"traceOn": "false", key: value})
+            said = self.refused(
+                ResponseCode.NO_PERMISSION, RequestCode.UPDATE_BROKER_CONFIG, body=body
+            )
+            self.assertIn(f"Can not update config in black list. {key}: change it in", said)
+        self.assertEqual(before, self.settings())
+
+    def test_changeIsLogged(self) -> None:
+        """
+        The log tells at warning level which address changed which setting from what to
+        what, and which address was refused.
+        """
+        with capturedLogs() as events:
+            self.succeed(RequestCode.UPDATE_BROKER_CONFIG, body=self.update(traceOn="false"))
+            self.refused(
+                ResponseCode.NO_PERMISSION,
+                RequestCode.UPDATE_BROKER_CONFIG,
+                body=self.update(fileReservedTime="1"),
+            )
+        self.assertEqual(
+            warnings(events),
+            [
+                f"{self.peer.address} changed the setting traceOn: true -> false",
+                (
+                    f"Refused to change settings for {self.peer.address}: configBlackList has"
+                    " fileReservedTime"
+                ),
+            ],
+        )
 
     def test_nothing(self) -> None:
         """
@@ -358,3 +408,34 @@ class SettingsTests(AdminCase):
         body = self.update(sendThreadPoolQueueCapacity="5")
         self.succeed(RequestCode.UPDATE_BROKER_CONFIG, body=body)
         self.assertEqual([5], [each.sendThreadPoolQueueCapacity for each in told])
+
+
+class FreedTests(SettingsTests):
+    """
+    A broker whose operator has RocketMQ 4.9.8's own list.
+    """
+
+    BLACK_LIST = "configBlackList;brokerConfigPath"
+
+    def test_guarded(self) -> None:
+        """
+        The operator's list decides; but the list itself is not to be had.
+        """
+        self.succeed(RequestCode.UPDATE_BROKER_CONFIG, body=self.update(fileReservedTime="71"))
+        self.assertEqual("71", self.settings()[0]["fileReservedTime"])
+        self.refused(
+            ResponseCode.NO_PERMISSION,
+            RequestCode.UPDATE_BROKER_CONFIG,
+            body=self.update(configBlackList=""),
+        )
+
+    def test_changeIsLogged(self) -> None:
+        """
+        A setting that the operator has freed is logged as any other.
+        """
+        with capturedLogs() as events:
+            self.succeed(RequestCode.UPDATE_BROKER_CONFIG, body=self.update(fileReservedTime="71"))
+        self.assertEqual(
+            warnings(events),
+            [f"{self.peer.address} changed the setting fileReservedTime: 72 -> 71"],
+        )

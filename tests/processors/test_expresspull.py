@@ -202,6 +202,14 @@ class ExpressPullTests(ExpressPullCase):
         self.assertEqual(len(bodies(self.pulls(pullHeader())[0])), 5)
         self.assertEqual(self.taken, 0)
 
+    def test_longIsNotKept(self) -> None:
+        """
+        Of a pull with a long subscription nothing is kept.
+        """
+        self.pulls(pullHeader(subscription="x" * 100))
+        self.pulls(pullHeader(subscription="x" * 5000))
+        self.assertEqual([each.subscription for each in self.way._headers.values()], ["x" * 100])
+
     def test_forgets(self) -> None:
         """
         No more consumers are known than there is room for.

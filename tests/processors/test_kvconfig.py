@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from twisted.logger import LogLevel
+
 from tests.processors.namesrvcase import NameServerTests
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import (
@@ -40,6 +42,23 @@ class KVConfigTests(NameServerTests):
         self.start()
         answer = self.ask(RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader("n", "k"))
         self.assertEqual((answer.code, answer.extFields), (0, {"value": "v"}))
+
+    def test_changeIsLogged(self) -> None:
+        """
+        The log tells at warning level which address changed which key from what to
+        what, on one line of bounded length.
+        """
+        self.put("n", "k\nl", "v")
+        self.put("n", "k\nl", "w" * 1000)
+        self.ask(RequestCode.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader("n", "k\nl"))
+        long = f"{'w' * 200!r}... (1000 characters)"
+        self.assertEqual(
+            self.logged(LogLevel.warn),
+            [
+                f"192.0.2.7:10911 changes the key 'k\\nl' of the namespace 'n': {each}"
+                for each in ("None -> 'v'", f"'v' -> {long}", f"{long} -> None")
+            ],
+        )
 
     def test_unknown(self) -> None:
         """

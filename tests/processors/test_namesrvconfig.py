@@ -42,8 +42,8 @@ class NamesrvConfigTests(NameServerTests):
             self.assertTrue(self.configuration[NamesrvSettings].orderMessageEnable)
         self.assertEqual(self.configuration.version, DataVersion(3000, 1))
         self.assertEqual(
-            self.logged(LogLevel.info),
-            ["192.0.2.7:10911 changed settings: orderMessageEnable=true"],
+            self.logged(LogLevel.warn),
+            ["192.0.2.7:10911 changed the setting orderMessageEnable: false -> true"],
         )
 
     def test_nothing(self) -> None:
@@ -57,18 +57,22 @@ class NamesrvConfigTests(NameServerTests):
         A path is refused with Java's code, and nothing that came with it is
         changed.
         """
-        for path in ("kvConfigPath", "configStorePath"):
+        for path in ("kvConfigPath", "configStorePath", "rocketmqHome", "configBlackList"):
             body = f"orderMessageEnable=true\n{path}=/etc/passwd\n".encode()
             answer = self.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
             self.assertEqual(answer.code, ResponseCode.NO_PERMISSION)
-            self.assertEqual(answer.remark, f"{path}: a path cannot be changed by a request")
+            said = f"Can not update config in black list. {path}: change it in"
+            self.assertIn(said, answer.remark or "")
         self.assertEqual(self.configuration.version, DataVersion())
 
     def test_refused(self) -> None:
         """
         What may not be changed, and a body that is none, is SYSTEM_ERROR.
         """
-        for body, said in ((b"rocketmqHome=/\n", "has no effect here"), (b"a=\\u12", "malformed")):
+        for body, said in (
+            (b"clusterTest=true\n", "has no effect here"),
+            (b"a=\\u12", "malformed"),
+        ):
             answer = self.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
             self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
             self.assertIn(said, answer.remark or "")

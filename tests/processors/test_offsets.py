@@ -44,6 +44,7 @@ class GroupOffsetTests(AdminCase):
         """
         What a group commits it is told when it asks.
         """
+        self.topic(queues=4)
         header = UpdateConsumerOffsetRequestHeader("G", "T", 3, 42)
         answer = self.succeed(RequestCode.UPDATE_CONSUMER_OFFSET, header)
         self.assertEqual(({}, b""), (answer.extFields, answer.body))
@@ -53,6 +54,7 @@ class GroupOffsetTests(AdminCase):
         """
         Most clients commit without waiting for an answer, and get none.
         """
+        self.topic()
         header = UpdateConsumerOffsetRequestHeader("G", "T", 0, 42)
         command = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True)
         self.peer.dataReceived(command.encode())

@@ -194,7 +194,12 @@ class UnregisterTests(NameServerTests):
             self.assertEqual(self.routes.brokerLiveTable, {})
         self.assertEqual(
             self.logged(LogLevel.info)[1:],
-            ["master of broker-a in east at 192.0.2.1:10911 has unregistered"],
+            [
+                (
+                    "master of broker-a in east at 192.0.2.1:10911 has unregistered,"
+                    " by a request of 192.0.2.7:10911"
+                )
+            ],
         )
 
 

@@ -127,10 +127,10 @@ class OperatorTests(NameServerTests):
         self.assertEqual((answer.code, answer.extFields), (0, {"addTopicCount": "2"}))
         self.assertEqual(self.perms(), [6, 6])
         self.assertEqual(
-            self.logged(LogLevel.info),
+            self.logged(LogLevel.warn),
             [
-                "192.0.2.7:10911 has 2 topics of broker-a not written to",
-                "192.0.2.7:10911 has 2 topics of broker-a written to again",
+                "192.0.2.7:10911 has 2 topics of 'broker-a' not written to",
+                "192.0.2.7:10911 has 2 topics of 'broker-a' written to again",
             ],
         )
 
@@ -149,10 +149,10 @@ class OperatorTests(NameServerTests):
             self.assertEqual((answer.code, answer.extFields, answer.body), (0, {}, b""))
             self.assertEqual(set(self.routes.topicQueueTable), left)
         self.assertEqual(
-            self.logged(LogLevel.info)[1:3],
+            self.logged(LogLevel.warn)[1:3],
             [
-                "192.0.2.7:10911 had topic T deleted here, cluster: east",
-                "192.0.2.7:10911 had topic U deleted here, cluster: any",
+                "192.0.2.7:10911 had topic 'T' deleted here, cluster: east",
+                "192.0.2.7:10911 had topic 'U' deleted here, cluster: any",
             ],
         )
 

@@ -9,8 +9,9 @@ import os
 from unittest.mock import patch
 
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
 
-from tests.processors.admincase import BROKER, CLUSTER, NOW, AdminCase
+from tests.processors.admincase import BROKER, CLUSTER, NOW, AdminCase, warnings
 from txrocket.broker.topics import Topics
 from txrocket.model import MessageQueue, TopicConfig, TopicFilterType
 from txrocket.protocol.bodies import (
@@ -270,7 +271,7 @@ class CleaningTests(AdminCase):
 
     def test_unused(self) -> None:
         """
-        Queues of topics that are not there any more go, with offsets and what was
+        Empty queues of topics that are not there any more go, with offsets and what was
         counted; those that belong to the broker itself stay.
         """
         self.topic()
@@ -278,6 +279,8 @@ class CleaningTests(AdminCase):
             self.fill(1, topic)
             self.stats.put(topic, 1, 1)
         self.commit("G", "U", 1)
+        for _, _, queue in self.store.queues:
+            queue.follow(1 << 40)
         self.succeed(RequestCode.CLEAN_UNUSED_TOPIC)
         self.assertEqual(
             {"T", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_OP_HALF_TOPIC"},
@@ -286,6 +289,34 @@ class CleaningTests(AdminCase):
         self.assertIsNone(self.stats.data("TOPIC_PUT_NUMS", "U"))
         self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "T"))
         self.assertEqual(set(), self.offsets.topicsOf("G"))
+
+    def test_unusedButFilled(self) -> None:
+        """
+        Messages that the log still has stay within reach though their topic is lost,
+        and the log says how to read them.
+        """
+        self.fill(3, "U")
+        self.commit("G", "U", 1)
+        with capturedLogs() as events:
+            self.succeed(RequestCode.CLEAN_UNUSED_TOPIC)
+        self.assertEqual(3, self.store.maxOffset("U", 0))
+        self.assertEqual({"U"}, self.offsets.topicsOf("G"))
+        kept, done = warnings(events)
+        self.assertIn("Topic U is not there any more, but its queues have messages", kept)
+        self.assertIn(f"{self.peer.address} had the empty queues of unused topics deleted", done)
+
+    def test_youngFiles(self) -> None:
+        """
+        No request deletes a file of the log that is younger than C{fileReservedTime}.
+        """
+        for _ in range(3):
+            self.put(self.store, b"x" * 40_000)
+        self.successResultOf(self.store.checkpointer.checkpoint())
+        self.clock.advance(71 * 3600)
+        for name in self.logFiles():
+            os.utime(self.path("commitlog", name), (NOW / 1000, NOW / 1000))
+        self.succeed(RequestCode.DELETE_EXPIRED_COMMITLOG)
+        self.assertEqual(3, len(self.logFiles()))
 
     def test_queues(self) -> None:
         """

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from txrocket.protocol import javahash
 from txrocket.protocol.javahash import javaHash, tagsCode
 
 # What String.hashCode gives on JDK 17.
@@ -82,6 +83,15 @@ class JavaHashTests(SynchronousTestCase):
         for count in range(140):
             for letter in "\0z\xff\uffff":
                 self.assertEqual(javaHash(letter * count), definition(letter * count))
+
+    def test_longTagIsNotKept(self) -> None:
+        """
+        The hash of a long tag is not remembered, and is the same.
+        """
+        before = javahash._tagHash.cache_info().currsize
+        for size in range(1025, 1030):
+            self.assertEqual(tagsCode("t" * size), javaHash("t" * size))
+        self.assertEqual(javahash._tagHash.cache_info().currsize, before)
 
     def test_tagsCode(self) -> None:
         """

@@ -9,11 +9,12 @@ import gc
 import weakref
 from typing import Any
 
+from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.logger import LogLevel
 from twisted.python.failure import Failure
 
-from tests.remoting.doubles import ADDRESS, Raise, RemotingTests, Wire, frame, serving
+from tests.remoting.doubles import ADDRESS, PEER, Raise, RemotingTests, Wire, frame, serving
 from txrocket.echo import echo
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
@@ -38,6 +39,7 @@ class ServerTests(RemotingTests):
         A connection comes in, and says something.
         """
         protocol, wire = self.factory.buildProtocol(None), Wire()
+        assert protocol is not None
         protocol.makeConnection(wire)
         if first:
             protocol.dataReceived(first)
@@ -66,6 +68,54 @@ class ServerTests(RemotingTests):
             protocol.dataReceived(bytes([byte]))
         (answer,) = wire.drain()
         self.assertEqual(answer.body, b"hello")
+
+    def refusing(self, **limits: Any) -> RemotingServerFactory:
+        """
+        A factory with limits of its own.
+        """
+        factory = RemotingServerFactory(serving(self.clock, {CODE: echo}), **limits)
+        factory.doStart()
+        self.addCleanup(factory.doStop)
+        return factory
+
+    def test_tooMany(self) -> None:
+        """
+        No more connections are taken than C{serverMaxConnectionNum}, silent ones included;
+        the log says so at the 1st, 10th, 100th ... time, and one that ends makes room.
+        """
+        factory = self.refusing(most=2)
+        first = factory.buildProtocol(PEER)
+        assert first is not None
+        first.makeConnection(Wire())
+        second = factory.buildProtocol(PEER)
+        assert second is not None
+        second.makeConnection(Wire())
+        second.dataReceived(frame(CODE, 1))
+        for _ in range(10):
+            self.assertIsNone(factory.buildProtocol(PEER))
+        said = self.logged(LogLevel.warn)
+        self.assertEqual(len(said), 2)
+        self.assertIn("192.0.2.7: there are 2, and serverMaxConnectionNum is 2", said[0])
+        second.connectionLost(Failure(ConnectionDone()))
+        self.assertIsNotNone(factory.buildProtocol(PEER))
+        self.assertIsNone(factory.buildProtocol(PEER))
+
+    def test_tooManyOfOneAddress(self) -> None:
+        """
+        One address has no more connections than C{serverMaxConnectionNumPerAddress}, and
+        another one has its own.
+        """
+        factory = self.refusing(mostPerAddress=1)
+        for address in (PEER, IPv4Address("TCP", "192.0.2.8", 1)):
+            protocol = factory.buildProtocol(address)
+            assert protocol is not None
+            protocol.makeConnection(Wire())
+            protocol.dataReceived(frame(CODE, 1))
+            self.assertIsNone(factory.buildProtocol(address))
+            protocol.connectionLost(Failure(ConnectionDone()))
+            self.assertIsNotNone(factory.buildProtocol(address))
+        [said] = self.logged(LogLevel.warn)
+        self.assertIn("it has 1, and serverMaxConnectionNumPerAddress is 1", said)
 
     def test_idle(self) -> None:
         """

@@ -28,6 +28,12 @@ from txrocket.remoting.settings import (
 )
 from txrocket.remoting.tls import ClientAuth, ClientTLS, ServerTLS, TLSMode
 
+# The limits of txrocket's own.
+LIMITS = (
+    *("serverMaxConnectionNum", "serverMaxConnectionNumPerAddress", "serverMaxUnfinishedBytes"),
+    *("serverFrameTimeoutSeconds", "serverMaxUnreadBytes"),
+)
+
 FRAME_KEY = "com.rocketmq.remoting.frameMaxLength"
 
 
@@ -39,10 +45,10 @@ class ServerSettingsTests(SynchronousTestCase):
     def test_java(self) -> None:
         """
         Names, types and defaults are those of NettyServerConfig, but for a system
-        property and a setting of RocketMQ 5; each server has its own port, as
+        property, a setting of RocketMQ 5, and limits of our own; each server has its own port, as
         NamesrvStartup and BrokerStartup set it.
         """
-        added = {"bindAddress": "not in RocketMQ", FRAME_KEY: "not in RocketMQ"}
+        added = dict.fromkeys(("bindAddress", FRAME_KEY, *LIMITS), "not in RocketMQ")
         for section, ports in (
             (ServerSettings, {}),
             (NamesrvServerSettings, {"listenPort": "9876, not 8888"}),

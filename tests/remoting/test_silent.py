@@ -31,6 +31,7 @@ class SilentTests(SynchronousTestCase):
         """
         transport = StringTransport()
         protocol = self.factory.buildProtocol(None)
+        assert protocol is not None
         protocol.makeConnection(transport)
         if said:
             protocol.dataReceived(said)
@@ -62,6 +63,7 @@ class SilentTests(SynchronousTestCase):
         """
         transport = StringTransport()
         protocol = self.factory.buildProtocol(None)
+        assert protocol is not None
         protocol.makeConnection(transport)
         protocol.connectionLost()
         self.clock.pump([10.0] * 13)

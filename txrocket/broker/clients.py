@@ -27,9 +27,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from txrocket.broker.differing import DifferingGroups, differencesOf
-from txrocket.broker.members import Client, Member, Members, Registry
+from txrocket.broker.members import Client, Member, MemberLimits, Members, Registry
 from txrocket.broker.views import Views
-from txrocket.errors import RocketError
+from txrocket.errors import RemoteSystemError, RocketError
 from txrocket.model import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from txrocket.protocol.bodies import (
     ConsumerConnection,
@@ -62,19 +62,24 @@ class Producers:
     The connected producers.
     """
 
-    def __init__(self, timeOf: Callable[[int], int] = lambda now: now) -> None:
+    def __init__(
+        self,
+        timeOf: Callable[[int], int] = lambda now: now,
+        limits: MemberLimits | None = None,
+    ) -> None:
         """
         @param timeOf: the time of day to show for a C{now} of L{register}, which is that
             of a clock which nobody can set.
         """
         self._timeOf = timeOf
-        self._registry = Registry(_ProducerGroup, lambda group: None)
+        self._registry = Registry(_ProducerGroup, lambda group: None, limits)
 
     def register(self, group: str, client: Client, now: int) -> None:
         """
         A client's heartbeat names a producer group.
 
         @param now: in milliseconds.
+        @raise RemoteSystemError: if it is new there, and there is no room.
         """
         self._registry.join(group, client, now)
 
@@ -206,8 +211,12 @@ class Consumers:
         clock: IReactorTime,
         notifies: Callable[[str], bool],
         now: Callable[[], int] | None = None,
+        limits: MemberLimits | None = None,
+        maxSubscriptions: int = 4_096,
     ) -> None:
         """
+        @param maxSubscriptions: to how many topics a member may subscribe,
+            C{maxSubscriptionNumPerGroup}.
         @param notifies: whether a group's members are to be told of changes: its
             C{notifyConsumerIdsChangedEnable}, true for a group without a
             configuration, and the broker's own.
@@ -215,7 +224,8 @@ class Consumers:
         """
         self._clock = clock
         self._notifies = notifies
-        self._registry = Registry(ConsumerGroup, self._changed)
+        self._maxSubscriptions = maxSubscriptions
+        self._registry = Registry(ConsumerGroup, self._changed, limits)
         # Groups whose members are told, and those that are looked at, when the turn ends.
         self._told: dict[str, None] = {}
         self._looked: dict[str, None] = {}
@@ -229,7 +239,16 @@ class Consumers:
 
         @param now: in milliseconds.
         @return: whether the group has changed.
+        @raise RemoteSystemError: if it is new there, and there is no room, or if it
+            subscribes to too many topics.
         """
+        wanted = len(data.subscriptionDataSet)
+        if wanted > self._maxSubscriptions:
+            raise RemoteSystemError(
+                f"a member of group {data.groupName} subscribes to {wanted} topics, and"
+                f" maxSubscriptionNumPerGroup is {self._maxSubscriptions}: set it higher in the"
+                " broker's file and start the broker anew"
+            )
         group, joined = self._registry.join(data.groupName, client, now)
         group.consumeType = data.consumeType
         group.messageModel = data.messageModel

@@ -15,6 +15,8 @@ for it.  Kept are, so that it outlives them and the broker:
 - for Java's broker, since when a filter was there: with C{enableCalcFilterBitMap} it
   has bits for the messages that came later, in the positions that the file has.
 
+At most C{maxConsumerFilterNum} are kept, the first that come.
+
 The table follows the connected consumers and is not told of each heartbeat: Java
 keeps an expression if another one comes with an older version, and by that a group
 may be given what it asked for last week.
@@ -115,6 +117,8 @@ class ConsumerFilters:
         self._consumers = consumers
         self._expressionTypes = expressionTypes
         self._span = settings.filterDataCleanTimeSpan
+        self._limit = settings.maxConsumerFilterNum
+        self._refused = False
         self._bloom = Bloom(settings.maxErrorRateOfBloomFilter, settings.expectConsumerNumUseFilter)
         self._now = now
         self._table: dict[tuple[str, str], _Filter] = {}
@@ -184,13 +188,28 @@ class ConsumerFilters:
         for group, subscription in self._wanted():
             key = subscription.topic, group
             alive.add(key)
-            self._put(key, self._renewed(key, subscription, now))
+            if key in self._table or len(self._table) < self._limit:
+                self._put(key, self._renewed(key, subscription, now))
+            else:
+                self._refuse(*key)
         for key, each in list(self._table.items()):
             if key not in alive:
                 if not each.dead:
                     self._put(key, _died(each, now))
                 elif now - each.deadTime >= self._span:
                     self._put(key, None)
+
+    def _refuse(self, topic: str, group: str) -> None:
+        # Once and not every ten seconds, until there is room again.
+        if not self._refused:
+            self._refused = True
+            self._log.warn(
+                "The filter of group {group} for topic {topic} is not kept, nor are other new"
+                " ones: maxConsumerFilterNum is {limit}",
+                group=group,
+                topic=topic,
+                limit=self._limit,
+            )
 
     def _wanted(self) -> Iterator[tuple[str, SubscriptionData]]:
         for group, subscriptions in self._consumers.subscriptions():
@@ -232,6 +251,7 @@ class ConsumerFilters:
             self._changed = True
             if value is None:
                 del self._table[key]
+                self._refused = False
             else:
                 self._table[key] = value
 

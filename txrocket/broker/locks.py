@@ -10,6 +10,8 @@ it may be consuming what it has got already::
 
     lock(group, queues, client) --> free, expired or its own: the client has it
                                     another's: it has not
+
+All groups together hold at most C{maxQueueLockNum} locks.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import NamedTuple
 
 import attrs
 
+from txrocket.errors import RemoteSystemError
 from txrocket.model import MessageQueue
 from txrocket.protocol.inspection import HeldLock, LockList
 
@@ -54,12 +57,15 @@ class QueueLocks:
     The locks of all groups.
     """
 
-    def __init__(self, maxLiveTime: int = LOCK_MAX_LIVE_TIME) -> None:
+    def __init__(self, maxLiveTime: int = LOCK_MAX_LIVE_TIME, limit: int = 500_000) -> None:
         """
+        @param limit: how many locks there may be.
         @param maxLiveTime: for how many milliseconds a lock outlives its holder's
             last word.
         """
         self._maxLiveTime = maxLiveTime
+        self._limit = limit
+        self._count = 0
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
 
     def lock(
@@ -69,13 +75,20 @@ class QueueLocks:
         Have queues locked for a consumer.
 
         @param now: in milliseconds.
-        @return: those that it has now.
+        @return: those that it has now.  A queue that there is no room for is not among
+            them if others are; the client asks again for it.
+        @raise RemoteSystemError: if there is room for none.
         """
         locks = self._groups.setdefault(group, {})
         got = []
+        full = False
         for queue in queues:
             lock = locks.get(queue)
+            if lock is None and self._count >= self._limit:
+                full = True
+                continue
             if lock is None or self._expired(lock, now):
+                self._count += lock is None
                 locks[queue] = _Lock(clientId, now, now)
             elif lock.clientId == clientId:
                 lock.heard = now
@@ -83,6 +96,12 @@ class QueueLocks:
                 continue
             got.append(queue)
         self._forgetEmpty(group, locks)
+        if full and not got:
+            raise RemoteSystemError(
+                f"no queue is locked for group {group}: {self._count} are locked already, and"
+                f" maxQueueLockNum is {self._limit}: set it higher in the broker's file and start"
+                " the broker anew"
+            )
         return frozenset(got)
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], clientId: str) -> None:
@@ -96,6 +115,7 @@ class QueueLocks:
             lock = locks.get(queue)
             if lock is not None and lock.clientId == clientId:
                 del locks[queue]
+                self._count -= 1
         self._forgetEmpty(group, locks)
 
     def holders(self, group: str, now: int) -> dict[MessageQueue, Holder]:
@@ -132,6 +152,7 @@ class QueueLocks:
             for queue, lock in list(locks.items()):
                 if self._expired(lock, now):
                     del locks[queue]
+                    self._count -= 1
             self._forgetEmpty(group, locks)
 
     def _expired(self, lock: _Lock, now: int) -> bool:

@@ -106,7 +106,10 @@ class LongPoll:
         @raise SystemBusy: if too many are held already.
         """
         if self._count >= self.limit:
-            raise SystemBusy(f"{self._count} pulls are held already, try again in a while")
+            raise SystemBusy(
+                f"{self._count} pulls are held already, and pullThreadPoolQueueCapacity is"
+                f" {self.limit}: try again in a while"
+            )
         held = _Held(self._release)
         held.key = topic, queueId
         held.offset = offset

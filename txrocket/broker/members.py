@@ -14,7 +14,8 @@ still one member, as in Java.  (Java lists an id twice while an old connection
 is not closed yet, and the queues that fall to its double are left alone.)
 
 Nothing outlives what it is about: a group goes with its last member, and what
-is known of a connection goes with it.
+is known of a connection goes with it.  How many groups a connection may be in, and how
+many members all groups may have, is bounded.
 """
 
 from __future__ import annotations
@@ -25,13 +26,30 @@ from typing import Generic, TypeVar
 import attrs
 from twisted.logger import Logger
 
+from txrocket.errors import RemoteSystemError
 from txrocket.protocol.bodies import Connection
 from txrocket.remoting.protocol import RemotingProtocol
 
-__all__ = ["SILENCE_LIMIT", "Client", "Member", "Members", "Registry"]
+__all__ = ["SILENCE_LIMIT", "Client", "Member", "MemberLimits", "Members", "Registry"]
 
 #: How many milliseconds a member may be silent; Java's CHANNEL_EXPIRED_TIMEOUT.
 SILENCE_LIMIT = 120_000
+
+# How much of a client's id an error shows.
+_SHOWN = 100
+
+
+@attrs.frozen
+class MemberLimits:
+    """
+    How many members a registry takes.
+
+    @ivar perClient: in how many groups a connection may be, C{maxGroupNumPerClient}.
+    @ivar inAll: how many members all groups may have, C{maxGroupMemberNum}.
+    """
+
+    perClient: int = 2_000
+    inAll: int = 200_000
 
 
 @attrs.frozen(eq=False)
@@ -103,11 +121,18 @@ class Registry(Generic[_Group]):
 
     _log = Logger()
 
-    def __init__(self, make: Callable[[], _Group], left: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], _Group],
+        left: Callable[[str], None],
+        limits: MemberLimits | None = None,
+    ) -> None:
         """
         @param make: makes a group for its first member.
         @param left: told of each group that a member has left.
         """
+        self._limits = limits or MemberLimits()
+        self._count = 0
         self._make = make
         self._left = left
         self._groups: dict[str, _Group] = {}
@@ -128,20 +153,24 @@ class Registry(Generic[_Group]):
 
         @param client: whose connection is up.
         @return: the group, and whether this id or this connection is new in it.
+        @raise RemoteSystemError: if it is new, and there are as many as there may be.
         """
         group = self._groups.get(name)
-        if group is None:
-            group = self._groups[name] = self._make()
-        known = group.byPeer.get(client.peer)
-        if known is not None and known.client.clientId == client.clientId:
+        known = None if group is None else group.byPeer.get(client.peer)
+        if group is not None and known is not None and known.client.clientId == client.clientId:
             known.heard = now
             return group, False
+        if known is None:
+            self._checkRoom(name, client)
+        if group is None:
+            group = self._groups[name] = self._make()
         for former in (known, group.byId.get(client.clientId)):
             if former is not None:
                 self._remove(name, group, former)
         member = Member(client, now)
         group.byId[client.clientId] = group.byPeer[client.peer] = member
         self._byId.setdefault(client.clientId, {})[member] = None
+        self._count += 1
         names = self._names.get(client.peer)
         if names is None:
             names = self._names[client.peer] = set()
@@ -191,9 +220,24 @@ class Registry(Generic[_Group]):
                     self.leave(name, client.peer)
                     client.peer.close()
 
+    def _checkRoom(self, name: str, client: Client) -> None:
+        limits = self._limits
+        count = len(self._names.get(client.peer, ()))
+        why = ""
+        if count >= limits.perClient:
+            why = f"it is in {count} groups, and maxGroupNumPerClient is {limits.perClient}"
+        elif self._count >= limits.inAll:
+            why = f"all groups have {self._count} members, and maxGroupMemberNum is {limits.inAll}"
+        if why:
+            raise RemoteSystemError(
+                f"client {client.clientId[:_SHOWN]} is not taken into group {name}: {why}; set it"
+                " higher in the broker's file and start the broker anew"
+            )
+
     def _remove(self, name: str, group: _Group, member: Member) -> None:
         clientId = member.client.clientId
         group.remove(member)
+        self._count -= 1
         same = self._byId[clientId]
         del same[member]
         if not same:

@@ -6,6 +6,9 @@ C{consumerOffset.json}; Java's C{ConsumerOffsetManager}.
 Offsets change with nearly every pull, so they are written every few seconds and
 when the broker stops.  A broker that is killed gives a group the messages of its
 last seconds once more, which a consumer must be ready for anyway.
+
+At most C{maxConsumerOffsetNum} pairs of a topic and a group have offsets: what is
+committed beyond that is not kept, and logged.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from txrocket.broker.kept import Kept
+from txrocket.errors import RemoteSystemError
 from txrocket.protocol.bodies import ConsumerOffsetSerializeWrapper
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.store.flush import InThread
@@ -31,7 +35,12 @@ class Offsets:
 
     _log = Logger()
 
-    def __init__(self, table: Table, inThread: InThread) -> None:
+    def __init__(self, table: Table, inThread: InThread, limit: int = 500_000) -> None:
+        """
+        @param limit: how many pairs of a topic and a group may have offsets.
+        """
+        self._limit = limit
+        self._refused = False
         # By topic and group, as the file has them.
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
@@ -71,6 +80,9 @@ class Offsets:
         key = topic, group
         offsets = self._table.get(key)
         if offsets is None:
+            if len(self._table) >= self._limit:
+                self._refuse(group, topic, address)
+                return
             offsets = self._table[key] = {}
         before = offsets.get(queueId)
         if before != offset:
@@ -88,12 +100,42 @@ class Offsets:
                     offset=offset,
                 )
 
+    def checkRoom(self, group: str, topic: str) -> None:
+        """
+        Refuse the first offset of a group in a topic if there are too many already.
+
+        @raise RemoteSystemError: naming the setting.
+        """
+        if len(self._table) >= self._limit and (topic, group) not in self._table:
+            raise RemoteSystemError(
+                f"the offsets of group {group} in topic {topic} are not kept:"
+                f" {len(self._table)} pairs of a topic and a group have some, and"
+                f" maxConsumerOffsetNum is {self._limit}: delete groups, or set it higher in the"
+                " broker's file and start the broker anew"
+            )
+
+    def _refuse(self, group: str, topic: str, address: str) -> None:
+        # Once and not for each pull, until there is room again.
+        if not self._refused:
+            self._refused = True
+            self._log.warn(
+                "{address} commits offsets of group {group} in topic {topic}, which are not kept,"
+                " nor are other new ones: maxConsumerOffsetNum is {limit}",
+                address=address,
+                group=group,
+                topic=topic,
+                limit=self._limit,
+            )
+
     def clone(self, fromGroup: str, toGroup: str, topic: str) -> None:
         """
         Give one group the offsets of another in a topic.
+
+        @raise RemoteSystemError: if there are too many already.
         """
         offsets = self._table.get((topic, fromGroup))
         if offsets is not None:
+            self.checkRoom(toGroup, topic)
             self._table[topic, toGroup] = dict(offsets)
             self._changed = True
 
@@ -106,6 +148,7 @@ class Offsets:
         for key in [each for each in self._table if gone(*each)]:
             del self._table[key]
             self._changed = True
+            self._refused = False
 
     def topicsOf(self, group: str) -> set[str]:
         """

@@ -52,9 +52,11 @@ class Removal:
 
     def unused(self) -> Gradual[int]:
         """
-        Take away the queues of topics that are not there any more.
+        Take away the queues of topics that are not there any more.  Queues that still
+        have messages stay until the log has deleted these: a table of topics that was
+        lost must not cost the messages as well.
 
-        @return: how many topics had some.
+        @return: how many topics lost their queues.
         @raise StoreError: if they cannot be removed.
         """
         # The broker's own come and go without it.
@@ -63,10 +65,20 @@ class Removal:
             for each in self._store.queues.topics()
             if self._topics.get(each) is None and not isSystemTopic(each)
         ]
+        filled = {topic for topic, _, each in self._store.queues if each.minOffset < each.maxOffset}
+        removed = 0
         for name in unused:
-            self._forget(name)
+            if name not in filled:
+                self._forget(name)
+                removed += 1
+            else:
+                self._log.warn(
+                    "Topic {topic} is not there any more, but its queues have messages, and stay"
+                    " until the log has deleted these: create the topic to read them",
+                    topic=name,
+                )
             yield
-        return len(unused)
+        return removed
 
     def group(self, name: str, *, withOffsets: bool) -> Deferred[None]:
         """

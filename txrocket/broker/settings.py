@@ -68,6 +68,21 @@ def _masterId(section: object, attribute: attrs.Attribute[Any], value: int) -> N
         raise ValueError(f"replication is not supported: only {MASTER_ID}, a master, is")
 
 
+# What RocketMQ 4.9.8 has; paths and roles; and all by which messages are kept for less
+# time, are less safe once acknowledged, are given up, or are taken or given no more.
+_BLACK_LIST = ";".join(
+    (
+        *("configBlackList", "brokerConfigPath"),
+        *("storePathRootDir", "storePathCommitLog", "brokerRole", "brokerId"),
+        *("flushDiskType", "syncFlushTimeout", "fileReservedTime", "deleteWhen"),
+        *("diskMaxUsedSpaceRatio", "cleanFileForciblyEnable"),
+        *("brokerPermission", "startAcceptSendRequestTimeStamp", "rejectTransactionMessage"),
+        *("transactionCheckMax", "transactionTimeOut", "storeReplyMessageEnable"),
+        *("timerWheelEnable", "brokerFastFailureEnable"),
+    )
+)
+
+
 def _permission(section: object, attribute: attrs.Attribute[Any], value: int) -> None:
     if not 0 <= value <= 7:
         raise ValueError("4 to read, 2 to write, 6 for both was expected")
@@ -84,6 +99,8 @@ class BrokerSettings:
     @ivar brokerPermission: 4 to read, 2 to write, 6 for both.
     @ivar regionId: told to senders, who note it in their traces.
     @ivar traceOn: told to senders: whether they may write traces.
+    @ivar configBlackList: settings that no request may change, with semicolons between
+        them; RocketMQ 4.9.8's.
     """
 
     brokerClusterName: str = attrs.field(default="DefaultCluster", validator=_name)
@@ -97,6 +114,7 @@ class BrokerSettings:
     )
     regionId: str = "DefaultRegion"
     traceOn: bool = attrs.field(default=True, metadata=_LIVE)
+    configBlackList: str = _BLACK_LIST
 
 
 def _refuse(what: str) -> Any:
@@ -151,9 +169,14 @@ class AnnounceSettings:
 class TopicSettings:
     """
     Topics that come into being by themselves.
+
+    @ivar maxTopicNum: how many topics there may be, by sends and by administrators,
+        beside the broker's own and the retry topics and dead letters of groups
+        (txrocket's own).
     """
 
     autoCreateTopicEnable: bool = attrs.field(default=True, metadata=_LIVE)
+    maxTopicNum: int = attrs.field(default=50_000, validator=atLeast(1))
     defaultTopicQueueNums: int = attrs.field(default=8, validator=atLeast(1))
     clusterTopicEnable: bool = True
     brokerTopicEnable: bool = True
@@ -165,28 +188,49 @@ class TopicSettings:
 class GroupSettings:
     """
     Groups that come into being by themselves.
+
+    @ivar maxSubscriptionGroupNum: how many consumer groups there may be, by heartbeats,
+        pulls and administrators (txrocket's own).
     """
 
     autoCreateSubscriptionGroup: bool = attrs.field(default=True, metadata=_LIVE)
+    maxSubscriptionGroupNum: int = attrs.field(default=50_000, validator=atLeast(1))
 
 
 @attrs.frozen
 class ClientSettings:
     """
+    The connected clients.  The limits are txrocket's own.
+
     @ivar notifyConsumerIdsChangedEnable: whether the members of a group are told
         when one comes or goes.
+    @ivar maxGroupNumPerClient: of how many consumer groups one connection may be a
+        member, and of how many producer groups.
+    @ivar maxGroupMemberNum: how many members all consumer groups may have together, and
+        all producer groups.
+    @ivar maxSubscriptionNumPerGroup: to how many topics a member of a group may
+        subscribe.
+    @ivar maxQueueLockNum: how many queues may be locked, by all groups together.
     """
 
     notifyConsumerIdsChangedEnable: bool = attrs.field(default=True, metadata=_LIVE)
+    maxGroupNumPerClient: int = attrs.field(default=2_000, validator=atLeast(1))
+    maxGroupMemberNum: int = attrs.field(default=200_000, validator=atLeast(1))
+    maxSubscriptionNumPerGroup: int = attrs.field(default=4_096, validator=atLeast(1))
+    maxQueueLockNum: int = attrs.field(default=500_000, validator=atLeast(1))
 
 
 @attrs.frozen
 class OffsetSettings:
     """
     Keeping the groups' offsets.
+
+    @ivar maxConsumerOffsetNum: in how many topics all groups together may have offsets:
+        the lines of C{consumerOffset.json} (txrocket's own).
     """
 
     flushConsumerOffsetInterval: int = attrs.field(default=5000, validator=atLeast(1))
+    maxConsumerOffsetNum: int = attrs.field(default=500_000, validator=atLeast(1))
 
 
 @attrs.frozen
@@ -277,11 +321,13 @@ class FilterSettings:
     @ivar filterDataCleanTimeSpan: how long one is kept that its group uses no more.
     @ivar maxErrorRateOfBloomFilter: of what Java's broker may keep beside the queues.
     @ivar expectConsumerNumUseFilter: likewise.
+    @ivar maxConsumerFilterNum: how many are kept (txrocket's own).
     """
 
     filterDataCleanTimeSpan: int = attrs.field(default=86_400_000, validator=atLeast(1))
     maxErrorRateOfBloomFilter: int = attrs.field(default=20, validator=between(1, 99))
     expectConsumerNumUseFilter: int = attrs.field(default=32, validator=atLeast(1))
+    maxConsumerFilterNum: int = attrs.field(default=20_000, validator=atLeast(1))
 
 
 @attrs.frozen

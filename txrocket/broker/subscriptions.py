@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import TypeVar
 
 from txrocket.broker.clients import Consumers
 from txrocket.broker.groups import Groups
@@ -40,8 +41,38 @@ __all__ = ["Subscriptions"]
 # The bit of a pull's sysFlag that says that it brings its subscription along.
 _BROUGHT = 4
 
-# Expressions that are kept compiled.
+# Expressions that are kept compiled: so many short ones, and so many that are as long as
+# SQL92 may be.  A pull may bring one of 16 MiB, and a thousand of these kept are all memory.
 _COMPILED = 1024
+_SHORT = 1024
+_LONG_COMPILED = 64
+_LONG = 16 * 1024
+
+_Made = TypeVar("_Made")
+
+
+def _remembering(make: Callable[..., _Made], sizeOf: Callable[..., int]) -> Callable[..., _Made]:
+    """
+    A function that remembers what it made of short texts, and of some long ones.
+    """
+    short, long = lru_cache(_COMPILED)(make), lru_cache(_LONG_COMPILED)(make)
+
+    def made(*given: object) -> _Made:
+        size = sizeOf(*given)
+        if size <= _SHORT:
+            return short(*given)
+        return long(*given) if size <= _LONG else make(*given)
+
+    return made
+
+
+def _sizeOfPull(topic: str, expression: str | None, expressionType: str | None) -> int:
+    return len(topic) + len(expression or "") + len(expressionType or "")
+
+
+def _sizeOfSubscription(subscription: SubscriptionData) -> int:
+    texts = subscription.subString, subscription.expressionType or "", *subscription.tagsSet
+    return sum(map(len, texts)) + 8 * len(subscription.codeSet)
 
 
 class Subscriptions:
@@ -66,8 +97,8 @@ class Subscriptions:
         self._consumers = consumers
         self._formerly = formerly
         self.settings = settings
-        self._compile = lru_cache(_COMPILED)(expressionTypes.compile)
-        self._build = lru_cache(_COMPILED)(buildSubscription)
+        self._compile = _remembering(expressionTypes.compile, _sizeOfSubscription)
+        self._build = _remembering(buildSubscription, _sizeOfPull)
 
     def group(self, name: str) -> SubscriptionGroupConfig:
         """

@@ -11,6 +11,10 @@ A topic comes into being in one of three ways:
 
 Each time, name servers must hear of it at once, so whoever made this table is
 told of every change.
+
+Clients and administrators make at most C{maxTopicNum} topics.  The topics of groups,
+C{%RETRY%} and C{%DLQ%}, are counted apart, so that neither kind takes the other's
+room; a group that exists always gets its own two.
 """
 
 from __future__ import annotations
@@ -22,10 +26,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from txrocket.broker.kept import Kept
-from txrocket.broker.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, retryTopic
+from txrocket.broker.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, RETRY_PREFIX, retryTopic
 from txrocket.broker.settings import TopicSettings
 from txrocket.broker.wheel import TIMER_QUEUES
-from txrocket.errors import TopicNotExist
+from txrocket.errors import RemoteSystemError, TopicNotExist
 from txrocket.model import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig
 from txrocket.protocol.bodies import TopicConfigSerializeWrapper
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
@@ -41,6 +45,9 @@ UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 
 _BOTH = PERM_READ | PERM_WRITE
+
+# What the topics of groups begin with.
+_OF_GROUPS = (RETRY_PREFIX, DLQ_PREFIX)
 
 # Queues of SCHEDULE_TOPIC_XXXX: as many as there are delay levels, by default.
 _SCHEDULE_QUEUES = 18
@@ -76,6 +83,8 @@ class Topics:
         self.version = DataVersion(now(), 0)
         self._table = _ownTopics(*ownNames, settings)
         self.own = frozenset(self._table)
+        self._ofGroups = 0
+        self._refused = 0
         self.unsaved: set[str] = set()
         self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
 
@@ -88,6 +97,7 @@ class Topics:
         saved = self._kept.load(lambda data: decodeBody(TopicConfigSerializeWrapper, data))
         if saved is not None:
             self._table |= saved.topicConfigTable
+            self._ofGroups = sum(each.startswith(_OF_GROUPS) for each in self._table)
             self.version = saved.dataVersion
 
     def follow(self, changed: Callable[[], None]) -> None:
@@ -114,8 +124,11 @@ class Topics:
         Make or change a topic.
 
         @return: a Deferred that fires once it is on the disk.
+        @raise RemoteSystemError: if it is new and there are as many as there may be.
         """
-        self._table[config.topicName] = config
+        if config.topicName not in self._table and (full := self._full(config.topicName)):
+            raise RemoteSystemError(f"topic {config.topicName} is not made: {full}")
+        self._take(config)
         return self._save(config.topicName)
 
     def remove(self, name: str) -> Deferred[None]:
@@ -124,7 +137,8 @@ class Topics:
 
         @return: a Deferred that fires once that is on the disk.
         """
-        self._table.pop(name, None)
+        if self._table.pop(name, None) is not None and name.startswith(_OF_GROUPS):
+            self._ofGroups -= 1
         return self._save()
 
     def inherit(
@@ -139,25 +153,14 @@ class Topics:
         @return: the topic, and a Deferred that fires once it is on the disk.
         @raise TopicNotExist: if it may not be made.
         """
-        retry = name.startswith(RETRY_PREFIX)
-        flag = (UNIT_SUB_FLAG if retry else UNIT_FLAG) if unit else 0
-        parent = self._table.get(defaultTopic)
-        why = ""
-        if parent is None:
-            why = f"there is no topic {defaultTopic} to inherit from"
-        elif defaultTopic == AUTO_CREATE_TOPIC and not self.settings.autoCreateTopicEnable:
-            why = "autoCreateTopicEnable is false"
-        elif not parent.perm & PERM_INHERIT:
-            why = f"topic {defaultTopic} may not be inherited from"
-        if parent is not None and not why:
-            count = max(0, min(queues, parent.writeQueueNums))
-            config = TopicConfig(
-                name, count, count, parent.perm & ~PERM_INHERIT, parent.topicFilterType, flag
-            )
-        elif retry:
-            config = TopicConfig(name, 1, 1, _BOTH, topicSysFlag=flag)
-        else:
-            self._log.warn(
+        config, why = self._inherited(name, defaultTopic, queues, unit)
+        if config is not None and (why := self._full(name)):
+            self._refused += 1
+        if config is None or why:
+            # At the limit at the 1st, 10th, 100th ... time: a line for each send would
+            # fill the disk.
+            told = config is None or str(self._refused).strip("0") == "1"
+            (self._log.warn if told else self._log.debug)(
                 "{address} sends to topic {topic}, which is not there and is not made: {why}",
                 address=address,
                 topic=name,
@@ -175,7 +178,7 @@ class Topics:
         if config is None:
             config = TopicConfig(name, queues, queues, _BOTH, topicSysFlag=flag)
             self._log.info("New topic: {config}", config=config)
-            self._table[name] = config
+            self._take(config)
             self._save(name).addErrback(self._kept.failed)
         return config
 
@@ -231,6 +234,49 @@ class Topics:
             self.unsaved -= names
 
         return self._kept.save().addCallback(written)
+
+    def _inherited(
+        self, name: str, defaultTopic: str, queues: int, unit: bool
+    ) -> tuple[TopicConfig | None, str]:
+        """
+        What a topic inherits, or why it inherits nothing.
+        """
+        retry = name.startswith(RETRY_PREFIX)
+        flag = (UNIT_SUB_FLAG if retry else UNIT_FLAG) if unit else 0
+        parent = self._table.get(defaultTopic)
+        why = ""
+        if parent is None:
+            why = f"there is no topic {defaultTopic} to inherit from"
+        elif defaultTopic == AUTO_CREATE_TOPIC and not self.settings.autoCreateTopicEnable:
+            why = "autoCreateTopicEnable is false"
+        elif not parent.perm & PERM_INHERIT:
+            why = f"topic {defaultTopic} may not be inherited from"
+        if parent is not None and not why:
+            count = max(0, min(queues, parent.writeQueueNums))
+            perm = parent.perm & ~PERM_INHERIT
+            return TopicConfig(name, count, count, perm, parent.topicFilterType, flag), ""
+        if retry:
+            return TopicConfig(name, 1, 1, _BOTH, topicSysFlag=flag), ""
+        return None, why
+
+    def _full(self, name: str) -> str:
+        """
+        Why there is no room for a new topic; nothing if there is.
+        """
+        ofGroups = name.startswith(_OF_GROUPS)
+        count = self._ofGroups if ofGroups else len(self._table) - self._ofGroups - len(self.own)
+        if count < self.settings.maxTopicNum:
+            return ""
+        return (
+            f"there are {count} {'retry topics and dead letters' if ofGroups else 'topics'}"
+            f" already, and maxTopicNum is {self.settings.maxTopicNum}: delete some, or set"
+            " maxTopicNum higher in the broker's file and start the broker anew"
+        )
+
+    def _take(self, config: TopicConfig) -> None:
+        if config.topicName not in self._table and config.topicName.startswith(_OF_GROUPS):
+            self._ofGroups += 1
+        self._table[config.topicName] = config
 
     def _save(self, name: str | None = None, tell: bool = True) -> Deferred[None]:
         self.version = DataVersion(self._now(), self.version.counter + 1)

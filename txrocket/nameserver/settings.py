@@ -30,7 +30,10 @@ class NamesrvSettings:
     @ivar kvConfigPath: the file that keeps the key-value settings.
     @ivar orderMessageEnable: whether routes tell the order that is configured for
         a topic.
+    @ivar configBlackList: settings that no request may change, with semicolons between
+        them; RocketMQ 4.9.8's.
     """
 
     kvConfigPath: str = attrs.field(factory=_kvConfigPath)
     orderMessageEnable: bool = attrs.field(default=False, metadata={"live": True})
+    configBlackList: str = "configBlackList;configStorePath;kvConfigPath"

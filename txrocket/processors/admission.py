@@ -79,7 +79,9 @@ class Admission:
         if waiting and settings.brokerFastFailureEnable:
             if waiting >= settings.sendThreadPoolQueueCapacity:
                 raise SystemBusy(
-                    f"[OVERLOAD] {waiting} sends wait for the disk already, try again in a while"
+                    f"[OVERLOAD] {waiting} sends wait for the disk already, and"
+                    " sendThreadPoolQueueCapacity is"
+                    f" {settings.sendThreadPoolQueueCapacity}: try again in a while"
                 )
             if seconds * 1000 > settings.osPageCacheBusyTimeOutMills:
                 raise SystemBusy(

@@ -9,14 +9,13 @@ C{AdminBrokerProcessor}'s in Java.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from twisted.logger import Logger
+from collections.abc import Mapping
 
 from txrocket.broker.runtime import RuntimeInfo
 from txrocket.broker.stats import Stats
 from txrocket.config import Configuration
 from txrocket.errors import RemoteSystemError
+from txrocket.processors.blacklist import SettingChanges
 from txrocket.protocol.bodies import KVTable
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -41,24 +40,22 @@ class BrokerProcessor:
     Serves those who look at the broker and change its settings.
     """
 
-    _log = Logger()
-
     def __init__(
         self,
         stats: Stats,
         runtime: RuntimeInfo,
         configuration: Configuration,
-        now: Callable[[], int],
+        changes: SettingChanges,
         found: Mapping[str, str],
     ) -> None:
         """
-        @param now: the time in milliseconds.
+        @param changes: changes settings.
         @param found: the values of settings that were found out, not set.
         """
         self._stats = stats
         self._runtime = runtime
         self._configuration = configuration
-        self._now = now
+        self._changes = changes
         self._found = found
 
     def codes(self) -> dict[int, Process]:
@@ -107,13 +104,8 @@ class BrokerProcessor:
         """
         Change settings, all that are named or none.
 
+        @raise NoPermission: if the operator keeps one of them to the file.
         @raise ConfigError: naming those that may not be changed, or not so.
         """
-        changes = decodeBody(Properties, request.body)
-        changed = self._configuration.update(changes, self._now())
-        self._log.info(
-            "{address} changes settings: {changed}",
-            address=peer.address,
-            changed={name: changes[name] for name in sorted(changed)},
-        )
+        self._changes.make(decodeBody(Properties, request.body), peer.address)
         return responseCommand()

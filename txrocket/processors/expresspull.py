@@ -34,6 +34,9 @@ __all__ = ["ExpressPull"]
 # How many consumers are known at a time.
 _KNOWN: Final = 10_000
 
+# Of a consumer whose pulls say more than that nothing is kept: they may have 16 MiB.
+_LONGEST: Final = 4096
+
 # Answers are written once they have so many bytes.  Sixteen pulls of 32 KiB go in one call
 # of the system, which wakes the peer once: in calls of three each costs 4 us more, of 26.
 _AT_ONCE: Final = 640 * 1024
@@ -138,7 +141,9 @@ class ExpressPull:
         if header is None:
             if len(self._headers) >= _KNOWN:
                 self._headers.clear()
-            header = self._headers[who] = _headerOf(who)
+            header = _headerOf(who)
+            if len(who) <= _LONGEST:
+                self._headers[who] = header
         group, config, wanted = self._pull.permit(header)
         return _Asked(
             header.consumerGroup,

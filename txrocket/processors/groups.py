@@ -103,7 +103,15 @@ class GroupProcessor:
         config = decodeBody(SubscriptionGroupConfig, request.body)
         checkGroup(config.groupName)
         checkQueues(config.retryQueueNums)
-        self._log.info("{address} has group {config}", address=peer.address, config=config)
+        before = self._groups.table.get(config.groupName)
+        self._log.warn(
+            "{address} {did} consumer group {group}: {before} -> {after}",
+            address=peer.address,
+            did="made" if before is None else "changed",
+            group=config.groupName,
+            before=before,
+            after=config,
+        )
         return self._groups.put(config).addCallback(lambda none: responseCommand())
 
     def all(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
@@ -117,8 +125,12 @@ class GroupProcessor:
         Delete a group; one that is not there is deleted as well.
         """
         header = request.decodeHeader(DeleteSubscriptionGroupRequestHeader)
-        self._log.info(
-            "{address} deletes group {group}", address=peer.address, group=header.groupName
+        self._log.warn(
+            "{address} deletes consumer group {group!r}{offsets}: {before} -> None",
+            address=peer.address,
+            group=header.groupName,
+            offsets=" and its offsets" if header.removeOffset else "",
+            before=self._groups.table.get(header.groupName),
         )
         removed = self._removal.group(header.groupName, withOffsets=header.removeOffset)
         return removed.addCallback(lambda none: responseCommand())

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from txrocket.broker.clients import Client, Consumers, Producers
 from txrocket.broker.names import checkGroup
+from txrocket.errors import ResponseError
 from txrocket.model import SubscriptionGroupConfig
-from txrocket.protocol.bodies import HeartbeatData
+from txrocket.protocol.bodies import ConsumerData, HeartbeatData
 from txrocket.protocol.bodycodec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
@@ -82,8 +83,10 @@ class HeartbeatProcessor:
         Take a client and its groups for connected.  A consumer group that is new
         to the broker gets its configuration and its retry topic.
 
-        @raise RemoteSystemError: if a group's name is none.  Then nothing is taken
+        @raise RemoteSystemError: if a group's name is not valid.  Then nothing is taken
             of the heartbeat.
+        @raise ResponseError: if there is no room for one of the groups.  The client is
+            a member of the others all the same, so that what works goes on working.
         """
         data = decodeBody(HeartbeatData, request.body)
         names = [consumer.groupName for consumer in data.consumerDataSet]
@@ -92,18 +95,39 @@ class HeartbeatProcessor:
             checkGroup(name)
         client = Client(data.clientID, peer, request.language, request.version)
         now = self._now()
+        refused: list[ResponseError] = []
         for consumer in data.consumerDataSet:
-            config = self._groups.find(consumer.groupName)
-            # Java registers a consumer whose group may not be made, and refuses
-            # what it pulls.
-            if config is not None:
-                self._topics.ensureRetryTopic(
-                    consumer.groupName, config.retryQueueNums, consumer.unitMode
-                )
-            self._consumers.register(consumer, client, now)
+            try:
+                self._take(consumer, client, now)
+            except ResponseError as error:
+                refused.append(error)
         for producer in data.producerDataSet:
-            self._producers.register(producer.groupName, client, now)
+            try:
+                self._producers.register(producer.groupName, client, now)
+            except ResponseError as error:
+                refused.append(error)
+        if refused:
+            raise refused[0]
         return responseCommand()
+
+    def _take(self, consumer: ConsumerData, client: Client, now: int) -> None:
+        """
+        Take a client for a consumer of a group.
+
+        @raise ResponseError: if there is no room.
+        """
+        self._consumers.register(consumer, client, now)
+        try:
+            config = self._groups.find(consumer.groupName)
+        except ResponseError:
+            self._consumers.unregister(consumer.groupName, client.peer)
+            raise
+        # Java registers a consumer whose group may not be made, and refuses what it
+        # pulls.
+        if config is not None:
+            self._topics.ensureRetryTopic(
+                consumer.groupName, config.retryQueueNums, consumer.unitMode
+            )
 
     def unregister(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """

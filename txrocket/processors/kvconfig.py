@@ -5,7 +5,10 @@ Requests for the settings that a name server keeps for applications.
 
 from __future__ import annotations
 
+from typing import Final
+
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from txrocket.errors import QueryNotFound
 from txrocket.nameserver.kvconfig import KVConfig
@@ -24,11 +27,16 @@ from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["KVConfigRequests"]
 
+# More of a key or a value would hide the rest of a line of the log.
+_SHOWN: Final = 200
+
 
 class KVConfigRequests:
     """
     Set, read and delete values.
     """
+
+    _log = Logger()
 
     def __init__(self, kvConfig: KVConfig) -> None:
         self._kvConfig = kvConfig
@@ -49,6 +57,7 @@ class KVConfigRequests:
         PUT_KV_CONFIG: answered once the value is kept.
         """
         header = request.decodeHeader(PutKVConfigRequestHeader)
+        self._tell(peer, header.namespace, header.key, header.value)
         kept = self._kvConfig.put(header.namespace, header.key, header.value)
         return kept.addCallback(lambda none: responseCommand())
 
@@ -67,6 +76,7 @@ class KVConfigRequests:
         DELETE_KV_CONFIG: SUCCESS also if there was nothing to delete.
         """
         header = request.decodeHeader(DeleteKVConfigRequestHeader)
+        self._tell(peer, header.namespace, header.key, None)
         kept = self._kvConfig.delete(header.namespace, header.key)
         return kept.addCallback(lambda none: responseCommand())
 
@@ -79,3 +89,22 @@ class KVConfigRequests:
         if table is None:
             raise QueryNotFound(f"there is no namespace {header.namespace}")
         return responseCommand(body=encodeBody(table))
+
+    def _tell(self, peer: RemotingProtocol, namespace: str, key: str, value: str | None) -> None:
+        self._log.warn(
+            "{peer} changes the key {key} of the namespace {namespace}: {before} -> {after}",
+            peer=peer.address,
+            key=_shown(key),
+            namespace=_shown(namespace),
+            before=_shown(self._kvConfig.get(namespace, key)),
+            after=_shown(value),
+        )
+
+
+def _shown(text: str | None) -> str:
+    """
+    As much of a text as a line of the log has room for, on one line.
+    """
+    if text is None:
+        return "None"
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}... ({len(text)} characters)"

@@ -20,12 +20,14 @@ CLONE_GROUP_OFFSET
 
 from __future__ import annotations
 
+from twisted.logger import Logger
+
 from txrocket.broker.clients import Consumers
 from txrocket.broker.delay import DelayLevels
 from txrocket.broker.names import checkGroup, checkTopic
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.topics import Topics
-from txrocket.errors import QueryNotFound
+from txrocket.errors import QueryNotFound, RemoteSystemError, TopicNotExist
 from txrocket.protocol.bodies import DelayOffsetSerializeWrapper, QueryCorrectionOffsetBody
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -60,6 +62,8 @@ class OffsetProcessor:
     """
     Serves those who ask for offsets and commit them.
     """
+
+    _log = Logger()
 
     def __init__(
         self,
@@ -117,16 +121,34 @@ class OffsetProcessor:
         """
         A group has come to an offset.
 
-        @raise RemoteSystemError: if topic or group cannot have that name.
+        @raise RemoteSystemError: if topic or group cannot have that name, the topic has
+            no such queue, or no further offsets are kept.
+        @raise TopicNotExist: if there is no such topic.
         """
         header = request.decodeHeader(UpdateConsumerOffsetRequestHeader)
         group, topic = header.consumerGroup, header.topic
-        if not self._offsets.of(group, topic):
+        if self._offsets.query(group, topic, header.queueId) < 0:
             # The table joins the two names by an @, so neither may have one.
             checkTopic(topic)
             checkGroup(group)
+            self._checkQueue(topic, header.queueId)
+            self._offsets.checkRoom(group, topic)
         self._offsets.commit(group, topic, header.queueId, header.commitOffset, peer.address)
         return responseCommand()
+
+    def _checkQueue(self, topic: str, queueId: int) -> None:
+        """
+        Refuse offsets in queues that no group can have come to: they would fill the
+        table for good.
+        """
+        config = self._topics.get(topic)
+        if config is None:
+            raise TopicNotExist(f"topic {topic} does not exist: no offset in it is kept")
+        queues = max(config.readQueueNums, config.writeQueueNums)
+        if not 0 <= queueId < queues:
+            raise RemoteSystemError(
+                f"queue {queueId} is not one of topic {topic}, which has {queues}"
+            )
 
     def clone(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """
@@ -141,7 +163,18 @@ class OffsetProcessor:
         for topic in [header.topic] if header.topic else self._offsets.topicsOf(fromGroup):
             # A group that is online has done with topics that it does not name.
             if self._topics.get(topic) is not None and (not wanted or topic in wanted):
+                before = dict(self._offsets.of(toGroup, topic))
                 self._offsets.clone(fromGroup, toGroup, topic)
+                self._log.warn(
+                    "{address} gives group {toGroup} the offsets of {fromGroup!r} in {topic}:"
+                    " {before} -> {after}",
+                    address=peer.address,
+                    toGroup=toGroup,
+                    fromGroup=fromGroup,
+                    topic=topic,
+                    before=before,
+                    after=dict(self._offsets.of(toGroup, topic)),
+                )
         return responseCommand()
 
     # --- a queue's ---------------------------------------------------------

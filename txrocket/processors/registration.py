@@ -97,7 +97,11 @@ class RegistrationRequests:
         """
         broker = _broker(request.decodeHeader(UnRegisterBrokerRequestHeader))
         if self._routes.unregister(broker):
-            self._log.info("{broker} has unregistered", broker=broker)
+            self._log.info(
+                "{broker} has unregistered, by a request of {peer}",
+                broker=broker,
+                peer=peer.address,
+            )
         return responseCommand()
 
     def queryDataVersion(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:

@@ -105,7 +105,7 @@ class ResetProcessor:
                     group=header.group,
                     error=error,
                 )
-        self._log.info(
+        self._log.warn(
             "{address} takes group {group} to other offsets in {topic}: {offsets}",
             address=peer.address,
             group=header.group,

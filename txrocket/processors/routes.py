@@ -107,8 +107,8 @@ class RouteRequests:
         """
         header = request.decodeHeader(WipeWritePermOfBrokerRequestHeader)
         count = self._routes.wipeWritePerm(header.brokerName)
-        self._log.info(
-            "{peer} has {count} topics of {broker} not written to",
+        self._log.warn(
+            "{peer} has {count} topics of {broker!r} not written to",
             peer=peer.address,
             count=count,
             broker=header.brokerName,
@@ -121,8 +121,8 @@ class RouteRequests:
         """
         header = request.decodeHeader(AddWritePermOfBrokerRequestHeader)
         count = self._routes.addWritePerm(header.brokerName)
-        self._log.info(
-            "{peer} has {count} topics of {broker} written to again",
+        self._log.warn(
+            "{peer} has {count} topics of {broker!r} written to again",
             peer=peer.address,
             count=count,
             broker=header.brokerName,
@@ -135,8 +135,8 @@ class RouteRequests:
         """
         header = request.decodeHeader(DeleteTopicFromNamesrvRequestHeader)
         self._routes.deleteTopic(header.topic, header.clusterName or None)
-        self._log.info(
-            "{peer} had topic {topic} deleted here, cluster: {cluster}",
+        self._log.warn(
+            "{peer} had topic {topic!r} deleted here, cluster: {cluster}",
             peer=peer.address,
             topic=header.topic,
             cluster=header.clusterName or "any",

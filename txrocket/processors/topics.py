@@ -118,7 +118,15 @@ class TopicProcessor:
             TopicFilterType(header.topicFilterType),
             header.topicSysFlag or 0,
         )
-        self._log.info("{address} has topic {config}", address=peer.address, config=config)
+        before = self._topics.get(header.topic)
+        self._log.warn(
+            "{address} {did} topic {topic}: {before} -> {after}",
+            address=peer.address,
+            did="made" if before is None else "changed",
+            topic=header.topic,
+            before=before,
+            after=config,
+        )
         saved = self._topics.put(config)
         told = self._told()
         yield saved
@@ -134,7 +142,12 @@ class TopicProcessor:
         """
         topic = request.decodeHeader(DeleteTopicRequestHeader).topic
         self._checkName(topic)
-        self._log.info("{address} deletes topic {topic}", address=peer.address, topic=topic)
+        self._log.warn(
+            "{address} deletes topic {topic} and its queues: {before} -> None",
+            address=peer.address,
+            topic=topic,
+            before=self._topics.get(topic),
+        )
         return self._removal.topic(topic).addCallback(lambda none: responseCommand())
 
     def all(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
@@ -167,12 +180,19 @@ class TopicProcessor:
         self, request: RemotingCommand, peer: RemotingProtocol
     ) -> Deferred[RemotingCommand]:
         """
-        Delete the queues of topics that are not there any more.
+        Delete the queues of topics that are not there any more, if the log has none of
+        their messages any more either.
         """
-        self._log.info("{address} has unused topics cleaned", address=peer.address)
-        return gradually(self._cooperator, self._removal.unused()).addCallback(
-            lambda count: responseCommand()
-        )
+
+        def done(count: int) -> RemotingCommand:
+            self._log.warn(
+                "{address} had the empty queues of unused topics deleted, topics: {count}",
+                address=peer.address,
+                count=count,
+            )
+            return responseCommand()
+
+        return gradually(self._cooperator, self._removal.unused()).addCallback(done)
 
     def cleanQueues(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """
@@ -184,11 +204,13 @@ class TopicProcessor:
     def deleteFiles(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """
         Delete the files of the log that are old enough, at once and not in the hour
-        that is meant for it.
+        that is meant for it.  A file that is younger than C{fileReservedTime} stays.
         """
         count = self._removal.oldFiles()
-        self._log.info(
-            "{address} has old files deleted: {count}", address=peer.address, count=count
+        self._log.warn(
+            "{address} had files of the log deleted that are older than fileReservedTime: {count}",
+            address=peer.address,
+            count=count,
         )
         return responseCommand()
 

@@ -132,7 +132,7 @@ class TransactionProcessor:
             _, end = self._transactions.again(half, 0)
         except (MalformedField, InvalidMessage, StoreError) as error:
             raise RemoteSystemError(f"{msgId} is not checked again: {error}") from None
-        self._log.info(
+        self._log.warn(
             "{address} has half of a transaction checked again, {id}",
             address=peer.address,
             id=msgId,

@@ -39,12 +39,14 @@ class FrameBuffer(Generic[_Decoded]):
     """
     Bytes in, decoded frames out.
 
+    @ivar partial: the bytes that wait for the rest of their frame; always the same object.
+    @ivar needed: how many bytes that frame has, or 4 while that is not known.
     @ivar fault: what broke the stream, or L{None}.  After a fault there is no
         telling what the rest means, and it is dropped.  The frames before it
         were returned as ever.
     """
 
-    __slots__ = ("_decode", "_limit", "_needed", "_partial", "fault")
+    __slots__ = ("_decode", "_limit", "fault", "needed", "partial")
 
     def __init__(
         self, decode: Callable[[bytes, int, int], _Decoded], limit: int = FRAME_LIMIT
@@ -57,8 +59,8 @@ class FrameBuffer(Generic[_Decoded]):
         """
         self._decode = decode
         self._limit = limit
-        self._partial = bytearray()
-        self._needed = _PREFIX
+        self.partial = bytearray()
+        self.needed = _PREFIX
         self.fault: ProtocolError | None = None
 
     @property
@@ -66,7 +68,7 @@ class FrameBuffer(Generic[_Decoded]):
         """
         How many bytes wait for the rest of their frame.
         """
-        return len(self._partial)
+        return len(self.partial)
 
     def feed(
         self, data: bytes, express: Callable[[bytes, int], int] | None = None
@@ -82,19 +84,19 @@ class FrameBuffer(Generic[_Decoded]):
         decoded: list[_Decoded] = []
         if self.fault is not None:
             return decoded
-        partial = self._partial
+        partial = self.partial
         if partial:
             # Growing one bytearray, rather than keeping the chunks in a list,
             # holds a peer that sends two bytes at a time to two bytes' memory.
             partial += data
-            if len(partial) < self._needed:
+            if len(partial) < self.needed:
                 return decoded
             data = bytes(partial)
             partial.clear()
         start, end, decode, limit = 0, len(data), self._decode, self._limit
         if express is not None:
             start = express(data, start)
-        self._needed = _PREFIX
+        self.needed = _PREFIX
         try:
             while end - start >= _PREFIX:
                 needed = _PREFIX + _LENGTH(data, start)[0]
@@ -105,7 +107,7 @@ class FrameBuffer(Generic[_Decoded]):
                     raise FrameTooLarge(needed, limit)
                 stop = start + needed
                 if stop > end:
-                    self._needed = needed
+                    self.needed = needed
                     break
                 decoded.append(decode(data, start + _PREFIX, stop))
                 start = stop

@@ -76,8 +76,10 @@ def javaHash(text: str, seed: int = 0) -> int:
     return (total + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
-# A topic has few tags and each comes back with every message.
+# A topic has few tags and each comes back with every message.  A long one is not kept: a
+# subscription may have one of megabytes.
 _tagHash = lru_cache(maxsize=1024)(javaHash)
+_LONGEST = 1024
 
 
 def tagsCode(tags: str | None) -> int:
@@ -88,4 +90,6 @@ def tagsCode(tags: str | None) -> int:
 
     @return: the tag's hash, 0 without a tag.
     """
-    return _tagHash(tags) if tags else 0
+    if not tags:
+        return 0
+    return _tagHash(tags) if len(tags) <= _LONGEST else javaHash(tags)

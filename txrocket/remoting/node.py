@@ -16,6 +16,8 @@ from zope.interface.verify import verifyObject
 
 from txrocket.protocol.frames import FRAME_LIMIT
 from txrocket.remoting.interfaces import IExecutor, IHook, IRequestProcessor, Process
+from txrocket.remoting.unfinished import UnfinishedFrames
+from txrocket.remoting.unread import UnreadAnswers
 
 if TYPE_CHECKING:
     from txrocket.remoting.protocol import RemotingProtocol
@@ -26,7 +28,7 @@ __all__ = ["FunctionProcessor", "Limits", "ProcessorPair", "Remoting"]
 @attrs.frozen
 class Limits:
     """
-    How much one connection may cost.
+    How much one connection may cost, and all accepted ones together.
 
     @ivar frame: the longest frame in bytes, in and out.
     @ivar requests: how many of our requests may wait for their answers, as
@@ -36,6 +38,12 @@ class Limits:
     @ivar unanswered: how many of the peer's requests may wait for our answers;
         more are answered SYSTEM_BUSY at once.
     @ivar unsent: how many bytes may wait for a peer that does not read.
+    @ivar unfinished: how many bytes of unfinished frames all accepted connections may
+        hold, C{serverMaxUnfinishedBytes}.
+    @ivar frameSeconds: how long an accepted connection may take for one frame,
+        C{serverFrameTimeoutSeconds}.
+    @ivar unread: how many bytes may wait for the peers of all accepted connections that
+        do not read, C{serverMaxUnreadBytes}.
     """
 
     frame: int = FRAME_LIMIT
@@ -43,6 +51,9 @@ class Limits:
     oneways: int = 65535
     unanswered: int = 65535
     unsent: int = 64 * 1024 * 1024
+    unfinished: int = 256 * 1024 * 1024
+    frameSeconds: float = 300
+    unread: int = 1024 * 1024 * 1024
 
 
 class ProcessorPair(NamedTuple):
@@ -84,6 +95,8 @@ class Remoting:
         first begins that it leaves.
     @ivar together: deals with what several peers have sent in one turn of the reactor,
         or L{None}.
+    @ivar unfinished: the frames that accepted connections have begun.
+    @ivar unread: the answers that their peers do not read.
     @ivar waiting: what peers have sent that is to be dealt with when the turn ends.
     """
 
@@ -96,7 +109,9 @@ class Remoting:
         """
         self.clock = clock
         self.eager = eager
-        self.limits = limits or Limits()
+        self.limits = limits = limits or Limits()
+        self.unfinished = UnfinishedFrames(clock, limits.unfinished, limits.frameSeconds)
+        self.unread = UnreadAnswers(limits.unread)
         self.processorTable: dict[int, ProcessorPair] = {}
         self.defaultProcessor: ProcessorPair | None = None
         self.hooks: list[IHook] = []

@@ -13,7 +13,8 @@ does not read:
     for the other, neither would ever go on.
 
 Whatever waits at either end is bounded by L{Limits<txrocket.remoting.node.Limits>};
-a connection that goes over is closed.
+a connection that goes over is closed.  So is what all accepted connections hold together:
+see L{txrocket.remoting.unfinished} and L{txrocket.remoting.unread}.
 
 This is the hot path: what is done here is done for every message.  Answers that
 are there at once go out in one write per read, which is worth a third of an
@@ -48,6 +49,7 @@ from txrocket.remoting.addresses import NO_HOST, addressOf, hostOf
 from txrocket.remoting.eager import eagerWriter, plainWriter
 from txrocket.remoting.faults import faultResponse
 from txrocket.remoting.responses import Pending, ResponseTable
+from txrocket.remoting.unfinished import SHORT
 
 if TYPE_CHECKING:
     from txrocket.remoting.node import Remoting
@@ -116,6 +118,8 @@ class RemotingProtocol(Protocol):
         self._answered: list[RemotingCommand | None] = []
         self._gatheredSize = 0
         self._gathering = False
+        self._unfinished = False  # whether a long frame has begun
+        self._waits = False  # the peer is made to wait with the rest of a frame
         self._unread = False  # the peer does not read: the transport is full
         self._unsent = 0  # bytes given to the transport since it was full
         self._onewaysUnsent = 0
@@ -150,6 +154,10 @@ class RemotingProtocol(Protocol):
         self.connected = 0
         if self._closing is not None and self._closing.active():
             self._closing.cancel()
+        self._connection.partial.clear()
+        if self.accepted:
+            self._remoting.unfinished.lost(self)
+            self._remoting.unread.forget(self)
         self._backlog.clear()
         self._gathered.clear()
         self._answers.clear()
@@ -208,10 +216,35 @@ class RemotingProtocol(Protocol):
         self._unread = False
         self._unsent = self._onewaysUnsent = 0
         self.active = True
+        if self.accepted:
+            self._remoting.unread.forget(self)
         backlog, self._backlog = self._backlog, []
         self._handle(backlog)
-        if self.accepted and not self._unread:
+        if self.accepted and not (self._unread or self._waits):
             self.transport.resumeProducing()
+
+    def stopReading(self) -> None:
+        """
+        Make the peer wait with the rest of what it sends.
+        """
+        self._waits = True
+        self.transport.pauseProducing()
+
+    def goOnReading(self) -> None:
+        """
+        Let the peer go on.
+        """
+        self._waits = False
+        self.active = True
+        if self.connected and not self._unread:
+            self.transport.resumeProducing()
+
+    def drop(self) -> None:
+        """
+        Close the connection at once, whatever waits to be read or written.
+        """
+        self.connected = 0
+        self.transport.abortConnection()
 
     def stopProducing(self) -> None:
         """
@@ -255,10 +288,27 @@ class RemotingProtocol(Protocol):
             commands = self._connection.feed(data, partial(express, self))
         else:
             commands = self._connection.feed(data)
+        if self._unfinished or len(self._connection.partial) > SHORT:
+            self._noteUnfinished(len(data))
         if self._backlog:
             self._backlog += commands
         elif commands or self._connection.fault is not None:
             self._handle(commands)
+
+    def _noteUnfinished(self, came: int) -> None:
+        """
+        Account for a frame that has begun.
+
+        @param came: how many bytes have just come.
+        """
+        if not self.accepted or not self.connected:
+            return
+        size = self._connection.held
+        self._unfinished = size > SHORT
+        if self._unfinished:
+            self._remoting.unfinished.note(self, size, self._connection.needed, came)
+        else:
+            self._remoting.unfinished.forget(self)
 
     def _handle(self, commands: Iterable[RemotingCommand]) -> None:
         remaining = iter(commands if self.connected else ())
@@ -350,8 +400,7 @@ class RemotingProtocol(Protocol):
                 address=self.address,
                 size=self._unsent,
             )
-            self.connected = 0
-            self.transport.abortConnection()
+            self.drop()
             return
         self._gather(request, response)
 
@@ -566,6 +615,8 @@ class RemotingProtocol(Protocol):
                     self._unsent += sum(map(len, pieces))
                 self.active = True
                 self._send(pieces)
+                if self._unread and self.accepted:
+                    self._remoting.unread.add(self, sum(map(len, pieces)))
 
 
 def _noAnswer(answer: object, request: RemotingCommand, address: str) -> RemotingCommand:

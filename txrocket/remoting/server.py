@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The accepting end: plain text and TLS on one port, idle connections closed.
+The accepting end: plain text and TLS on one port, idle connections closed, and no more
+connections than there may be, in all and of one address.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 from twisted.internet.interfaces import IAddress, ITCPTransport
 from twisted.internet.protocol import ServerFactory
@@ -42,8 +43,13 @@ class RemotingServerFactory(ServerFactory):
         remoting: Remoting,
         tls: ServerTLS | None = None,
         idleTimeout: float = IDLE_TIMEOUT,
+        most: int = 50_000,
+        mostPerAddress: int = 20_000,
     ) -> None:
         """
+        @param most: how many connections there may be, C{serverMaxConnectionNum}.
+        @param mostPerAddress: how many of one address,
+            C{serverMaxConnectionNumPerAddress}.
         @param tls: how to treat peers that begin with a TLS handshake; L{None}
             refuses them.
         """
@@ -52,6 +58,10 @@ class RemotingServerFactory(ServerFactory):
         # Made when first needed, since most servers never see TLS, and kept.
         self._contextFactory = functools.cache(self._tls.contextFactory)
         self._idleTimeout = idleTimeout
+        self._most = most
+        self._mostPerAddress = mostPerAddress
+        self._hosts: dict[str, int] = {}
+        self._refused = 0
         self._sweeps: dict[RemotingProtocol, int] = {}
         # Those that have said nothing yet.
         self._silent: dict[FirstByteProtocol, int] = {}
@@ -89,21 +99,65 @@ class RemotingServerFactory(ServerFactory):
             if silent.transport is not None:
                 silent.transport.loseConnection()
 
-    def buildProtocol(self, addr: IAddress | None) -> FirstByteProtocol:
+    def buildProtocol(self, addr: IAddress | None) -> FirstByteProtocol | None:
         """
-        A protocol for a connection that was accepted.
+        A protocol for a connection that was accepted; L{None} closes it, because there
+        are as many as there may be.
         """
+        host: str = getattr(addr, "host", "")
+        if self._isFull(host):
+            return None
         # Forgotten at once and not by the next sweep: with it goes all that the peer sent.
         protocol = FirstByteProtocol(
-            self._accept, self._tls.mode, self._contextFactory, self._silent.pop
+            functools.partial(self._accept, host),
+            self._tls.mode,
+            self._contextFactory,
+            functools.partial(self._forget, self._silent, host),
         )
+        self._count(host, 1)
         self._silent[protocol] = 0
         return protocol
 
-    def _accept(self) -> RemotingProtocol:
-        protocol = RemotingProtocol(self._remoting, accepted=True, gone=self._sweeps.pop)
+    def _accept(self, host: str) -> RemotingProtocol:
+        gone = functools.partial(self._forget, self._sweeps, host)
+        protocol = RemotingProtocol(self._remoting, accepted=True, gone=gone)
+        self._count(host, 1)
         self._sweeps[protocol] = 0
         return protocol
+
+    def _forget(self, those: dict[Any, int], host: str, protocol: object) -> None:
+        del those[protocol]
+        self._count(host, -1)
+
+    def _count(self, host: str, change: int) -> None:
+        count = self._hosts.get(host, 0) + change
+        if count:
+            self._hosts[host] = count
+        else:
+            del self._hosts[host]
+
+    def _isFull(self, host: str) -> bool:
+        """
+        Whether no further connection is taken from an address.  It is told at the 1st,
+        10th, 100th ... time: anyone can connect.
+        """
+        ofHost = self._hosts.get(host, 0)
+        inAll = len(self._sweeps) + len(self._silent)
+        if inAll >= self._most:
+            why = f"there are {inAll}, and serverMaxConnectionNum is {self._most}"
+        elif host and ofHost >= self._mostPerAddress:
+            why = f"it has {ofHost}, and serverMaxConnectionNumPerAddress is {self._mostPerAddress}"
+        else:
+            return False
+        self._refused += 1
+        if str(self._refused).strip("0") == "1":
+            self._log.warn(
+                "Refusing a connection from {host}: {why} (no. {count} that is refused)",
+                host=host,
+                why=why,
+                count=self._refused,
+            )
+        return True
 
     def _sweep(self) -> None:
         for protocol, quiet in list(self._sweeps.items()):

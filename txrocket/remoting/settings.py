@@ -45,6 +45,13 @@ class ServerSettings:
     @ivar serverOnewaySemaphoreValue: how many oneway requests to a client may
         wait to be written.  In Java this is for all clients together.
     @ivar serverSocketBacklog: how many connections may wait to be accepted.
+    @ivar serverMaxConnectionNum: how many connections there may be.  This and what
+        follows but for C{frameMaxLength} is txrocket's own.
+    @ivar serverMaxConnectionNumPerAddress: how many of one address.
+    @ivar serverMaxUnfinishedBytes: how many bytes of unfinished frames all connections
+        may hold.
+    @ivar serverFrameTimeoutSeconds: how long a peer may take for one frame.
+    @ivar serverMaxUnreadBytes: how many bytes may wait for all peers that do not read.
     @ivar frameMaxLength: the longest frame in bytes; in Java a system property.
     """
 
@@ -54,6 +61,15 @@ class ServerSettings:
     serverAsyncSemaphoreValue: int = attrs.field(default=64, validator=atLeast(1))
     serverOnewaySemaphoreValue: int = attrs.field(default=256, validator=atLeast(1))
     serverSocketBacklog: int = attrs.field(default=1024, validator=atLeast(1))
+    serverMaxConnectionNum: int = attrs.field(default=50_000, validator=atLeast(1))
+    serverMaxConnectionNumPerAddress: int = attrs.field(default=20_000, validator=atLeast(1))
+    serverMaxUnfinishedBytes: int = attrs.field(
+        default=256 * 1024 * 1024, validator=atLeast(64 * 1024)
+    )
+    serverFrameTimeoutSeconds: int = attrs.field(default=300, validator=atLeast(1))
+    serverMaxUnreadBytes: int = attrs.field(
+        default=1024 * 1024 * 1024, validator=atLeast(64 * 1024)
+    )
     frameMaxLength: int = attrs.field(
         default=FRAME_LIMIT,
         # A longer one could begin like a TLS handshake, with 0x16.
@@ -64,12 +80,15 @@ class ServerSettings:
     @property
     def limits(self) -> Limits:
         """
-        What one accepted connection may cost.
+        What one accepted connection may cost, and all of them.
         """
         return Limits(
             frame=self.frameMaxLength,
             requests=self.serverAsyncSemaphoreValue,
             oneways=self.serverOnewaySemaphoreValue,
+            unfinished=self.serverMaxUnfinishedBytes,
+            frameSeconds=self.serverFrameTimeoutSeconds,
+            unread=self.serverMaxUnreadBytes,
         )
 
     def endpoint(self, reactor: IReactorTCP, port: int) -> IStreamServerEndpoint:

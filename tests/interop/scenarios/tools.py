@@ -114,14 +114,14 @@ async def servers(cell: Cell) -> None:
     await tool("brokerStatus", "-b", broker, says=("bootTimestamp", "brokerVersionDesc"))
     await tool("getBrokerConfig", "-b", broker, says=("brokerName", "broker-a", "listenPort"))
     await tool(
-        *("updateBrokerConfig", "-b", broker, "-k", "fileReservedTime", "-v", "71"),
+        *("updateBrokerConfig", "-b", broker, "-k", "shortPollingTimeMills", "-v", "1001"),
         says=("success",),
     )
     await tool(
         "getBrokerConfig",
         "-b",
         broker,
-        says=("fileReservedTime                                  =  71",),
+        says=(f"{'shortPollingTimeMills':<50}=  1001",),
     )
     await tool("getNamesrvConfig", says=("listenPort",))
     key = cell.named("key")
