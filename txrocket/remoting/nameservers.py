@@ -104,7 +104,7 @@ class NameServers:
         address = self.current
         while address is not None:
             try:
-                answer = yield self._peers.request(address, command, timeout)
+                answer: RemotingCommand = yield self._peers.request(address, command, timeout)
                 if knows is not None and not knows(answer):
                     asked.add(address)
                     better = yield self._askOthers(asked, command, timeout, knows)
