@@ -55,7 +55,7 @@ class ClientExampleTests(TestCase):
     Examples that are one program.
     """
 
-    timeout = 60
+    timeout = 300
 
     async def ran(self, example: ModuleType, **settings: Any) -> list[str]:
         """
@@ -288,7 +288,7 @@ class ProgramExampleTests(LiveTestCase):
     Examples that need a process of their own.
     """
 
-    timeout = 120
+    timeout = 300
 
     async def start(self) -> str:
         """

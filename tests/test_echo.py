@@ -79,7 +79,7 @@ class ServiceTests(TestCase):
     The service, over sockets.
     """
 
-    timeout = 30
+    timeout = 300
 
     @inlineCallbacks
     def test_serves(self) -> Any:

@@ -69,8 +69,8 @@ from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.server import RemotingServerFactory
-from txrocket.surroundings import freePort
 from txrocket.testing import ChildCluster
+from txrocket.testing.plan import freePort
 from txrocket.testing.trial import realCluster
 
 reactor: Any = anyReactor
@@ -104,7 +104,7 @@ class ExampleTests(TestCase):
     Every example, against a server on a free port.
     """
 
-    timeout = 30
+    timeout = 300
 
     def setUp(self) -> None:
         self.peers = Peers(Remoting(reactor), endpoints(reactor))
@@ -153,8 +153,8 @@ class ExampleTests(TestCase):
         options = embedded.Options()
         options.parseOptions(
             [
-                *("--data", self.mktemp(), "--namesrvPort", str(freePort())),
-                *("--set", f"listenPort={freePort(2)}"),
+                *("--data", self.mktemp(), "--namesrvPort", str(freePort("127.0.0.1"))),
+                *("--set", f"listenPort={freePort('127.0.0.1', (2,))}"),
             ]
         )
         servers = embedded.makeService(options)
@@ -375,7 +375,7 @@ class ClientCase(TestCase):
     Both servers, with messages.
     """
 
-    timeout = 30
+    timeout = 300
 
     async def start(self) -> Cluster:
         """
@@ -385,7 +385,7 @@ class ClientCase(TestCase):
         self.address = servers.nameServers[0]
         cluster = Cluster(self.address, reactor)
         self.addCleanup(cluster.stop)
-        self.producer = Producer(cluster)
+        self.producer = Producer(cluster, timeout=60.0)
         await self.producer.start()
         self.addCleanup(self.producer.stop)
         for body in b"one", b"two", b"three", b"four":

@@ -40,7 +40,7 @@ def imported(statement: str) -> set[str]:
     """
     program = f"{statement}\nimport sys\nprint(*sys.modules)"
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
     )
     return set(ran.stdout.split())
 

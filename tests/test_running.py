@@ -26,12 +26,14 @@ class Server(Service):
     A server that writes down what is done to it.
 
     @ivar error: why it cannot start.
+    @ivar whenStarted: called during the start.
     """
 
     def __init__(self, name: str, done: list[str]) -> None:
         self.name = name
         self._done = done
         self.error: Exception | None = None
+        self.whenStarted: Callable[[], None] = lambda: None
         self.stopped: Deferred[None] = Deferred()
 
     def startService(self) -> None:
@@ -39,6 +41,7 @@ class Server(Service):
             raise self.error
         super().startService()
         self._done.append(f"{self.name} starts")
+        self.whenStarted()
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
@@ -56,13 +59,21 @@ class Reactor:
 
     def __init__(self) -> None:
         self.whenRunning: list[Callable[[], None]] = []
+        self._calls: list[Callable[[], None]] = []
         self.stops = 0
 
     def callWhenRunning(self, function: Callable[[], None]) -> None:
         self.whenRunning.append(function)
 
     def callFromThread(self, function: Callable[[], None]) -> None:
-        function()
+        self._calls.append(function)
+
+    def turn(self) -> None:
+        """
+        Make the calls that signals and threads have asked for.
+        """
+        while self._calls:
+            self._calls.pop(0)()
 
     def stop(self) -> None:
         self.stops += 1
@@ -81,6 +92,17 @@ class InTurnTests(RemotingTests):
         self.reactor = Reactor()
         self.first, self.second = Server("first", self.done), Server("second", self.done)
         self.servers = InTurn(self.reactor, self.first, self.second)
+        # The handlers that SIGTERM was given.
+        self.handlers: list[Any] = []
+        self.patch(signal, "signal", self.handle)
+
+    def handle(self, number: int, handler: Any) -> str:
+        """
+        Take note of a handler, and leave the test's own process alone.
+        """
+        self.assertEqual(number, signal.SIGTERM)
+        self.handlers.append(handler)
+        return f"before {len(self.handlers)}"
 
     def test_inTurn(self) -> None:
         """
@@ -126,49 +148,67 @@ class InTurnTests(RemotingTests):
         self.second.error = KeyError("mistake")
         self.assertRaises(KeyError, self.servers.startService)
 
-    def running(self) -> list[tuple[int, Any]]:
-        """
-        Start the servers, and the reactor.
-
-        @return: the signals whose handlers are set, and those.
-        """
-        handled: list[tuple[int, Any]] = []
-
-        def handle(number: int, handler: Any) -> str:
-            handled.append((number, handler))
-            return "before"
-
-        self.patch(signal, "signal", handle)
-        self.servers.startService()
-        self.assertEqual(handled, [])
-        for each in self.reactor.whenRunning:
-            each()
-        return handled
-
     def test_term(self) -> None:
         """
         SIGTERM stops the reactor, and asked for twice it does nothing more.  Once the
         servers have stopped it is handled as before.
         """
-        handled = self.running()
-        ((number, handler),) = handled
-        self.assertEqual(number, signal.SIGTERM)
+        self.servers.startService()
+        for call in self.reactor.whenRunning:
+            call()
+        # The reactor has put a handler of its own in place of the first.
+        first, handler = self.handlers
+        self.assertEqual(first, handler)
         for stops in (1, 2):
-            handler(number, None)
+            handler(signal.SIGTERM, None)
+            self.reactor.turn()
             self.assertEqual(self.reactor.stops, stops)
-        self.assertIn("Received SIGTERM, stopping", self.logged(LogLevel.info))
         self.servers.stopService()
         for each in (self.second, self.first):
-            self.assertEqual(len(handled), 1)
+            self.assertEqual(len(self.handlers), 2)
             each.stopped.callback(None)
-        self.assertEqual(handled[1:], [(signal.SIGTERM, "before")])
+        self.assertEqual(self.handlers[2:], ["before 2"])
+
+    def test_termLoggedInReactorTurn(self) -> None:
+        """
+        The handler of SIGTERM logs nothing itself: the signal may have interrupted the
+        writing of another line.
+        """
+        self.servers.startService()
+        self.handlers[0](signal.SIGTERM, None)
+        self.assertNotIn("Received SIGTERM, stopping", self.logged(LogLevel.info))
+        self.reactor.turn()
+        self.assertIn("Received SIGTERM, stopping", self.logged(LogLevel.info))
+
+    def test_termWhileStarting(self) -> None:
+        """
+        A SIGTERM that comes while servers start stops the reactor once it runs.
+        """
+        self.second.whenStarted = lambda: self.handlers[0](signal.SIGTERM, None)
+        self.servers.startService()
+        self.assertEqual(self.reactor.stops, 0)
+        self.reactor.turn()
+        self.assertEqual(self.reactor.stops, 1)
+
+    def test_termAfterFailedStart(self) -> None:
+        """
+        After a start that failed, for whatever reason, SIGTERM is handled as before.
+        """
+        for error, raised in ((StoreInUse("in use"), CannotStart), (KeyError("bug"), KeyError)):
+            self.handlers.clear()
+            self.second.error = error
+            self.assertRaises(raised, self.servers.startService)
+            self.assertEqual(self.handlers[1:], ["before 1"])
 
     def test_otherThread(self) -> None:
         """
         A reactor that runs in another thread leaves signals alone.
         """
         self.patch(threading, "main_thread", lambda: None)
-        self.assertEqual(self.running(), [])
+        self.servers.startService()
+        for call in self.reactor.whenRunning:
+            call()
+        self.assertEqual(self.handlers, [])
 
 
 class ReasonTests(SynchronousTestCase):

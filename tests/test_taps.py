@@ -27,6 +27,50 @@ SEND = requestCommand(
     SendMessageRequestHeaderV2("tests", "Greetings", "TBW102", 4, 0, 0, 0, 0),
     b"hello",
 )
+# Provides something to plug in, so that the module is taken for a plugin.
+_PLUGIN = """
+import io, os, signal, sys
+from zope.interface import implementer
+from txrocket.broker.interfaces import ISendHook
+from txrocket.store.messages import MessageStore
+
+@implementer(ISendHook)
+class Idle:
+    name = "idle"
+
+    def beforeSend(self, sending): pass
+
+    def afterSend(self, sending, response): pass
+
+idle = Idle()
+
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+# The signal comes when the store is open and the reactor does not run yet.
+_DURING_START = """
+start = MessageStore.start
+
+def startAndTerminate(self):
+    start(self)
+    terminate()
+
+MessageStore.start = startAndTerminate
+"""
+
+# The signal comes while the standard output is locked by a line that is being written.
+_DURING_PRINT = """
+class Terminating(io.FileIO):
+    def write(self, data):
+        written = super().write(data)
+        if b"has registered" in bytes(data):
+            terminate()
+        return written
+
+sys.stdout = io.TextIOWrapper(io.BufferedWriter(Terminating(1, "w")))
+"""
+
 SMALL = ("--set", "mappedFileSizeCommitLog=1048576", "--set", "messageIndexEnable=false")
 
 
@@ -127,7 +171,7 @@ class ServingTests(TapCase):
 
     def test_terminatedTwice(self) -> None:
         """
-        Who asks twice is not answered with an error.
+        A second SIGTERM causes no error.
         """
         child, _, _ = self.startRocket()
         child.signal(signal.SIGTERM)
@@ -137,6 +181,45 @@ class ServingTests(TapCase):
         self.assertIn(child.ended(), (0, -signal.SIGTERM), child.printed)
         self.assertNotIn("Traceback", child.printed)
         self.assertFalse((child.folder / "data" / "store" / "abort").exists())
+
+    def startPlugged(self, program: str) -> Twistd:
+        """
+        Start C{twistd rocket} with a plugin that runs a program when it is loaded.
+        """
+        nameServer, broker = self.ports()
+        folder = Path(self.mktemp()).absolute()
+        plugins = folder / "txrocket" / "plugins"
+        plugins.mkdir(parents=True)
+        (plugins / "signalling.py").write_text(_PLUGIN + program)
+        return self.start(
+            "rocket",
+            *("--namesrvPort", str(nameServer), "--set", f"listenPort={broker}", *SMALL),
+            env={"PYTHONPATH": str(folder)},
+        )
+
+    def assertStopped(self, child: Twistd) -> None:
+        """
+        A child has stopped in order after one SIGTERM, and has said so.
+        """
+        self.assertEqual(child.ended(), 0, child.printed)
+        self.assertEqual(child.printed.count("Received SIGTERM"), 1, child.printed)
+        self.assertIn("Broker broker-a has stopped", child.printed)
+        self.assertNotIn("Traceback", child.printed)
+        self.assertFalse((child.folder / "data" / "store" / "abort").exists())
+
+    def test_terminatedWhileStarting(self) -> None:
+        """
+        A server that receives SIGTERM while it starts finishes the start and stops in
+        order.
+        """
+        self.assertStopped(self.startPlugged(_DURING_START))
+
+    def test_terminatedWhilePrinting(self) -> None:
+        """
+        A server that receives SIGTERM while it writes a line of its log still says that
+        it stops.
+        """
+        self.assertStopped(self.startPlugged(_DURING_PRINT))
 
     def test_apart(self) -> None:
         """

@@ -131,19 +131,22 @@ class InTurn(MultiService):
     def __init__(self, reactor: Any, *services: Service) -> None:
         MultiService.__init__(self)
         self._reactor = reactor
-        self._handler: Any = None  # of SIGTERM, before ours
+        # What handled SIGTERM before ours did.
+        self._handlers: list[Any] = []
         self._readAsEver: Callable[[], None] = lambda: None
         for each in services:
             MultiService.addService(self, each)
 
     def startService(self) -> None:
         """
-        Start all of them.
+        Start all of them.  A SIGTERM that comes meanwhile stops them once they run: to
+        break off the opening of a store is the same to it as a crash.
 
         @raise CannotStart: if one cannot start.
         """
         Service.startService(self)
         started: list[Any] = []
+        self._stopOnTerm()
         try:
             with orSayWhyNot():
                 for each in self.services:
@@ -156,7 +159,11 @@ class InTurn(MultiService):
             for each in reversed(started):
                 each.stopService()
             raise
+        finally:
+            if len(started) < len(self.services):
+                self._heedTermAsBefore()
         self._readAsEver = readLeanly(self._reactor)
+        # A reactor that starts to run puts a handler of its own in place of ours.
         self._reactor.callWhenRunning(self._stopOnTerm)
 
     @inlineCallbacks
@@ -169,9 +176,7 @@ class InTurn(MultiService):
         for each in reversed(self.services):
             if each.running:
                 yield maybeDeferred(each.stopService)
-        if self._handler is not None:
-            signal.signal(signal.SIGTERM, self._handler)
-            self._handler = None
+        self._heedTermAsBefore()
 
     def _stopOnTerm(self) -> None:
         """
@@ -180,16 +185,26 @@ class InTurn(MultiService):
         Twisted's own handler has C{twistd} end as if the signal had killed it, so that
         a stop that is asked for looks like one that failed.
         """
-
-        def stop() -> None:
-            # Asked for twice, perhaps.
-            with suppress(ReactorNotRunning):
-                self._reactor.stop()
-
-        def terminate(number: int, frame: object) -> None:
-            self._log.info("Received SIGTERM, stopping")
-            self._reactor.callFromThread(stop)
-
         # A reactor in another thread hears of no signals.
         if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGTERM, terminate)
+            self._handlers.append(signal.signal(signal.SIGTERM, self._terminate))
+
+    def _terminate(self, number: int, frame: object) -> None:
+        # Nothing is logged here.  A signal may interrupt the writing of a log line, and
+        # Python then refuses a second write, whose line would be lost.
+        self._reactor.callFromThread(self._stopReactor)
+
+    def _stopReactor(self) -> None:
+        self._log.info("Received SIGTERM, stopping")
+        # Asked for twice, perhaps.
+        with suppress(ReactorNotRunning):
+            self._reactor.stop()
+
+    def _heedTermAsBefore(self) -> None:
+        """
+        Hand SIGTERM back to the handler that had it last, which is the reactor's if it
+        runs: then C{twistd} still removes its pidfile.
+        """
+        if self._handlers:
+            signal.signal(signal.SIGTERM, self._handlers.pop())
+            self._handlers.clear()

@@ -25,6 +25,7 @@ from txrocket.broker.groups import Groups
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.members import MemberLimits
+from txrocket.broker.namesrvlink import shortBackoff
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.progress import Progress
@@ -184,7 +185,8 @@ def broker(
         return Table(around.files, os.path.join(folder, "config", name))
 
     remoting = Remoting(around.clock, listen.limits)
-    peers = Peers(Remoting(around.clock), around.connect(tls.client()))
+    backoff = shortBackoff(around.choose)
+    peers = Peers(Remoting(around.clock), around.connect(tls.client()), backoff)
     stats = Stats(identity.cluster, around.now, around.elapsed)
     names = identity.cluster, identity.name
     topics = Topics(
@@ -268,6 +270,7 @@ def broker(
         configuration[AnnounceSettings],
         topics,
         _nameServers(configuration),
+        backoff,
     )
     announcement.permit(own.brokerPermission)
     retries = Retries(topics, groups)

@@ -22,6 +22,7 @@ from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, decodeCommand, responseCommand
 from txrocket.protocol.frames import FrameBuffer
 from txrocket.protocol.headers import SendMessageResponseHeader
+from txrocket.testing.plan import freePort
 
 #: What a server does for a request: an answer, bytes in place of one, L{None} for
 #: nothing; or it is done with the connection when it raises L{Cut}.
@@ -81,7 +82,7 @@ class Server:
         self._close(self._listening)
         self.hangUp()
         for each in self._threads:
-            each.join(10)
+            each.join(120)
             assert not each.is_alive()
 
     def _start(self, function: Callable[..., None], *arguments: Any) -> threading.Thread:
@@ -197,6 +198,8 @@ class BlockingCase(SynchronousTestCase):
 
         @param more: name servers to ask before the one that there is.
         """
+        # A machine that others keep busy may take longer than the default.
+        options.setdefault("timeout", 30.0)
         client = Client(Settings([*more, self.names.address], **options))
         self.addCleanup(client.close)
         return client
@@ -205,8 +208,8 @@ class BlockingCase(SynchronousTestCase):
         """
         An address where nobody listens.
         """
-        with socket.create_server(("127.0.0.1", 0)) as gone:
-            return f"127.0.0.1:{gone.getsockname()[1]}"
+        # Not one that the system gives to whoever dials.
+        return f"127.0.0.1:{freePort('127.0.0.1')}"
 
     def routeTo(self, *masters: Server | str, queues: int = 2, perm: int = 6) -> TopicRouteData:
         """

@@ -298,6 +298,22 @@ class PullTests(ClientCase):
         )
         self.assertEqual(len(self.client().pull(QUEUE, 7).messages), 1)
 
+    def test_topicDenied(self) -> None:
+        """
+        A route is dropped once its brokers say that the topic does not exist and no name
+        server has it.
+        """
+        client = self.client(retries=0)
+        client.queues("T")
+        for each in (self.a, self.b):
+            each.serve[RequestCode.PULL_MESSAGE] = refuse(ResponseCode.TOPIC_NOT_EXIST)
+        del self.routes["T"]
+        with self.assertLogs("txrocket.blocking", "WARNING"):
+            self.assertEqual(len(client.queues("T")), 4)
+        for name in ("a", "b"):
+            self.assertRaises(TopicNotExist, client.pull, MessageQueue("T", name, 0), 0)
+        self.assertRaises(TopicNotExist, client.queues, "T")
+
     def test_unknown(self) -> None:
         """
         A broker that no route has is looked for once more before it is an error.

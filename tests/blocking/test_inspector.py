@@ -79,7 +79,7 @@ class InspectorTests(InspectorCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.inspector = Inspector(timeout=10.0)
+        self.inspector = Inspector(timeout=60.0)
         self.addCleanup(self.inspector.close)
 
     def test_masters(self) -> None:
@@ -146,7 +146,7 @@ class InspectorTests(InspectorCase):
         It closes its connections when it is left.
         """
         self.server.serve[InspectCode.INSPECT_LOCKS] = always(LockList())
-        with Inspector(timeout=10.0) as inspector:
+        with Inspector(timeout=60.0) as inspector:
             inspector.locks(self.address)
             self.assertEqual(len(inspector._links._links), 1)
         self.assertEqual(inspector._links._links, {})

@@ -379,13 +379,60 @@ class RouteTests(SendCase):
 
     def test_gone(self) -> None:
         """
-        A topic that is gone is not sent to.
+        A topic that the brokers do not have any more is not sent to.
         """
         client = self.client()
         client.send(HELLO)
         del self.routes["T"]
         self.patch(routes, "_MAX_AGE", 0)
+        for each in (self.a, self.b):
+            each.serve[SEND] = refuse(ResponseCode.TOPIC_NOT_EXIST)
         self.assertIsInstance(self.failed(client).error, TopicNotExist)
+        sent = len(self.sent(self.a, self.b))
+        error = self.failed(client)
+        self.assertIsInstance(error.error, TopicNotExist)
+        self.assertEqual((error.attempts, len(self.sent(self.a, self.b))), (0, sent))
+
+    def test_unknownToNameServerKept(self) -> None:
+        """
+        A topic is sent to as before if the name server does not know it: it may have
+        been restarted.
+        """
+        client = self.client()
+        client.send(HELLO)
+        del self.routes["T"]
+        self.patch(routes, "_MAX_AGE", 0)
+        for _ in range(3):
+            with self.assertLogs("txrocket.blocking", "WARNING") as logged:
+                client.send(HELLO)
+            self.assertIn("The route of T stays as it was", logged.output[0])
+
+    def test_withoutBrokersKept(self) -> None:
+        """
+        A topic is sent to as before if the name server has no broker of it.
+        """
+        client = self.client()
+        client.send(HELLO)
+        self.routes["T"] = TopicRouteData()
+        self.patch(routes, "_MAX_AGE", 0)
+        with self.assertLogs("txrocket.blocking", "WARNING"):
+            client.send(HELLO)
+
+    def test_servedBrokerTrusted(self) -> None:
+        """
+        A broker that failed once and has served since keeps the route, should the name
+        server not know it.
+        """
+        client = self.client()
+        client.send(HELLO)
+        for each in (self.a, self.b):
+            each.serve[SEND] = inTurn(cut, *[self.stored] * 9)
+        for _ in range(4):
+            client.send(HELLO)
+        del self.routes["T"]
+        self.patch(routes, "_MAX_AGE", 0)
+        with self.assertLogs("txrocket.blocking", "WARNING"):
+            client.send(HELLO)
 
     def test_otherNameServer(self) -> None:
         """
@@ -403,6 +450,22 @@ class RouteTests(SendCase):
         self.assertEqual(self.asked(), ["T", "U", "V"])
         self.assertEqual((len(deaf.requests), len(logged.output)), (1, 2))
 
+    def test_ignorantNameServer(self) -> None:
+        """
+        If one name server does not know the topic, another is asked, and from then on the
+        other; one that gives no answer is passed over.
+        """
+        young = self.server()
+        young.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = refuse(ResponseCode.TOPIC_NOT_EXIST)
+        self.patch(random, "randrange", lambda below: 0)
+        client = self.client(young.address, self.nowhere())
+        with self.assertLogs("txrocket.blocking", "WARNING"):
+            client.send(HELLO)
+        self.routes["U"] = self.routes["T"]
+        client.queues("U")
+        self.assertEqual(self.asked(), ["T", "U"])
+        self.assertEqual(len(young.requests), 1)
+
     def test_slowNameServer(self) -> None:
         """
         Each has its share of the time only.
@@ -412,7 +475,7 @@ class RouteTests(SendCase):
         self.patch(random, "randrange", lambda below: 0)
         client = self.client(deaf.address)
         with self.assertLogs("txrocket.blocking", "WARNING"):
-            self.assertEqual(len(client.queues("T", timeout=0.4)), 4)
+            self.assertEqual(len(client.queues("T", timeout=3.0)), 4)
         self.assertEqual(len(deaf.requests), 1)
 
     def test_noNameServer(self) -> None:

@@ -56,12 +56,18 @@ class TLSTests(BlockingCase):
         self.routes["T"] = self.routeTo(server)
         return server
 
-    def queues(self, tls: TLS | None, server: Server | None = None, host: str = "127.0.0.1") -> int:
+    def queues(
+        self,
+        tls: TLS | None,
+        server: Server | None = None,
+        host: str = "127.0.0.1",
+        timeout: float = 60.0,
+    ) -> int:
         """
         Ask for the queues of T.
         """
         port = (server or self.names).port
-        with Client(Settings(f"{host}:{port}", tls=tls, timeout=5.0)) as client:
+        with Client(Settings(f"{host}:{port}", tls=tls, timeout=timeout)) as client:
             return len(client.queues("T"))
 
     def test_unchecked(self) -> None:
@@ -145,7 +151,8 @@ class TLSTests(BlockingCase):
         """
         self.assertRaises(RemotingError, self.queues, None)
         plain = self.server()
-        self.assertRaises(RemotingError, self.queues, TLS(), plain)
+        # It waits for more of what it takes for a long frame.
+        self.assertRaises(RemotingError, self.queues, TLS(), plain, timeout=0.5)
 
     def test_kept(self) -> None:
         """

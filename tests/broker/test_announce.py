@@ -31,6 +31,8 @@ from txrocket.protocol.headers import (
     UnRegisterBrokerRequestHeader,
 )
 from txrocket.protocol.registration import decodeRegisterBroker
+from txrocket.remoting.node import Remoting
+from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.tables import Table
 
 A, B = "192.0.2.1:9876", "192.0.2.2:9876"
@@ -39,10 +41,13 @@ IDENTITY = Identity("c", "b", "192.0.2.9:10911", "192.0.2.9:10912")
 
 class NameServers:
     """
-    What is asked of name servers, to be answered by the test.
+    What is asked of name servers, to be answered by the test.  All are connected.
     """
 
     def __init__(self) -> None:
+        self._connections = {
+            each: RemotingProtocol(Remoting(Clock()), accepted=False) for each in (A, B)
+        }
         self.asked: list[tuple[str, RemotingCommand, float, Deferred[RemotingCommand]]] = []
 
     def request(
@@ -51,6 +56,9 @@ class NameServers:
         answer: Deferred[RemotingCommand] = Deferred()
         self.asked.append((address, command, timeout, answer))
         return answer
+
+    def up(self, address: str) -> RemotingProtocol | None:
+        return self._connections[address]
 
     def take(self) -> list[tuple[str, RemotingCommand, float, Deferred[RemotingCommand]]]:
         """

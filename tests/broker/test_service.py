@@ -32,7 +32,8 @@ from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.services import BROKER_SECTIONS, NAMESRV_SECTIONS, broker, nameServer
 from txrocket.store.files import Files
-from txrocket.surroundings import Surroundings, freePort
+from txrocket.surroundings import Surroundings
+from txrocket.testing.plan import freePort
 
 reactor: Any = theReactor
 
@@ -597,7 +598,7 @@ class RealTests(TestCase):
     A name server and a broker on real ports, with real threads.
     """
 
-    timeout = 60
+    timeout = 300
 
     def configured(self, sections: Any, **given: str) -> Configuration:
         return Configuration.read(sections, (), None, given)
@@ -621,7 +622,7 @@ class RealTests(TestCase):
         names.startService()
         host: Any = names.ports[0].getHost()
         namesrv = f"127.0.0.1:{host.port}"
-        port = freePort(2)
+        port = freePort("127.0.0.1", (2,))
         address, vip = f"127.0.0.1:{port}", f"127.0.0.1:{port - 2}"
         configuration = self.configured(
             BROKER_SECTIONS,

@@ -545,7 +545,10 @@ class RouteTests(ProducerCase):
         """
         received = self.sent(self.producer())
         del self.network.routes["T"], self.network.routes["TBW102"]
-        gone = self.cluster.routes.refresh("T")
+        routes = self.cluster.routes
+        for name in ("broker-a", "broker-b"):
+            routes.doubt("T", name, denied=True)
+        gone = routes.refresh("T")
         self.network.run()
         self.failureResultOf(gone, TopicNotExist)
         received.refuse(ResponseCode.SYSTEM_BUSY)

@@ -311,12 +311,15 @@ class TroubleTests(RebalanceTestsBase):
 
     def test_noTopic(self) -> None:
         """
-        A topic that does not exist, or no longer.
+        A topic that exists no longer takes no queues away.
         """
         self.started()
         self.since()
         del self.ns.routes["T"]
-        self.failed(self.cluster.routes.refresh("T"), TopicNotExist)
+        routes = self.cluster.routes
+        for broker in ("a", "b"):
+            routes.doubt("T", broker, denied=True)
+        self.failed(routes.refresh("T"), TopicNotExist)
         self.network.advance(20)
         self.assertEqual(self.since(), [])
 

@@ -37,7 +37,9 @@ class FakeNameServers:
         self.waiting: list[tuple[str, Deferred[RemotingCommand]]] = []
         self.timeouts: list[float] = []
 
-    def request(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
+    def request(
+        self, command: RemotingCommand, timeout: float, knows: object = None
+    ) -> Deferred[RemotingCommand]:
         assert command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
         answer: Deferred[RemotingCommand] = Deferred()
         # As a server reads it.
@@ -173,7 +175,10 @@ class RoutesTests(RemotingTests):
     def setUp(self) -> None:
         super().setUp()
         self.servers = FakeNameServers()
-        self.routes = Routes(cast(NameServers, self.servers), 3.0)
+        self.connected: set[str] = set()
+        self.routes = Routes(
+            cast(NameServers, self.servers), 3.0, lambda address: address in self.connected
+        )
         self.changes: list[Route] = []
         self.unfollow = self.routes.follow(self.changes.append)
 
@@ -228,7 +233,12 @@ class RoutesTests(RemotingTests):
             found.addErrback(lambda failure: None)
             self.assertEqual(self.routes.version != before, known() != was)
             versions[self.routes.version] = known()
-        self.assertEqual(len(versions), 5)
+        self.assertEqual(len(versions), 4)
+        before = self.routes.version
+        for broker in "ab":
+            self.doubt(broker, denied=True)
+        self.assertIsNone(self.routes.get("T"))
+        self.assertNotEqual(self.routes.version, before)
         before = self.routes.version
         self.routes.refreshAll([])
         self.assertNotEqual(self.routes.version, before)
@@ -282,20 +292,106 @@ class RoutesTests(RemotingTests):
             self.servers.answer("T", answer)
             self.failureResultOf(found, expected)
 
-    def test_gone(self) -> None:
+    # --- routes that name servers do not have ------------------------------
+
+    def missing(self, topic: str = "T") -> Deferred[Route]:
         """
-        A route is forgotten when the topic is not there any more, and stays when
-        that cannot be found out.
+        Ask for a route that no name server has.
+        """
+        refreshed = self.routes.refresh(topic)
+        self.servers.answer(topic, MISSING)
+        return refreshed
+
+    def doubt(self, brokerName: str, *, denied: bool) -> None:
+        """
+        Have a broker fail, and no name server have a route.
+        """
+        self.routes.doubt("T", brokerName, denied=denied)
+        self.servers.answer("T", MISSING)
+
+    def test_unknownToNameServersKept(self) -> None:
+        """
+        A route stays known if no name server has one, because a name server that was
+        restarted knows nothing; that is told once.
+        """
+        known = self.know("T", route("a"))
+        for _ in range(3):
+            self.assertIs(self.successResultOf(self.missing()), known)
+        self.assertIs(self.routes.get("T"), known)
+        (said,) = self.logged(LogLevel.warn)
+        self.assertIn("No name server has a route of T; the last one counts", said)
+        self.know("T", route("a"))
+        self.successResultOf(self.missing())
+        self.assertEqual(len(self.logged(LogLevel.warn)), 2)
+
+    def test_withoutBrokersKept(self) -> None:
+        """
+        A route without brokers takes no route's place that has some.
+        """
+        known = self.know("T", route("a"))
+        self.assertIs(self.know("T", route()), known)
+        empty = self.know("U", route())
+        self.assertEqual(empty.brokers, {})
+
+    def test_nameServerOutOfReachKept(self) -> None:
+        """
+        A route stays known if no name server answers.
         """
         known = self.know("T", route("a"))
         refreshed = self.routes.refresh("T")
         self.servers.answer("T", ConnectFailed("ns:9876", "refused"))
         self.failureResultOf(refreshed, ConnectFailed)
         self.assertIs(self.routes.get("T"), known)
-        refreshed = self.routes.refresh("T")
-        self.servers.answer("T", MISSING)
-        self.failureResultOf(refreshed, TopicNotExist)
+
+    def test_deniedByAllBrokersDropped(self) -> None:
+        """
+        A route is dropped once each of its brokers has said that the topic does not
+        exist, and no name server has it.
+        """
+        self.know("T", route("a", "b"))
+        self.connected = {"a:10911", "b:10911"}
+        self.doubt("a", denied=True)
+        self.assertIsNotNone(self.routes.get("T"))
+        self.doubt("b", denied=True)
         self.assertIsNone(self.routes.get("T"))
+        self.failureResultOf(self.missing(), TopicNotExist)
+        # Nothing is left to be doubted.
+        self.routes.doubt("T", "b", denied=True)
+        self.assertEqual(self.servers.waiting, [])
+
+    def test_unreachableBrokersDropped(self) -> None:
+        """
+        A route is dropped once none of its brokers answers or is connected, and no name
+        server has it: another broker may take the topic.
+        """
+        self.know("T", route("a", "b"))
+        self.doubt("a", denied=False)
+        self.connected = {"b:10911"}
+        self.doubt("b", denied=False)
+        self.assertIsNotNone(self.routes.get("T"))
+        self.connected = set()
+        self.doubt("b", denied=False)
+        self.assertIsNone(self.routes.get("T"))
+
+    def test_doubtsEndWithAnyRoute(self) -> None:
+        """
+        What brokers failed before a name server told the route counts no more.
+        """
+        known = self.know("T", route("a"))
+        self.routes.doubt("T", "a", denied=True)
+        self.servers.answer("T", route("a"))
+        self.assertIs(self.successResultOf(self.missing()), known)
+
+    def test_otherBrokerDoubted(self) -> None:
+        """
+        A broker that is not in the route says nothing about it, and the route is asked
+        for again because the broker may have moved.
+        """
+        known = self.know("T", route("a"))
+        self.doubt("b", denied=False)
+        self.assertIs(self.routes.get("T"), known)
+        self.routes.doubt("U", "b", denied=False)
+        self.assertEqual(self.servers.topics(), ["U"])
 
     # --- changes ---------------------------------------------------------
 

@@ -35,9 +35,10 @@ SMALL_LOG = f"--set=mappedFileSizeCommitLog={64 << 20}"
 
 reactor: Any = theReactor
 
-# So many seconds has a server to start, and to stop before it is killed.
-START = 30.0
-STOP = 15.0
+# So many seconds has a server to start, and to stop before it is killed: many times what
+# it takes, because other programs may have the machine's cores.
+START = 120.0
+STOP = 60.0
 
 # Of what a process said, so many lines are told if something fails.
 _TOLD = 60

@@ -32,7 +32,7 @@ class LongPollTests(LiveTestCase):
     A broker without name servers.
     """
 
-    timeout = 90
+    timeout = 300
     broker: Child
 
     async def start(self) -> None:

@@ -38,7 +38,7 @@ class PullingTests(LiveTestCase):
     A name server and a broker.
     """
 
-    timeout = 120
+    timeout = 300
 
     async def start(self, count: int, size: int = 10) -> None:
         """

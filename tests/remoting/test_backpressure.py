@@ -287,7 +287,7 @@ class SocketTests(TestCase):
     The same with sockets.
     """
 
-    timeout = 30
+    timeout = 300
 
     @inlineCallbacks
     def test_pipelinedPulls(self) -> Any:

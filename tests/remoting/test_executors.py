@@ -294,7 +294,7 @@ class ThreadTests(TestCase):
     The same with threads.
     """
 
-    timeout = 30
+    timeout = 300
 
     @inlineCallbacks
     def test_threads(self) -> Any:
@@ -306,7 +306,7 @@ class ThreadTests(TestCase):
         threads.start()
         self.addCleanup(threads.stop)
         # Both must be in it at the same time, or it breaks.
-        meeting = threading.Barrier(2, timeout=20)
+        meeting = threading.Barrier(2, timeout=120)
         ran: set[str] = set()
 
         def work(request: RemotingCommand, peer: object) -> RemotingCommand:

@@ -148,7 +148,7 @@ class Server(ProcessProtocol):
         """
         if not self.ended.called:
             self._signal("TERM")
-            killing = reactor.callLater(5, self._signal, "KILL")
+            killing = reactor.callLater(60, self._signal, "KILL")
             yield self.ended
             if killing.active():
                 killing.cancel()
@@ -201,7 +201,7 @@ class LiveTests(TestCase):
     The server process.
     """
 
-    timeout = 60
+    timeout = 300
 
     @inlineCallbacks
     def setUp(self) -> Any:  # type: ignore[override]
@@ -243,7 +243,7 @@ class LiveTests(TestCase):
         request = requestCommand(number % 400, body=b"%d" % number * (number % 100))
         request.extFields["number"] = str(number)
         request.serializeType = number % 2
-        answer: RemotingCommand = yield peers.request(self.address, request, 10)
+        answer: RemotingCommand = yield peers.request(self.address, request, 60)
         self.assertEqual(
             (answer.code, answer.extFields, answer.body),
             (0, {"number": str(number)}, request.body),

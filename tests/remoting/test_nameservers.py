@@ -29,6 +29,10 @@ class FakePeers:
         self.asked: list[tuple[str, float]] = []
         self.answers: list[Deferred[RemotingCommand]] = []
         self.forgotten: list[str] = []
+        self.down: set[str] = set()
+
+    def pausing(self, address: str) -> bool:
+        return address in self.down
 
     def request(
         self, address: str, command: RemotingCommand, timeout: float
@@ -198,3 +202,83 @@ class NameServersTests(RemotingTests):
         self.failureResultOf(pending, RequestTimedOut)
         error = self.failureResultOf(self.request(), ConnectFailed).value
         self.assertEqual(str(error), "GET_ROUTEINFO_BY_TOPIC (105): no name server is known")
+
+
+def knows(answer: RemotingCommand) -> bool:
+    """
+    Whether an answer is that of a name server that knows the topic.
+    """
+    return answer.code == 0
+
+
+class IgnorantTests(RemotingTests):
+    """
+    A name server that does not know what it is asked for.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.peers = FakePeers()
+        self.servers = NameServers(cast(Peers, self.peers), [A, B, C], lambda below: 0)
+
+    def request(self) -> Deferred[RemotingCommand]:
+        """
+        Ask for a route.
+        """
+        command = requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        return self.servers.request(command, 3.0, knows)
+
+    def answer(self, number: int, code: int) -> None:
+        """
+        Answer a request, by its number.
+        """
+        self.peers.answers[number].callback(responseCommand(code))
+
+    def test_knowingOneAsked(self) -> None:
+        """
+        If the one in use does not know, all others are asked at once and for a short
+        time; the first that knows answers, and is used from then on.
+        """
+        answer = self.request()
+        self.answer(0, 17)
+        self.assertEqual(self.peers.asked, [(A, 3.0), (B, 1.0), (C, 1.0)])
+        self.assertNoResult(answer)
+        self.answer(2, 0)
+        self.assertEqual(self.successResultOf(answer).code, 0)
+        self.assertEqual(self.servers.current, C)
+        # Too late.
+        self.answer(1, 17)
+        self.assertEqual(self.servers.current, C)
+
+    def test_noneKnows(self) -> None:
+        """
+        If none knows, or does not answer, the answer of the one in use counts, and it
+        stays in use.
+        """
+        answer = self.request()
+        self.answer(0, 17)
+        self.answer(1, 17)
+        self.peers.answers[2].errback(RequestTimedOut(C, "late"))
+        self.assertEqual(self.successResultOf(answer).code, 17)
+        self.assertEqual(self.servers.current, A)
+
+    def test_downNotAsked(self) -> None:
+        """
+        One that is down is not asked: a producer of a new topic would wait for it.
+        """
+        self.peers.down = {B, C}
+        answer = self.request()
+        self.answer(0, 17)
+        self.assertEqual(self.successResultOf(answer).code, 17)
+        self.assertEqual(self.peers.asked, [(A, 3.0)])
+
+    def test_failedNotAskedTwice(self) -> None:
+        """
+        One that gave no answer is not asked again for the same thing.
+        """
+        answer = self.request()
+        self.peers.fail()
+        self.answer(1, 17)
+        self.assertEqual([each for each, _ in self.peers.asked], [A, B, C])
+        self.answer(2, 17)
+        self.assertEqual(self.successResultOf(answer).code, 17)

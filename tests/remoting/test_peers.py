@@ -167,6 +167,19 @@ class PeersTests(PeersBase):
             {self.successResultOf(each) for each in waiting}, {self.attempts[1].protocol}
         )
 
+    def test_pausing(self) -> None:
+        """
+        Whether an address would have to wait for the end of a pause can be asked.
+        """
+        self.assertFalse(self.peers.pausing(A))
+        self.peers.connection(A).addErrback(lambda failure: None)
+        self.assertFalse(self.peers.pausing(A))
+        self.attempts[0].refuse()
+        self.clock.advance(1.99)
+        self.assertTrue(self.peers.pausing(A))
+        self.clock.advance(0.01)
+        self.assertFalse(self.peers.pausing(A))
+
     def test_pauseOver(self) -> None:
         """
         Who asks after the pause does not wait, and no one dials unasked.

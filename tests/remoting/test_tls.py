@@ -231,7 +231,7 @@ class SocketTests(TestCase):
     Servers and clients over the loopback.
     """
 
-    timeout = 30
+    timeout = 300
 
     def setUp(self) -> None:
         self.folder = self.mktemp()

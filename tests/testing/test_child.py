@@ -71,7 +71,7 @@ class ChildTests(TestCase):
     Tests for L{ChildCluster}.
     """
 
-    timeout = 120
+    timeout = 300
 
     def setUp(self) -> None:
         self.client = Client(reactor, endpoints(reactor))
@@ -159,7 +159,7 @@ class ChildTests(TestCase):
             "os._exit(0)"
         )
         parent = subprocess.run(
-            [sys.executable, "-c", script], check=True, capture_output=True, timeout=60
+            [sys.executable, "-c", script], check=True, capture_output=True, timeout=300
         )
         pid, folder = parent.stdout.split()
         self.addCleanup(subprocess.run, ["rm", "-rf", folder.decode()], check=True)
@@ -297,7 +297,7 @@ class ServingTests(TestCase):
     Tests for L{txrocket.testing.__main__}.
     """
 
-    timeout = 60
+    timeout = 300
 
     def setUp(self) -> None:
         self.reactor = Stopped()
@@ -412,7 +412,7 @@ class PytestTests(SynchronousTestCase):
             },
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         return ran.returncode, ran.stdout + ran.stderr
 
@@ -464,4 +464,4 @@ class PytestTests(SynchronousTestCase):
             "import txrocket.testing, txrocket.testing.trial\n"
             "assert 'twisted.internet.reactor' not in sys.modules\n"
         )
-        subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=300)

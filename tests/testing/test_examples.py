@@ -36,7 +36,7 @@ class WithPytestTests(SynchronousTestCase):
             env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         self.assertEqual(ran.returncode, 0, ran.stdout)
         self.assertIn("1 passed", ran.stdout)

@@ -33,7 +33,7 @@ class RealTests(TestCase):
     Tests for L{RealCluster}.
     """
 
-    timeout = 60
+    timeout = 300
 
     def setUp(self) -> None:
         self.client = Client(reactor, endpoints(reactor))
@@ -190,7 +190,7 @@ class FixtureTests(TestCase):
     Tests for L{realCluster}.
     """
 
-    timeout = 60
+    timeout = 300
 
     def setUp(self) -> Deferred[None]:  # type: ignore[override]
         return realCluster(self, reactor, brokers=2).addCallback(self.keep)

@@ -17,7 +17,7 @@ from txrocket.blocking.deadline import Deadline
 from txrocket.blocking.links import Links
 from txrocket.blocking.routes import Routes
 from txrocket.client.topicroute import Route
-from txrocket.errors import ConnectFailed, RemotingError, RocketError
+from txrocket.errors import ConnectFailed, RemotingError, RocketError, TopicNotExist
 from txrocket.model import MASTER_ID
 from txrocket.protocol.command import RemotingCommand
 
@@ -77,14 +77,22 @@ class Brokers:
         if not addresses:
             what = "broker" if slaves else "master of broker"
             raise ConnectFailed("", f"no {what} {brokerName} is known to have topic {topic}")
-        return self._attempts(
-            addresses,
-            request,
-            read,
-            deadline,
+
+        def readIt(answer: RemotingCommand, address: str) -> _Result:
+            try:
+                result = read(answer, address)
+            except TopicNotExist:
+                self._routes.doubt(topic, brokerName)
+                raise
+            self._routes.trust(topic, brokerName)
+            return result
+
+        def look() -> list[str]:
+            self._routes.doubt(topic, brokerName)
             # Half of the time, lest none be left to ask the broker.
-            lambda: known(self._routes.refresh(topic, deadline.share(2))),
-        )
+            return known(self._routes.refresh(topic, deadline.share(2)))
+
+        return self._attempts(addresses, request, readIt, deadline, look)
 
     def askAll(
         self,

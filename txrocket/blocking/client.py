@@ -153,7 +153,8 @@ class Client:
 
     def route(self, topic: str, timeout: float | None = None) -> TopicRouteData:
         """
-        Where a topic lives, as a name server says now, or said last if none answers.
+        Where a topic lives, as a name server says now, or said last if none answers or
+        has it.
 
         @raise TopicNotExist: if it does not.
         """
@@ -162,7 +163,7 @@ class Client:
     def queues(self, topic: str, timeout: float | None = None) -> tuple[MessageQueue, ...]:
         """
         The queues of a topic that can be pulled from, as a name server says now, or
-        said last if none answers.
+        said last if none answers or has it.
 
         @raise TopicNotExist: if it does not exist.
         """

@@ -58,6 +58,12 @@ class Deadline:
         """
         return self if parts == 1 else Deadline((self._end - time.monotonic()) / parts)
 
+    def atMost(self, seconds: float) -> Deadline:
+        """
+        This time limit, or one of so many seconds from now if that is sooner.
+        """
+        return self if self._end - time.monotonic() <= seconds else Deadline(seconds)
+
     def pause(self, attempts: int) -> bool:
         """
         Sleep before something is tried again, the longer the more often it has

@@ -5,6 +5,10 @@ Where topics live, as a blocking client knows it.
 A route is asked for when it is first needed, kept for half a minute, and asked for
 again after that and when a broker fails.  If no name server answers, the one that
 is known counts.
+
+It also counts if no name server has one: a name server that was restarted knows no
+topic until the brokers register.  That a topic does not exist is believed once each
+broker of its route has failed or has said so.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ __all__ = ["Routes"]
 # In seconds, as Java's pollNameServerInterval.
 _MAX_AGE: Final = 30.0
 
+# How long another name server has to answer if the one in use does not know, in seconds.
+_OTHERS: Final = 1.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -45,8 +52,12 @@ class Routes:
         self._links = links
         self._nameServers = nameServers
         self._current = first % len(nameServers)
+        # Name servers that gave no answer, and when.
+        self._failed: dict[str, float] = {}
         # A route, and when it was asked for.
         self._routes: dict[str, tuple[Route, float]] = {}
+        # Of known routes, the names of the brokers that have failed since.
+        self._doubts: dict[str, set[str]] = {}
 
     def find(self, topic: str, deadline: Deadline) -> Route:
         """
@@ -64,19 +75,44 @@ class Routes:
         """
         A topic's route, asked for anew.
 
-        @raise TopicNotExist: if there is none.
+        @raise TopicNotExist: if there is none, and the brokers of the one that is known
+            have failed.
         @raise RemotingError: if no name server answers, and none is known.
         """
-        known = self._routes.pop(topic, None)
+        known = self._routes.get(topic)
         try:
             route = Route(topic, self._ask(topic, deadline), inherited=False)
+            if not route.brokers and known is not None:
+                raise TopicNotExist(f"the route of topic {topic} has no broker")
+            self._doubts.pop(topic, None)
         except RocketError as error:
-            if known is None or isinstance(error, TopicNotExist):
+            if known is None:
+                raise
+            if isinstance(error, TopicNotExist) and self._isGone(known[0]):
+                self.forget(topic)
                 raise
             _log.warning("The route of %s stays as it was: %s", topic, error)
             route = known[0]
         self._routes[topic] = route, time.monotonic()
         return route
+
+    def doubt(self, topic: str, brokerName: str) -> None:
+        """
+        A broker has not answered a request about a topic, or has said that the topic
+        does not exist.
+        """
+        if topic in self._routes:
+            self._doubts.setdefault(topic, set()).add(brokerName)
+
+    def trust(self, topic: str, brokerName: str) -> None:
+        """
+        A broker has served a request about a topic.
+        """
+        if topic in self._doubts:
+            self._doubts[topic].discard(brokerName)
+
+    def _isGone(self, known: Route) -> bool:
+        return known.brokers.keys() <= self._doubts.get(known.topic, set())
 
     def toSend(self, topic: str, queues: int, deadline: Deadline) -> Route:
         """
@@ -101,6 +137,7 @@ class Routes:
         Ask for a topic's route when it is needed next.
         """
         self._routes.pop(topic, None)
+        self._doubts.pop(topic, None)
 
     def clusterInfo(self, deadline: Deadline) -> ClusterInfo:
         """
@@ -123,7 +160,35 @@ class Routes:
     def _ask(self, topic: str, deadline: Deadline) -> TopicRouteData:
         header = GetRouteInfoRequestHeader(topic, True)
         request = requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        return decodeBody(TopicRouteData, self._askAny(request, deadline).body)
+        try:
+            answer = self._askAny(request, deadline)
+        except TopicNotExist:
+            better = self._askOthers(request, deadline)
+            if better is None:
+                raise
+            answer = better
+        return decodeBody(TopicRouteData, answer.body)
+
+    def _askOthers(self, request: RemotingCommand, deadline: Deadline) -> RemotingCommand | None:
+        """
+        Ask the name servers that are not in use, because the one in use does not know:
+        it may have been restarted.  One that knows is used from then on.
+        """
+        last = self._nameServers[self._current]
+        for number, address in enumerate(self._nameServers):
+            failed = self._failed.get(address)
+            if address == last or (failed is not None and time.monotonic() - failed < _MAX_AGE):
+                continue
+            try:
+                answer = self._links.ask(address, request, deadline.share(2).atMost(_OTHERS))
+            except RemotingError as error:
+                _log.warning("Name server %s gives no answer: %s", address, error)
+                self._failed[address] = time.monotonic()
+                continue
+            if not answer.code:
+                self._current = number
+                return answer
+        return None
 
     def _askAny(self, request: RemotingCommand, deadline: Deadline) -> RemotingCommand:
         """
@@ -136,12 +201,14 @@ class Routes:
             try:
                 answer = self._links.ask(address, request, deadline.share(remaining))
             except RemotingError as error:
+                self._failed[address] = time.monotonic()
                 self._current = (self._current + 1) % len(self._nameServers)
                 remaining -= 1
                 if not remaining:
                     raise
                 _log.warning("Asking the next name server: %s", error)
                 continue
+            self._failed.pop(address, None)
             if answer.code:
                 raise responseError(answer.code, answer.remark, address)
             return answer

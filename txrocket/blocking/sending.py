@@ -152,8 +152,14 @@ class Sender:
             sending.born,
         )
         dialling = deadline.share(self._tries(sending, route))
-        answer = self._links.ask(address, request, deadline, dialling)
-        return sending.resultOf(answer, queue, address)
+        try:
+            answer = self._links.ask(address, request, deadline, dialling)
+            result = sending.resultOf(answer, queue, address)
+        except (RemotingError, TopicNotExist):
+            self._routes.doubt(sending.topic, queue.brokerName)
+            raise
+        self._routes.trust(sending.topic, queue.brokerName)
+        return result
 
     def _choose(self, sending: Sending, message: Message | None, route: Route) -> MessageQueue:
         queues = route.writeQueues
@@ -189,7 +195,7 @@ class Sender:
             sending.attempts,
             sending.error,
         )
-        if isinstance(sending.error, RemotingError):
+        if isinstance(sending.error, RemotingError | TopicNotExist):
             try:
                 # The broker may have moved, or be gone.  Half of the time, lest none be
                 # left to send.

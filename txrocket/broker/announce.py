@@ -4,13 +4,16 @@ Telling the name servers of the broker and its topics.
 
 Each name server is told by itself: they do not know each other, and one that is
 down delays no other.  It is told at start, after ten seconds, every half minute,
-and at once when a topic changes, and told goodbye at the stop.
+at once when a topic changes or when it is back
+(L{txrocket.broker.namesrvlink}), and told goodbye at the stop.
 """
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -20,6 +23,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from txrocket.broker.namesrvlink import NameServerLink, shortBackoff
 from txrocket.broker.settings import AnnounceSettings
 from txrocket.broker.topics import Topics
 from txrocket.errors import RocketError, responseError
@@ -35,7 +39,7 @@ from txrocket.protocol.headers import (
     UnRegisterBrokerRequestHeader,
 )
 from txrocket.protocol.registration import encodeRegisterBroker
-from txrocket.remoting.peers import Peers
+from txrocket.remoting.peers import Backoff, Peers
 
 __all__ = ["Announcement", "Identity"]
 
@@ -82,9 +86,11 @@ class Announcement:
         settings: AnnounceSettings,
         topics: Topics,
         addresses: Sequence[str],
+        backoff: Backoff | None = None,
     ) -> None:
         """
         @param addresses: the name servers.
+        @param backoff: how many seconds to pause after so many failures in a row.
         """
         self._clock = clock
         self._peers = peers
@@ -98,6 +104,11 @@ class Announcement:
         self._soon: IDelayedCall | None = None
         self._waiting: list[Deferred[None]] = []
         self._failing: set[str] = set()
+        backoff = backoff or shortBackoff(random.randrange)
+        self._links = {
+            each: NameServerLink(clock, peers, each, partial(self._announceTo, [each]), backoff)
+            for each in addresses
+        }
         self._loop = LoopingCall(self.announce, force=settings.forceRegister)
         self._loop.clock = clock
 
@@ -109,6 +120,8 @@ class Announcement:
         """
         self._topics.follow(self.announceSoon)
         self._running = True
+        for link in self._links.values():
+            link.start()
         self._again = self._clock.callLater(_AGAIN, self._repeat)
         return self.announce(force=True)
 
@@ -161,13 +174,16 @@ class Announcement:
         @param force: whether to tell everything without asking first whether it
             is known already.
         """
+        return self._announceTo(self._addresses, force=force)
+
+    def _announceTo(self, addresses: Sequence[str], force: bool = True) -> Deferred[None]:
         wrapper = self._wrapper()
         body = encodeRegisterBroker(RegisterBrokerBody(wrapper), self._settings.compressedRegister)
         telling = [
             self._tell(each, wrapper, body, force).addErrback(
                 lambda failure: self._log.failure("Telling a name server failed", failure)
             )
-            for each in self._addresses
+            for each in addresses
         ]
         return DeferredList(telling).addCallback(lambda results: None)
 
@@ -176,6 +192,8 @@ class Announcement:
         Say goodbye to all name servers.
         """
         self._running = False
+        for link in self._links.values():
+            link.stop()
         for call in (self._soon, self._again):
             if call is not None and call.active():
                 call.cancel()
@@ -216,7 +234,9 @@ class Announcement:
                     self._topics.order(frozenset(decodeBody(KVTable, answer.body).table))
         except RocketError as error:
             self._failed(address, error)
+            self._links[address].failed()
         else:
+            self._links[address].registered()
             if address in self._failing:
                 self._failing.remove(address)
                 self._log.info("Name server {address} is there again", address=address)

@@ -273,6 +273,8 @@ class Attempts:
         if self._faults is not None:
             self._note(queue, began, failed=refused is not None)
         if refused is not None:
+            if isinstance(refused, TopicNotExist):
+                self._routes.doubt(sending.topic, queue.brokerName, denied=True)
             return self._again(refused, sending)
         route = self._routes.get(sending.topic)
         if route is not None and route.inherited:
@@ -298,7 +300,7 @@ class Attempts:
         if self._faults is not None:
             self._note(sending.queue, began, failed=True)
         # The broker may have moved, or be gone.
-        self._refresh(sending.topic)
+        self._routes.doubt(sending.topic, sending.queue.brokerName, denied=False)
         return self._again(error, sending)
 
     def _refresh(self, topic: str) -> None:

@@ -153,7 +153,9 @@ class Cluster(MultiService):
             self.remoting.registerHook(hook)
         self.peers = Peers(self.remoting, connect or endpoints(reactor, tls))
         self.nameServers = NameServers(self.peers, addresses, choose)
-        self.routes = Routes(self.nameServers, timeout)
+        self.routes = Routes(
+            self.nameServers, timeout, lambda address: self.peers.up(address) is not None
+        )
         self.routes.follow(lambda route: self._beatSoon())
         self.uniqueId = UniqueIds(
             socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip),

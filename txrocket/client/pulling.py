@@ -27,7 +27,7 @@ from txrocket.client.routes import Route
 from txrocket.errors import (
     ConnectFailed,
     RemotingError,
-    RocketError,
+    TopicNotExist,
 )
 from txrocket.filters.tags import TAG
 from txrocket.model import MASTER_ID, MessageQueue
@@ -142,12 +142,16 @@ class Puller:
     def _answered(
         self, answer: RemotingCommand, queue: MessageQueue, tags: frozenset[str], address: str
     ) -> PullResult:
-        result, self._suggested[queue] = pullResult(answer, queue, tags, address)
+        try:
+            result, self._suggested[queue] = pullResult(answer, queue, tags, address)
+        except TopicNotExist:
+            self._routes.doubt(queue.topic, queue.brokerName, denied=True)
+            raise
         return result
 
     def _unanswered(self, failure: Failure, queue: MessageQueue, brokerId: int) -> Failure:
         if failure.check(RemotingError):
             others = sorted(self._routes.brokers.get(queue.brokerName, ()))
             self._suggested[queue] = next((each for each in others if each > brokerId), MASTER_ID)
-            self._routes.refresh(queue.topic).addErrback(lambda failure: failure.trap(RocketError))
+            self._routes.doubt(queue.topic, queue.brokerName, denied=False)
         return failure

@@ -7,6 +7,16 @@ minute and when a broker fails.  All who need a route at a time share one reques
 Who wants to know when a route changes, because queues must be divided anew, is
 told.
 
+A route that is known stays until a better one is: a name server that was restarted
+knows no topic until the brokers register, and the brokers are well.  That the topic
+does not exist is believed once each broker of its route has said so or is out of
+reach::
+
+                               name servers: no such topic
+    ( known ) --broker fails--> ( doubted ) ---------> dropped
+        ^                           |
+        +------- any route ---------+
+
 L{txrocket.client.topicroute} has what one route means, and is here under its own
 name as well.
 """
@@ -24,7 +34,7 @@ from txrocket.client.topicroute import DEFAULT_TOPIC, Route, limited, readQueues
 from txrocket.errors import RocketError, TopicNotExist, responseError
 from txrocket.model import MASTER_ID, TopicRouteData
 from txrocket.protocol.bodycodec import decodeBody
-from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader
 from txrocket.remoting.nameservers import NameServers
@@ -41,6 +51,10 @@ def _sorted(data: TopicRouteData) -> TopicRouteData:
     )
 
 
+def _knowsRoute(answer: RemotingCommand) -> bool:
+    return answer.code != ResponseCode.TOPIC_NOT_EXIST
+
+
 class Routes:
     """
     The routes that a client knows.
@@ -51,9 +65,15 @@ class Routes:
 
     _log = Logger()
 
-    def __init__(self, nameServers: NameServers, timeout: float) -> None:
+    def __init__(
+        self,
+        nameServers: NameServers,
+        timeout: float,
+        connected: Callable[[str], bool] = lambda address: False,
+    ) -> None:
         """
         @param timeout: of a request to a name server, in seconds.
+        @param connected: whether the connection to an address is up.
         """
         self._nameServers = nameServers
         self._timeout = timeout
@@ -61,6 +81,12 @@ class Routes:
         self._asking: dict[str, list[Deferred[Route]]] = {}
         self._followers: list[Callable[[Route], None]] = []
         self._addresses: dict[str, dict[int, str]] = {}
+        self._connected = connected
+        # Of known routes, the brokers that have failed since: whether each of them has
+        # said that the topic does not exist.
+        self._doubts: dict[str, dict[str, bool]] = {}
+        # Topics of known routes of which no name server knows.
+        self._kept: set[str] = set()
         self.version = 0
 
     def follow(self, changed: Callable[[Route], None]) -> Callable[[], None]:
@@ -95,6 +121,11 @@ class Routes:
     def refresh(self, topic: str) -> Deferred[Route]:
         """
         Ask for a route again.
+
+        @return: a Deferred of the route, which is the one that is known if no name
+            server has one.  It fails with L{TopicNotExist} if none is known, or the
+            brokers of the known one do not have the topic, and with a L{RemotingError}
+            if no name server answers.
         """
         waiter: Deferred[Route] = Deferred()
         waiting = self._asking.get(topic)
@@ -103,9 +134,25 @@ class Routes:
             return waiter
         self._asking[topic] = [waiter]
         asked = self._ask(topic).addCallback(lambda data: self._take(topic, data, inherited=False))
-        asked.addErrback(self._gone, topic)
+        asked.addErrback(self._missing, topic)
         asked.addBoth(self._asked, topic)
         return waiter
+
+    def doubt(self, topic: str, brokerName: str, *, denied: bool) -> None:
+        """
+        A broker has not served a request about a topic: its route may have changed, so
+        it is asked for again.
+
+        @param denied: whether the broker said that the topic does not exist, or else
+            said nothing.
+        """
+        known = self._routes.get(topic)
+        if known is not None and brokerName in known.brokers:
+            self._doubts.setdefault(topic, {})[brokerName] = denied
+        elif denied:
+            return
+        # A failure leaves things as they were.
+        self.refresh(topic).addErrback(lambda failure: failure.trap(RocketError))
 
     def inherit(self, topic: str, queues: int) -> Deferred[Route]:
         """
@@ -170,11 +217,16 @@ class Routes:
 
         header = GetRouteInfoRequestHeader(topic, True)
         request = requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        return self._nameServers.request(request, self._timeout).addCallback(decode)
+        asked = self._nameServers.request(request, self._timeout, _knowsRoute)
+        return asked.addCallback(decode)
 
     def _take(self, topic: str, data: TopicRouteData, *, inherited: bool) -> Route:
+        known = self._routes.get(topic)
+        if not data.brokerDatas and known is not None and known.brokers:
+            raise TopicNotExist(f"the route of topic {topic} has no broker")
+        self._trust(topic)
         # The newest is the last, for who reckons by all of them.
-        known = self._routes.pop(topic, None)
+        self._routes.pop(topic, None)
         if known is not None and known.data == data and known.inherited == inherited:
             self._routes[topic] = known
             if any(self._addresses.get(name) != ids for name, ids in known.brokers.items()):
@@ -191,7 +243,12 @@ class Routes:
 
     def _drop(self, topic: str) -> None:
         del self._routes[topic]
+        self._trust(topic)
         self.version += 1
+
+    def _trust(self, topic: str) -> None:
+        self._doubts.pop(topic, None)
+        self._kept.discard(topic)
 
     def _collect(self) -> None:
         """
@@ -204,13 +261,36 @@ class Routes:
             self._addresses = addresses
             self.version += 1
 
-    def _gone(self, failure: Failure, topic: str) -> Failure:
-        if failure.check(TopicNotExist):
-            known = self._routes.get(topic)
-            # What is not there yet is served by what it will inherit from.
-            if known is not None and not known.inherited:
-                self._drop(topic)
-        return failure
+    def _missing(self, failure: Failure, topic: str) -> Failure | Route:
+        known = self._routes.get(topic)
+        # What is not there yet is served by what it will inherit from.
+        if not failure.check(TopicNotExist) or known is None or known.inherited:
+            return failure
+        if self._isGone(known):
+            self._drop(topic)
+            return failure
+        # Once, and not every half minute.
+        if topic not in self._kept:
+            self._kept.add(topic)
+            self._log.warn(
+                "No name server has a route of {topic}; the last one counts until its brokers"
+                " fail: {error}",
+                topic=topic,
+                error=failure.value,
+            )
+        return known
+
+    def _isGone(self, known: Route) -> bool:
+        """
+        Whether each broker of a route has said that the topic does not exist, or has not
+        answered and is not connected.
+        """
+        doubts = self._doubts.get(known.topic, {})
+        return all(
+            doubts.get(name, False)
+            or (name in doubts and not any(map(self._connected, addresses.values())))
+            for name, addresses in known.brokers.items()
+        )
 
     def _asked(self, result: Route | Failure, topic: str) -> None:
         for waiter in self._asking.pop(topic):

@@ -5,13 +5,17 @@ The name servers of a program, of which any one will do.
 Name servers do not know each other, and each knows all.  Requests go to one of
 them until it fails to answer, and then to the next: a list in which the first
 is gone costs one failure, not one for every request.
+
+A name server that was just restarted knows nothing until the brokers register.  An
+answer that may come of that is not believed before the others were asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
 from twisted.logger import Logger
 
 from txrocket.errors import ConnectFailed, RemotingError
@@ -20,6 +24,17 @@ from txrocket.protocol.command import RemotingCommand
 from txrocket.remoting.peers import Peers
 
 __all__ = ["NameServers"]
+
+Knows = Callable[[RemotingCommand], bool]
+
+# How long the others have to answer if one does not know, in seconds: a producer waits.
+_OTHERS = 1.0
+
+
+class _DoesNotKnow(Exception):
+    """
+    A name server does not know what it was asked for.
+    """
 
 
 class NameServers:
@@ -73,12 +88,15 @@ class NameServers:
 
     @inlineCallbacks
     def request(
-        self, command: RemotingCommand, timeout: float
-    ) -> Generator[Deferred[RemotingCommand], RemotingCommand, RemotingCommand]:
+        self, command: RemotingCommand, timeout: float, knows: Knows | None = None
+    ) -> Generator[Deferred[Any], Any, RemotingCommand]:
         """
         Ask the server in use and, if it gives no answer, the others in turn.
 
         @param timeout: in seconds, for each of them.
+        @param knows: whether a response shows that the server knows what it was asked
+            for.  If it does not, all others are asked, and one that knows is used from
+            then on.
         @return: a Deferred of the response, whatever its code; it fails with
             the last server's L{RemotingError}.
         """
@@ -86,7 +104,12 @@ class NameServers:
         address = self.current
         while address is not None:
             try:
-                return (yield self._peers.request(address, command, timeout))
+                answer: RemotingCommand = yield self._peers.request(address, command, timeout)
+                if knows is not None and not knows(answer):
+                    asked.add(address)
+                    better = yield self._askOthers(asked, command, timeout, knows)
+                    answer = answer if better is None else better
+                return answer
             except RemotingError as error:
                 asked.add(address)
                 self._leave(address)
@@ -101,6 +124,36 @@ class NameServers:
                 )
                 address = following
         raise ConnectFailed("", f"{requestName(command.code)}: no name server is known")
+
+    @inlineCallbacks
+    def _askOthers(
+        self, asked: set[str], command: RemotingCommand, timeout: float, knows: Knows
+    ) -> Generator[Deferred[Any], Any, RemotingCommand | None]:
+        """
+        Ask all at once that were not asked yet.
+
+        @return: a Deferred of the first response of one that knows, or of L{None}.
+        """
+
+        def check(answer: RemotingCommand, address: str) -> RemotingCommand:
+            if not knows(answer):
+                raise _DoesNotKnow
+            if address in self._addresses:
+                self._current = self._addresses.index(address)
+            return answer
+
+        # One that is known to be down would only cost time.
+        others = [each for each in self._addresses if each not in asked]
+        asking = [
+            self._peers.request(each, command, min(timeout, _OTHERS)).addCallback(check, each)
+            for each in others
+            if not self._peers.pausing(each)
+        ]
+        if not asking:
+            return None
+        first = yield DeferredList(asking, fireOnOneCallback=True, consumeErrors=True)
+        # Of the one that knows it is a pair, and else a list of all failures.
+        return first[0] if isinstance(first, tuple) else None
 
     def _following(self, asked: set[str]) -> str | None:
         """

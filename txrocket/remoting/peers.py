@@ -89,6 +89,13 @@ class _Peer:
         protocol = self._protocol
         return protocol if protocol is not None and protocol.connected else None
 
+    @property
+    def pausing(self) -> bool:
+        """
+        Whether the last attempt to connect failed, and it is not time for the next.
+        """
+        return self._failures > 0 and self._remoting.clock.seconds() < self._mayDialAt
+
     def connection(self) -> Deferred[RemotingProtocol]:
         """
         The connection, made if there is none.
@@ -207,6 +214,14 @@ class Peers:
         """
         peer = self._peers.get(address)
         return None if peer is None else peer.protocol
+
+    def pausing(self, address: str) -> bool:
+        """
+        Whether a request to an address would have to wait before it is dialled, because
+        the last attempt failed.
+        """
+        peer = self._peers.get(address)
+        return peer is not None and peer.pausing
 
     def request(
         self, address: str, command: RemotingCommand, timeout: float
