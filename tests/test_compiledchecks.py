@@ -46,8 +46,14 @@ def records(sends: list[Any], nexts: dict[Any, Any], **changes: Any) -> Any:
     """
     assert speed is not None
     given = {
-        **{"fields": FIELDS, "nexts": nexts, "offset": 100, "brim": 10_000, "mostBody": 1000},
-        **{"timestamp": TIME, "hosts": [V4] * len(sends), "storeHost": V4},
+        "fields": FIELDS,
+        "nexts": nexts,
+        "offset": 100,
+        "brim": 10_000,
+        "mostBody": 1000,
+        "timestamp": TIME,
+        "hosts": [V4] * len(sends),
+        "storeHost": V4,
     }
     return speed.sendRecords(sends, *(given | changes).values())
 
