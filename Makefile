@@ -32,6 +32,11 @@ test-long: $(VENV)/installed-test
 	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel \
 		tests.broker.test_delaymodel tests.broker.test_timermodel
 
+# 2,000 random damages of a bit, a sector or a cut in every kind of file, after a stop and a kill.
+# It prints its seed; .venv/bin/python -m tests.damage --seed S --case N has one of them again.
+test-damage: $(VENV)/installed-test
+	$(BIN)/python -m tests.damage --cases 2000
+
 # The compiled helper with AddressSanitizer and UndefinedBehaviorSanitizer: its tests, and a fuzzer
 # for TXROCKET_FUZZ_SECONDS.  Without a C compiler it says so and does nothing.
 test-sanitized: $(VENV)/installed-test

@@ -11,6 +11,7 @@ Cases run in processes of their own, so that one that crashes is told like any o
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -44,6 +45,10 @@ def cases(seed: int, numbers: range) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="txrocket-damage-", dir=above) as folder:
         templates = [make(f"{folder}/template", clean=clean) for clean in (True, False)]
         benches = {each.clean: Bench(each, f"{folder}/case") for each in templates}
+        for bench in benches.values():
+            _ = bench.baseline
+        # What is there now stays, and need not be looked at after each case.
+        gc.freeze()
         for number in numbers:
             template, fault = faultOf(seed, number, templates)
             about = {"number": number, "file": fault.name, "fault": str(fault)}

@@ -122,8 +122,6 @@ class Bench:
             told: list[str] = []
             audit = self._work(told)
             self._baseline = Baseline(audit, {normal(each) for each in told})
-            # What is there now stays, and need not be looked at after each case.
-            gc.freeze()
         return self._baseline
 
     def _work(self, told: list[str], fault: Fault | None = None) -> Audit:
@@ -299,6 +297,19 @@ class Judgement:
             if place[0] == "SCHEDULE_TOPIC_XXXX" and truth.message.body not in came | delivered
         }
         self._missing("never delivered", missing)
+        if len(self._late(self._audit)) > len(self._late(self._usual)):
+            self._verdict.harm.append("delayed messages were delivered again")
+
+    def _late(self, audit: Audit) -> list[bytes]:
+        """
+        What came beside what was there and what was sent anew.
+        """
+        places = self._truths.keys() | audit.sent.keys()
+        return [
+            each.body
+            for each in audit.pushed
+            if (each.topic, each.queueId, each.queueOffset) not in places
+        ]
 
     def _offsets(self, tail: bool) -> None:
         ends = self._template.ends
