@@ -33,6 +33,8 @@ from txrocket.protocol.record import decodeRecord, measureRecord
 Place = tuple[str, int, int]
 
 _SUBSCRIPTION: Final = 4
+# So few that many pulls are of one file of the log, which the compiled helper serves.
+_BATCH: Final = 8
 _PUSH_SECONDS: Final = 45
 _PUSH_PATIENCE: Final = 150
 _GOES_ON: Final = (
@@ -149,7 +151,7 @@ class Auditor:
         offset, where = 0, f"pull {topic} {queueId}"
         while True:
             header = PullMessageRequestHeader(
-                *("auditors", topic, queueId, offset, 32, _SUBSCRIPTION, 0, 0, 0, tags)
+                *("auditors", topic, queueId, offset, _BATCH, _SUBSCRIPTION, 0, 0, 0, tags)
             )
             answer = self._world.ask(RequestCode.PULL_MESSAGE, header)
             if answer.code == ResponseCode.SUCCESS:

@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 # Small files, so that there are several of each kind.
 SETTINGS = {
-    "mappedFileSizeCommitLog": 8192,
+    "mappedFileSizeCommitLog": 16384,
     "mappedFileSizeConsumeQueue": 20 * 16,
     "maxHashSlotNum": 40,
     "maxIndexNum": 120,
