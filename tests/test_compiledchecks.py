@@ -7,11 +7,12 @@ that was not its own, left a state half changed, or differed from the way in Pyt
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import os
 import struct
-from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -22,10 +23,10 @@ from txrocket.protocol.record import encodeTopic
 from txrocket.store.files import Files, SyncFailed
 from txrocket.store.follow import file
 
-try:
-    import _testcapi
-except ImportError:
-    _testcapi = None  # type: ignore[assignment]
+# Makes memory end; not every Python has it.
+_testcapi: Any = None
+with contextlib.suppress(ImportError):
+    _testcapi = import_module("_testcapi")
 
 FIELDS = {"T": encodeTopic("T")}
 EXT = b'"a":"P","b":"T","c":"","d":"4","e":"0","f":"0","g":"7","h":"0"'
@@ -136,6 +137,7 @@ class RefusedTests(SynchronousTestCase):
         """
         A message without its parts, or with parts of another type, is a TypeError, no crash.
         """
+        bad: Any
         for bad in (
             *((), 1, None, [], sent()[:7], sent(key=None), sent(key=()), sent(key=("T",))),
             *(sent(key=(b"T", 0)), sent(key=("T", "0")), sent(body="x"), sent(properties=None)),
@@ -156,6 +158,7 @@ class RefusedTests(SynchronousTestCase):
         """
         A topic's field that is not bytes, missing addresses and a negative offset are refused.
         """
+        changes: dict[str, Any]
         for changes in (
             *({"fields": {"T": "T"}}, {"fields": {}}, {"fields": {"T": bytes(129)}}),
             *({"hosts": []}, {"hosts": [V4[:5]]}, {"hosts": [None]}, {"storeHost": b""}),
@@ -382,7 +385,7 @@ class SyncTests(SynchronousTestCase):
         path = self.path()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        with ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             opened = stack.enter_context(open(path, "rb"))
             resource.setrlimit(resource.RLIMIT_NOFILE, (opened.fileno(), hard))
             try:

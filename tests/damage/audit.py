@@ -125,7 +125,8 @@ class Auditor:
         The records of an answer.  One whose body does not match its checksum is left out, as a
         client does.
         """
-        found, position = [], 0
+        found: list[MessageExt] = []
+        position = 0
         while position < len(data):
             try:
                 message = decodeRecord(data, position, checkCrc=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 from twisted.internet.defer import gatherResults
 
-from tests.damage.world import SETTINGS, World
+from tests.damage.world import World
 from txrocket.client.producer import Producer
 from txrocket.client.pushconsumer import PushConsumer
 from txrocket.client.transaction import LocalTransactionState, TransactionProducer
@@ -30,7 +30,6 @@ from txrocket.store.files import Files, Handles
 TOPICS: Final = ("Orders", "Events")
 FIRST: Final = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 TAGS: Final = ("red", "green", "blue")
-LOG_FILE: Final = int(SETTINGS["mappedFileSizeCommitLog"])
 
 
 @attrs.frozen

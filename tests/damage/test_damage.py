@@ -305,7 +305,7 @@ class HarnessTests(SynchronousTestCase):
                 f"echo '{json.dumps({**done, 'harm': [], 'told': []})}'\n"
             )
         os.chmod(program, 0o755)
-        with patch.object(command.sys, "executable", os.path.abspath(program)):
+        with patch("sys.executable", os.path.abspath(program)):
             first, second = command.work(3, range(2))
         self.assertEqual((first["number"], first["outcome"]), (0, "failed"))
         self.assertIn("crash: the process ended with -11", first["failures"][0])

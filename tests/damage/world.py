@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
-from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
+from zope.interface import implementer
 
 from txrocket.client.cluster import Cluster
 from txrocket.protocol.codes import RequestCode
@@ -25,17 +26,18 @@ from txrocket.testing.memory import MemoryCluster
 _Result = TypeVar("_Result")
 
 # Small files, so that there are several of each kind.
-SETTINGS = {
-    "mappedFileSizeCommitLog": 16384,
+LOG_FILE = 16_384
+SLOTS = 40
+LEVELS = "1s 20s 30s"
+SETTINGS: dict[str, str | int | float] = {
+    "mappedFileSizeCommitLog": LOG_FILE,
     "mappedFileSizeConsumeQueue": 20 * 16,
-    "maxHashSlotNum": 40,
+    "maxHashSlotNum": SLOTS,
     "maxIndexNum": 120,
     "maxMessageSize": 6000,
-    "messageDelayLevel": "1s 20s 30s",
+    "messageDelayLevel": LEVELS,
     "enablePropertyFilter": True,
 }
-SLOTS = SETTINGS["maxHashSlotNum"]
-LEVELS = SETTINGS["messageDelayLevel"]
 
 
 class RealFiles(Files):
@@ -94,6 +96,33 @@ class RealFiles(Files):
         return 1 << 40, 1 << 39
 
 
+@implementer(ILogObserver)
+class Listener:
+    """
+    Hears what is logged as a warning or worse.
+
+    @ivar told: that.
+    @ivar faults: errors that nobody has dealt with.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.faults: list[str] = []
+
+    def __call__(self, event: LogEvent) -> None:
+        """
+        Something is logged.
+        """
+        if event["log_level"] < LogLevel.warn:
+            return
+        text = formatEvent(event) or str(event.get("log_format"))
+        if text.startswith("Unhandled"):
+            failure = event.get("log_failure")
+            self.faults.append(f"unhandled error: {failure and failure.getErrorMessage()}")
+        else:
+            self.told.append(text)
+
+
 class World:
     """
     The servers and their clients.
@@ -113,8 +142,8 @@ class World:
         self._files = RealFiles(self.servers.clock.seconds)
         # The broker's disk is the one thing that is real.
         self.servers._machines[self.address]._files = self._files  # type: ignore[assignment]
-        self.told: list[str] = []
-        self.faults: list[str] = []
+        self._listener = Listener()
+        self.told, self.faults = self._listener.told, self._listener.faults
         self._clients: list[Any] = []
         self._peers = Peers(Remoting(self.servers.clock), self.servers.connect)
         self._began = self.servers.clock.seconds()
@@ -125,18 +154,8 @@ class World:
 
         @raise Exception: what the broker raises if it refuses.
         """
-        globalLogPublisher.addObserver(self._observe)
+        globalLogPublisher.addObserver(self._listener)
         self.servers.start()
-
-    def _observe(self, event: LogEvent) -> None:
-        if event["log_level"] < LogLevel.warn:
-            return
-        text = formatEvent(event) or str(event.get("log_format"))
-        if text.startswith("Unhandled"):
-            failure = event.get("log_failure")
-            self.faults.append(f"unhandled error: {failure and failure.getErrorMessage()}")
-        else:
-            self.told.append(text)
 
     @property
     def age(self) -> float:
@@ -207,7 +226,7 @@ class World:
             self._end()
             self.servers.stop()
         finally:
-            globalLogPublisher.removeObserver(self._observe)
+            globalLogPublisher.removeObserver(self._listener)
             self._files.crash()
 
     def crash(self) -> None:
@@ -219,5 +238,5 @@ class World:
             self._end()
             self.servers.stop()
         finally:
-            globalLogPublisher.removeObserver(self._observe)
+            globalLogPublisher.removeObserver(self._listener)
             self._files.crash()
