@@ -3,13 +3,15 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# In our own builds a warning of the C compiler is an error: see setup.py.
+export TXROCKET_STRICT := 1
 # compat: with setuptools' default editable install twistd does not see twisted/plugins.
 EDITABLE := --config-settings editable_mode=compat --editable
 # And then it sees one folder of packages only.
 SEE_SPARK = $(BIN)/python -c 'import sysconfig as s, pathlib as p; \
 	p.Path(s.get_path("purelib"), "txrocket-spark.pth").write_text("$(CURDIR)/spark\n")'
 
-.PHONY: run demo test test-long test-spark interop lint docs news bench bench-compare clean
+.PHONY: run demo test test-long test-damage test-sanitized test-spark interop lint docs news bench bench-compare clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket --data data
@@ -29,6 +31,16 @@ test-long: $(VENV)/installed-test
 	TXROCKET_DELAYED_KILLS=50 $(BIN)/python -m twisted.trial tests.live.test_killdelayed
 	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel \
 		tests.broker.test_delaymodel tests.broker.test_timermodel
+
+# 2,000 random damages of a bit, a sector or a cut in every kind of file, after a stop and a kill.
+# It prints its seed; .venv/bin/python -m tests.damage --seed S --case N has one of them again.
+test-damage: $(VENV)/installed-test
+	$(BIN)/python -m tests.damage --cases 2000
+
+# The compiled helper with AddressSanitizer and UndefinedBehaviorSanitizer: its tests, and a fuzzer
+# for TXROCKET_FUZZ_SECONDS.  Without a C compiler it says so and does nothing.
+test-sanitized: $(VENV)/installed-test
+	$(BIN)/python -m tests.sanitized
 
 # Source, sink and store reader in Spark itself, which takes minutes.
 test-spark: $(VENV)/installed-test $(VENV)/installed-java

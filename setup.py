@@ -2,8 +2,28 @@
 """
 All about the package is in setup.cfg, but for the compiled helper, which setup.cfg
 cannot name.  It is optional: where it cannot be built, the package works without it.
+
+With C{TXROCKET_STRICT=1} in the environment, as the Makefile sets it, a warning of the compiler
+is an error, and an error ends the installation.  A user's C{pip install} never fails by either.
 """
+
+import os
+import shutil
+import sysconfig
 
 from setuptools import Extension, setup
 
-setup(ext_modules=[Extension("txrocket._speed", ["txrocket/_speed.c"], optional=True)])
+compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+header = os.path.join(sysconfig.get_path("include"), "Python.h")
+strict = bool(os.environ.get("TXROCKET_STRICT"))
+
+setup(
+    ext_modules=[
+        Extension(
+            "txrocket._speed",
+            ["txrocket/_speed.c"],
+            extra_compile_args=["-Wall", "-Wextra", "-Werror"] if strict else [],
+            optional=not (strict and shutil.which(compiler) and os.path.exists(header)),
+        )
+    ]
+)

@@ -467,11 +467,13 @@ class CompiledTests(SynchronousTestCase):
         with open(path, "wb"):
             pass
         self.assertEqual(0, speed.syncPaths([path, path + "-gone"]))
-        self.assertEqual(errno.EISDIR, speed.syncPaths([path, os.path.dirname(path)]))
+        os.mkfifo(path + "-pipe")
+        self.assertEqual(errno.EINVAL, speed.syncPaths([path, path + "-pipe"]))
+        self.assertRaises(OSError, speed.syncPaths, [path, os.path.dirname(path)])
         self.assertRaises(TypeError, speed.syncPaths, 1)
         self.assertRaises(TypeError, speed.syncPaths, [1])
         Files().syncPaths([path])
-        self.assertRaises(SyncFailed, Files().syncPaths, [os.path.dirname(path)])
+        self.assertRaises(SyncFailed, Files().syncPaths, [path + "-pipe"])
 
     def test_slotMissing(self) -> None:
         """
