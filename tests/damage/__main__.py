@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,49 +37,59 @@ HANGS = 120
 OUTCOMES = ("harmless", "told", "untellable", "failed")
 
 
-def cases(seed: int, numbers: range) -> Iterator[dict[str, Any]]:
+def cases(seed: int, numbers: range, folder: str) -> Iterator[dict[str, Any]]:
     """
     Run cases in this process.
+
+    @param folder: where files may be made.
     """
-    above = FAST if os.access(FAST, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="txrocket-damage-", dir=above) as folder:
-        templates = [make(f"{folder}/template", clean=clean) for clean in (True, False)]
-        benches = {each.clean: Bench(each, f"{folder}/case") for each in templates}
-        for bench in benches.values():
-            _ = bench.baseline
-        # What is there now stays, and need not be looked at after each case.
-        gc.freeze()
-        for number in numbers:
-            template, fault = faultOf(seed, number, templates)
-            about = {"number": number, "file": fault.name, "fault": str(fault)}
-            yield {**about, "begun": True, "clean": template.clean}
-            # The system ends a case that hangs, which counts as a crash.
-            signal.alarm(HANGS)
-            verdict = benches[template.clean].run(fault)
-            signal.alarm(0)
-            yield {
-                **about,
-                "clean": template.clean,
-                "outcome": verdict.outcome,
-                "excuse": verdict.excuse,
-                "failures": verdict.failures,
-                "harm": verdict.harm,
-                "told": verdict.told,
-            }
+    templates = [make(f"{folder}/template", clean=clean) for clean in (True, False)]
+    benches = {each.clean: Bench(each, f"{folder}/case") for each in templates}
+    for bench in benches.values():
+        _ = bench.baseline
+    # What is there now stays, and need not be looked at after each case.
+    gc.freeze()
+    for number in numbers:
+        template, fault = faultOf(seed, number, templates)
+        about = {
+            "number": number,
+            "file": fault.name,
+            "fault": str(fault),
+            "clean": template.clean,
+        }
+        yield {**about, "begun": True}
+        # The system ends a case that hangs, which counts as a crash.
+        signal.alarm(HANGS)
+        verdict = benches[template.clean].run(fault)
+        signal.alarm(0)
+        yield {
+            **about,
+            "outcome": verdict.outcome,
+            "excuse": verdict.excuse,
+            "failures": verdict.failures,
+            "harm": verdict.harm,
+            "told": verdict.told,
+        }
 
 
 def work(seed: int, numbers: range) -> Iterator[dict[str, Any]]:
     """
     Run cases in another process, and in a new one after each crash.
     """
+    above = FAST if os.access(FAST, os.W_OK) else None
     while numbers:
         asked = [sys.executable, "-m", "tests.damage", "--seed", str(seed), "--worker"]
         asked += [str(each) for each in (numbers.start, numbers.stop, numbers.step)]
         begun: dict[str, Any] | None = None
         with (
+            tempfile.TemporaryDirectory(prefix="txrocket-damage-", dir=above) as folder,
             tempfile.TemporaryFile("w+") as errors,
             subprocess.Popen(
-                asked, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
+                [*asked, "--folder", folder],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             ) as process,
         ):
             assert process.stdout is not None
@@ -104,15 +114,27 @@ def work(seed: int, numbers: range) -> Iterator[dict[str, Any]]:
         numbers = range(begun["number"] + numbers.step, numbers.stop, numbers.step)
 
 
-def runAll(seed: int, count: int, jobs: int) -> list[dict[str, Any]]:
+def runAll(
+    seed: int, count: int, jobs: int, show: Callable[[str], None] = lambda said: None
+) -> list[dict[str, Any]]:
     """
     Run cases in several processes.
 
+    @param show: is given the line of a case that fails, at once, in any thread.
     @return: what became of each, in order.
     """
+
+    def part(numbers: range) -> list[dict[str, Any]]:
+        results = []
+        for told in work(seed, numbers):
+            results.append(told)
+            if told["outcome"] == "failed":
+                show(line(told))
+        return results
+
     parts = [range(first, count, jobs) for first in range(min(jobs, count))]
     with ThreadPoolExecutor(jobs) as pool:
-        each = list(pool.map(lambda numbers: list(work(seed, numbers)), parts))
+        each = list(pool.map(part, parts))
     return sorted((told for part in each for told in part), key=lambda told: told["number"])
 
 
@@ -160,9 +182,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     parser.add_argument("--case", type=int, help="this one alone, with all that is known of it")
     parser.add_argument("--worker", nargs=3, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.worker:
-        for told in cases(given.seed, range(*given.worker)):
+        for told in cases(given.seed, range(*given.worker), given.folder):
             print(json.dumps(told), flush=True)
         return 0
     print(f"seed {given.seed}", flush=True)
@@ -170,13 +193,10 @@ def main(arguments: list[str]) -> int:
         (told,) = work(given.seed, range(given.case, given.case + 1))
         print(json.dumps(told, indent=2))
         return int(told["outcome"] == "failed")
-    results = runAll(given.seed, given.cases, given.jobs)
-    failed = [each for each in results if each["outcome"] == "failed"]
-    for each in failed:
-        print(line(each))
+    results = runAll(given.seed, given.cases, given.jobs, lambda said: print(said, flush=True))
     for row in table(results):
         print(row)
-    return int(bool(failed))
+    return int(any(each["outcome"] == "failed" for each in results))
 
 
 if __name__ == "__main__":

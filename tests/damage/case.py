@@ -109,7 +109,8 @@ class Bench:
                 for key in each.message.keys
             }
         )
-        self._keys = random.Random(3).sample(keys, KEYS)
+        self._allKeys = keys
+        self._someKeys = random.Random(3).sample(keys, KEYS)
         self._truths = {each.place: each for each in template.truths}
         self._baseline: Baseline | None = None
 
@@ -136,7 +137,7 @@ class Bench:
             try:
                 try:
                     world.start()
-                    audit = Auditor(world, template, self._keys).run()
+                    audit = Auditor(world, template, self._keys(fault)).run()
                 finally:
                     told += [f"log: {each}" for each in world.told]
             except BaseException:
@@ -152,6 +153,14 @@ class Bench:
             shutil.rmtree(folder)
             # Deferreds that nobody waits for tell of their errors now, and not in the next case.
             gc.collect()
+
+    def _keys(self, fault: Fault | None) -> list[tuple[str, str]]:
+        """
+        The keys to look for: all of them where the index may have lost some.
+        """
+        if fault is None or fileKind(fault.name) == "index":
+            return self._allKeys
+        return self._someKeys
 
     def run(self, fault: Fault) -> Verdict:
         """
@@ -275,11 +284,10 @@ class Judgement:
 
     def _keys(self) -> None:
         damaged = fileKind(self._verdict.fault.name) == "index"
-        for key, places in self._usual.keyed.items():
-            # By pairs of key and place, a key may be shared.
+        for key, found in self._audit.keyed.items():
             self._missing(
                 f"not found by key: {key[1]}",
-                places - self._audit.keyed[key],
+                self._usual.keyed[key] - found,
                 sound="harm" if damaged else "failures",
             )
 
