@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import decodeRecords, encodeHost, encodeProperties
-from txrocket.store.files import Files
+from txrocket.store.files import Files, SyncFailed
 from txrocket.store.messages import Appended, MessageStore
 from txrocket.store.reading import GetStatus
 from txrocket.store.settings import StoreSettings
@@ -110,7 +110,10 @@ class Disk(Files):
 
     def _check(self, operation: str, path: str) -> None:
         if operation in self.failing and self.only in path:
-            raise self.failing[operation]
+            error = self.failing[operation]
+            if operation.startswith("sync") and isinstance(error, OSError):
+                raise SyncFailed(*error.args)
+            raise error
 
 
 class Held:

@@ -25,13 +25,17 @@ from txrocket.protocol.record import (
     BLANK_MAGIC_CODE,
     BLANK_SIZE,
     MESSAGE_MAGIC_CODE,
+    TRANSACTION_ROLLBACK_TYPE,
     decodeRecord,
     encodeBlank,
 )
-from txrocket.store.files import FULL, Handles, SyncFailed
+from txrocket.store.files import FULL, NO_HANDLES, Handles, SyncFailed
 from txrocket.store.segments import Segments
 
-__all__ = ["LOST", "CommitLog", "Scanned", "torn"]
+__all__ = ["HOLE_TOPIC", "LOST", "CommitLog", "Scanned", "torn"]
+
+#: The topic of the records that fill holes (L{txrocket.store.holes}): no messages.
+HOLE_TOPIC = "rmq_sys_hole"
 
 # A record is at most a body of the largest size with this much around it, as in Java.
 _AROUND_BODY = 64 * 1024
@@ -65,6 +69,7 @@ class CommitLog:
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
     @ivar direct: as L{Files<txrocket.store.files.Files>} have it.
+    @ivar limit: how long a record is at most.
     @ivar brim: what ends before it, with a body of at most C{maxBody}, fits without
         more ado.
     """
@@ -84,7 +89,7 @@ class CommitLog:
         self.direct = handles.files.direct
         self.segments = Segments(handles, folder, segmentSize, handles.files.allocate)
         self._fits = segmentSize - BLANK_SIZE
-        self._limit = min(maxMessageSize + _AROUND_BODY, self._fits)
+        self.limit = min(maxMessageSize + _AROUND_BODY, self._fits)
         self.maxBody = maxMessageSize
         self.brim = 0
         self._wrote = wrote
@@ -152,9 +157,10 @@ class CommitLog:
         start = self.written
         end = start + len(data)
         try:
-            # Records of a write that failed must not follow on this one.
-            room = min(BLANK_SIZE, self._spoiled - end)
+            # Records of a write that failed must not be found behind this one.
+            room = self._spoiled - end
             self.segments.write(start, data + bytes(room) if room > 0 else data)
+            self._spoiled = 0
         except OSError as error:
             self.end = start
             self._spoiled = max(self._spoiled, end)
@@ -184,14 +190,14 @@ class CommitLog:
         if len(head) < BLANK_SIZE:
             return None
         size, magic = _SIZE_AND_MAGIC.unpack(head)
-        if magic != MESSAGE_MAGIC_CODE or not 0 < size <= max(self._limit, _FRAME):
+        if magic != MESSAGE_MAGIC_CODE or not 0 < size <= max(self.limit, _FRAME):
             return None
         data = self.segments.read(offset, size)
         try:
             record = decodeRecord(data, readBody=False)
         except MalformedRecord:
             return None
-        return (data, record) if record.commitLogOffset == offset else None
+        return (data, record) if record.commitLogOffset == offset and not _fills(record) else None
 
     def scan(self, start: int, *, strict: bool) -> Iterator[Scanned]:
         """
@@ -217,7 +223,7 @@ class CommitLog:
                 offset = held = base + self.segments.size
                 data = b""
                 continue
-            if magic != MESSAGE_MAGIC_CODE or not 0 < size <= self._limit:
+            if magic != MESSAGE_MAGIC_CODE or not 0 < size <= self.limit:
                 return
             if size > len(data) - position:
                 data, held, position = self.segments.read(offset, max(size, _CHUNK)), offset, 0
@@ -240,7 +246,7 @@ class CommitLog:
         while data := self.segments.read(start, _CHUNK):
             position = 0
             while True:
-                end = speed.soundRecords(data, position, start + position, self._limit)
+                end = speed.soundRecords(data, position, start + position, self.limit)
                 if end == position:
                     break
                 yield start + position, data[position:end]
@@ -275,11 +281,27 @@ class CommitLog:
             self._wrote(start, data)
 
     def _explain(self, error: OSError, size: int) -> Exception:
+        if error.errno in NO_HANDLES and not isinstance(error, SyncFailed):
+            return StoreError(
+                f"writing to {self.segments.folder} failed: {error}; it is tried again for the "
+                "next message.  Raise the limit of open files, or lower openFiles"
+            )
         if isinstance(error, SyncFailed) or error.errno not in FULL:
             return StoreFailed(f"writing to {self.segments.folder} failed: {error}")
         # The folder itself may be what could not be made.
         free = self._files.space(os.path.dirname(self.segments.folder))[1]
         return DiskFull(f"{self.segments.folder}: no room for {size} bytes, {free} bytes are free")
+
+
+def _fills(record: MessageExt) -> bool:
+    """
+    Whether a record fills a hole.  If that is short, so is the topic.
+    """
+    return (
+        record.sysFlag == TRANSACTION_ROLLBACK_TYPE
+        and record.preparedTransactionOffset == 0
+        and HOLE_TOPIC.startswith(record.topic)
+    )
 
 
 def torn(record: MessageExt, offset: int) -> bool:

@@ -5,12 +5,16 @@ Opening a folder, after a clean stop or a crash.
 The log is read from where everything is known to be safe (L{CheckpointFile}), or
 where only Java has been here, from where Java would begin: the third last file
 after a clean stop, after a crash the last file that begins with a record older than
-Java's checkpoint.  Reading ends at the first thing that is no whole record; the log
-is cut there.  On the way, queues and index get what they miss.
+Java's checkpoint.  Queues and index get what they miss on the way.  Reading passes over
+what is damaged (L{Holes}), and ends where no sound record follows; the log is cut there.
 
-    first            safe                  end            cut
-      |---------------|---------------------|~~~~~~~~~~~~~~~|
-       not read again   checked, filed again  torn or garbage
+    first            safe                           end            cut
+      |---------------|-----------|#######|----------|~~~~~~~~~~~~~~~|
+       not read again   filed again  hole  filed again  torn or garbage
+
+After a crash all that is kept behind C{safe} is written again before it is synced: if a
+sync has failed, the system shows bytes that are not on the disk, and takes them for
+written.
 """
 
 from __future__ import annotations
@@ -20,18 +24,30 @@ from itertools import islice
 from twisted.logger import Logger
 
 from txrocket.errors import MalformedRecord
-from txrocket.protocol.record import BLANK_SIZE, encodeBlank, storeTimestampAt
+from txrocket.protocol.record import (
+    BLANK_SIZE,
+    TRANSACTION_PREPARED_TYPE,
+    encodeBlank,
+    storeTimestampAt,
+)
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
+from txrocket.store.commitlog import CommitLog, torn
+from txrocket.store.consumequeue import ENTRY_SIZE, Confirm, ConsumeQueue, ConsumeQueues
+from txrocket.store.files import Handles
 from txrocket.store.follow import TIMED_TOPICS, Follow
+from txrocket.store.holes import SMALLEST, Hole, Holes
 from txrocket.store.index import Index
+from txrocket.store.order import Order
+from txrocket.store.segments import Gap, SyncJob
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Recovery"]
 
 # Of how many records each is looked at by itself before many are tried again.
 _ONE_BY_ONE = 1024
+
+# How many entries, all queues together, may stand for records that nobody can count.
+_MOST_SKIPPED = 1_000_000
 
 
 class Recovery:
@@ -49,7 +65,15 @@ class Recovery:
         follow: Follow,
         checkpointFile: CheckpointFile,
         settings: StoreSettings,
+        handles: Handles,
     ) -> None:
+        self._handles = handles
+        self._holes = Holes(log, handles.files, settings.storePathRootDir)
+        self._order = Order(queues)
+        self._found: list[Hole] = []
+        self._claims: dict[ConsumeQueue, tuple[int, int]] = {}
+        # What the last file lacked behind all that is known of.
+        self._cut: Gap | None = None
         self._commitLog = log
         self._queues = queues
         self._index = index
@@ -66,7 +90,7 @@ class Recovery:
         @raise StoreCorrupt: if files are there that cannot be.
         """
         log = self._commitLog
-        log.segments.load()
+        gaps = log.segments.load()
         self._queues.load()
         if self._index is not None:
             self._index.load()
@@ -75,8 +99,44 @@ class Recovery:
         if not log.segments.bases:
             self._forgetAll()
             return 0
+        known = checkpoint.offset if checkpoint.ours else None
+        while known is not None and log.segments.end < known:
+            gaps.append(log.segments.restore())
+        if clean and known is not None and not self._isLast(checkpoint):
+            # The log goes on behind what a clean stop has said: there was none.
+            clean = False
         log.end = log.written = log.segments.end
+        self._findGaps(gaps, known, clean)
         safe = self._safeOffset(checkpoint, clean)
+        start = self._start(checkpoint, safe, clean)
+        if not clean:
+            self._log.info(
+                "{folder} was not closed cleanly: checking the log from {start} on",
+                folder=self._settings.storePathRootDir,
+                start=start,
+            )
+        end = self._replay(start, known or 0)
+        self._cutAt(end)
+        if not clean:
+            # What was kept may be in the system's memory only, and what was cut
+            # must not come back in parts among records that are yet to come.
+            log.segments.rewrite(min(safe, end), end)
+            log.segments.syncFrom(min(safe, end))
+        self._queues.follow(log.first)
+        if self._found:
+            self._found.sort(key=lambda hole: hole.start)
+            self._skipUnknown(known or 0)
+            self._vouch(end)
+            self._fillHoles()
+        return end
+
+    def _start(self, checkpoint: Checkpoint, safe: int, clean: bool) -> int:
+        """
+        Bring queues and index to where they are sure.
+
+        @return: from where on the log must be filed again.
+        """
+        log = self._commitLog
         ends = self._queueEnds(log.segments.end if clean else safe, checkpoint.offset is not None)
         start = self._missing(checkpoint, safe, ends, clean)
         rewound = self._index is None or self._rewound(checkpoint, safe, clean)
@@ -88,23 +148,115 @@ class Recovery:
             self._checkpointFile.write(Checkpoint(time, time, time))
             self._checkpointFile.sync()
         for queue, queueEnd in ends.items():
+            if not clean and queue.maxOffset > queueEnd:
+                self._claims[queue] = queue.maxOffset, queue.lastOffset()
             queue.endAt(queueEnd, doubt=not clean)
-        if start < safe:
-            start = self._recordBefore(start)
-        if not clean:
-            self._log.info(
-                "{folder} was not closed cleanly: checking the log from {start} on",
-                folder=self._settings.storePathRootDir,
-                start=start,
+        return self._recordBefore(start) if start < safe else start
+
+    # --- damage ----------------------------------------------------------
+
+    def _findGaps(self, gaps: list[Gap], known: int | None, clean: bool) -> None:
+        """
+        Find what the log has lost where its files were missing or too short.
+
+        @param known: up to where the log was on the disk, if that is known.
+        """
+        segments = self._commitLog.segments
+        for gap in gaps:
+            base = segments.baseOf(gap.start)
+            assert base is not None
+            end = gap.end
+            if gap.end == segments.end:
+                # A file's size is on the disk before a checkpoint, or the next file, is.
+                if gap.start > base and (known is not None or base > segments.bases[0]):
+                    self._cut = gap
+                if (known or 0) <= gap.start:
+                    continue
+                if clean and known is not None:
+                    end = min(gap.end, known)
+            start = self._holes.soundEnd(base, gap.start)
+            if not self._holes.isBlank(start):
+                self._found.append(self._holes.between(start, end))
+                self._queues.void(start, end)
+
+    def _pass(self, hole: Hole) -> None:
+        """
+        Go on behind a hole, whose records keep their numbers.
+        """
+        if hole not in self._found:
+            self._found.append(hole)
+        at = hole.start
+        for record in hole.lost:
+            if not record.sysFlag & TRANSACTION_PREPARED_TYPE and not torn(record, at):
+                self._order.lost(record.topic, record.queueId, record.queueOffset, at)
+            at += record.storeSize
+
+    def _skipUnknown(self, known: int) -> None:
+        """
+        Let no number be given again that a record may have had which cannot be read.
+
+        Records of a queue behind a hole tell how many were in it.  Where there are none,
+        the entries tell that the queue had before; else it goes on as far behind as the
+        hole may have had records.
+
+        @param known: for what is before it, the queues have all their entries.
+        """
+        queues = list(self._queues)
+        perFile = self._settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
+        most = min(perFile, max(_MOST_SKIPPED // max(len(queues), 1), 1))
+        for hole in self._found:
+            # After a clean stop they have entries for what is damaged.
+            self._queues.void(hole.start, hole.end)
+            for topic, queueId, queue in queues:
+                if hole.end <= known or queue.lastOffset() >= hole.end:
+                    continue
+                claimed, place = self._claims.get(queue, (0, 0))
+                count = min(-(-hole.unknown // SMALLEST), most)
+                if hole.start <= place < hole.end and claimed - queue.maxOffset <= perFile:
+                    count = max(claimed - queue.maxOffset, 0)
+                if count:
+                    self._queues.skip((topic, queueId), queue.maxOffset + count, hole.start)
+            self._queues.write(room=0)
+        self._queues.write()
+
+    def _vouch(self, end: int) -> None:
+        """
+        Write a checkpoint: a second start must not have to find out again which numbers
+        were lost.  Blocks.
+        """
+        self._commitLog.segments.syncFrom(0)
+        job, second = SyncJob(self._handles), SyncJob(self._handles)
+        mark = self._index.seal(job) if self._index else None
+        self._queues.sync(job)
+        job.run()
+        if self._index:
+            self._index.settle(second)
+            second.run()
+        time = self._follow.timestamp
+        self._checkpointFile.write(
+            Checkpoint(time, time, time, end, mark, time, self._queues.total)
+        )
+        self._checkpointFile.sync()
+
+    def _fillHoles(self) -> None:
+        """
+        Tell of the holes, and put something readable into their places.
+        """
+        for hole in self._found:
+            saved = self._holes.fill(hole, max(self._timeOf(hole.end) or self._follow.timestamp, 1))
+            self._log.error(
+                "{folder}: the log cannot be read from {start} to {end}, {size} bytes with at "
+                "least {lost} messages; {saved}.  Sound messages behind are kept",
+                folder=self._commitLog.segments.folder,
+                start=hole.start,
+                end=hole.end,
+                size=hole.end - hole.start,
+                lost=len(hole.lost) or int(hole.unknown > 0),
+                saved="nothing is left of them" if saved is None else f"what is left is in {saved}",
             )
-        end = self._replay(start)
-        self._cutAt(end)
-        if not clean:
-            # What was kept may be in the system's memory only, and what was cut
-            # must not come back in parts among records that are yet to come.
-            log.segments.syncFrom(min(safe, end))
-        self._queues.follow(log.first)
-        return end
+        self._commitLog.segments.syncFrom(self._found[0].start)
+
+    # --- where to begin --------------------------------------------------
 
     def _forgetAll(self) -> None:
         """
@@ -208,7 +360,8 @@ class Recovery:
         From where the queues must be told of records again.  That is earlier
         than what is safe if some are damaged, or deleted to be made anew.
         """
-        if clean and self._isLast(checkpoint) and sum(ends.values()) != checkpoint.entries:
+        told = self._isLast(checkpoint) if clean else checkpoint.ours and checkpoint.offset == safe
+        if told and sum(ends.values()) != checkpoint.entries:
             self._log.warn(
                 "{folder}: entries of queues are missing, and are made anew from the whole log",
                 folder=self._settings.storePathRootDir,
@@ -244,9 +397,40 @@ class Recovery:
         found = self._commitLog.recordAt(offset)
         return None if found is None else found[1].storeTimestamp
 
-    def _replay(self, start: int) -> int:
+    def _replay(self, start: int, known: int) -> int:
         """
         File the records from an offset on.
+
+        @param known: the log does not end before it.
+        @return: where the log ends.
+        """
+        end = start
+        while True:
+            end = self._file(end)
+            hole = self._holeAt(self._holes.pastBlank(end), known)
+            if hole is None:
+                break
+            self._pass(hole)
+            end = hole.end
+        self._order.settle()
+        self._queues.write()
+        return end
+
+    def _holeAt(self, offset: int, known: int) -> Hole | None:
+        """
+        The hole that keeps the log from going on at an offset.
+
+        @param known: the log does not end before it.
+        """
+        for hole in self._found:
+            if hole.start <= offset < hole.end:
+                return hole
+        found = self._holes.after(offset, self._cut)
+        return self._holes.between(offset, known) if found is None and offset < known else found
+
+    def _file(self, start: int) -> int:
+        """
+        File the records from an offset on, up to the first that is not sound.
 
         @return: where the last one ends.
         """
@@ -260,13 +444,11 @@ class Recovery:
                     break
             found = list(islice(log.scan(end, strict=strict), _ONE_BY_ONE))
             for scanned in found:
-                follow.file(scanned.record)
+                follow.file(scanned.record, self._order.put)
                 end = scanned.offset + scanned.size
             self._queues.write(room=0)
             if len(found) < _ONE_BY_ONE:
-                break
-        self._queues.write()
-        return end
+                return end
 
     def _cutAt(self, end: int) -> None:
         log = self._commitLog

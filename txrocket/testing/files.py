@@ -135,6 +135,14 @@ class MemoryFiles(Files):
         """
         return self._file(handle).read(size, offset)
 
+    def nextData(self, handle: int, offset: int) -> int | None:
+        """
+        See L{Files.nextData}.
+        """
+        pages = self._file(handle).pages
+        found = min((page for page in pages if (page + 1) * _PAGE > offset), default=None)
+        return None if found is None else max(found * _PAGE, offset)
+
     def pwrite(self, handle: int, data: bytes, offset: int) -> None:
         """
         See L{Files.pwrite}.
@@ -247,9 +255,17 @@ class MemoryFiles(Files):
         """
         See L{Files.lock}.
         """
+        unlock = self.lockFolder(path)
+        self.close(self.open(path))
+        return unlock
+
+    def lockFolder(self, path: str) -> Callable[[], None]:
+        """
+        See L{Files.lockFolder}.
+        """
+        path = "/".join(_parts(path))
         if path in self._locks:
             raise Locked(path)
-        self.close(self.open(path))
         holder = self._locks[path] = object()
 
         def unlock() -> None:
