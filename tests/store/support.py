@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import decodeRecords, encodeHost, encodeProperties
-from txrocket.store.files import Files, SyncFailed
+from txrocket.store.files import NO_HANDLES, Files, SyncFailed
 from txrocket.store.messages import Appended, MessageStore
 from txrocket.store.reading import GetStatus
 from txrocket.store.settings import StoreSettings
@@ -111,7 +111,9 @@ class Disk(Files):
     def _check(self, operation: str, path: str) -> None:
         if operation in self.failing and self.only in path:
             error = self.failing[operation]
-            if operation.startswith("sync") and isinstance(error, OSError):
+            # A file that cannot be opened is no sync that failed.
+            opened = not isinstance(error, OSError) or error.errno in NO_HANDLES
+            if operation.startswith("sync") and not opened:
                 raise SyncFailed(*error.args)
             raise error
 

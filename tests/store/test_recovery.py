@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 import attrs
+from twisted.logger import Logger, formatEvent
 
 from tests.store.support import LOG_SIZE, StoreCase, abandon, filesOf
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
@@ -33,7 +34,7 @@ from twisted.internet.defer import maybeDeferred
 from txrocket.errors import StoreInUse
 from txrocket.store.messages import MessageStore
 from txrocket.store.settings import StoreSettings
-store = MessageStore(StoreSettings(sys.argv[1]), Clock(), maybeDeferred, bytes(8))
+store = MessageStore(StoreSettings(*sys.argv[1:]), Clock(), maybeDeferred, bytes(8))
 try:
     store.start()
 except StoreInUse as error:
@@ -63,6 +64,49 @@ class LifeTests(StoreCase):
         store = self.start()
         self.assertEqual([b"a"], self.bodies(store))
         store.stop()
+
+    def test_logInUse(self) -> None:
+        """
+        A second store with a root of its own and the same folder for the log is refused,
+        in another process and in the same, by whatever path, and the first one goes on.
+        """
+        log = self.path("log")
+        store = self.start(storePathCommitLog=log)
+        os.symlink("log", self.path("link"))
+        self.put(store, b"a")
+        root, self.root = self.root, self.mktemp()
+        for path in (log, os.path.join(root, "link")):
+            error = self.assertRaises(StoreInUse, self.make(storePathCommitLog=path).start)
+            self.assertEqual(f"{path} is in use by another process", str(error))
+            command = [sys.executable, "-c", SECOND, self.root, path]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            self.assertEqual(f"{path} is in use by another process\n", said)
+        self.assertNotIn("abort", os.listdir(self.root))
+        # Nothing of the second one is left behind.
+        self.start().stop()
+        self.root = root
+        self.put(store, b"b")
+        self.assertEqual([b"a", b"b"], self.bodies(store))
+        store.stop()
+        store = self.start(storePathCommitLog=log)
+        self.assertEqual([b"a", b"b"], self.bodies(store))
+        store.stop()
+        self.assertEqual(["0" * 20], os.listdir(log))
+
+    def test_folderCannotBeLocked(self) -> None:
+        """
+        On a file system that locks no folders the store starts, and says what to heed.
+        """
+        self.patch(self.disk, "lockFolder", lambda path: None)
+        store = self.make(storePathCommitLog=self.path("log"))
+        said: list[str] = []
+        log = Logger(observer=lambda event: said.append(formatEvent(event)))
+        self.patch(store, "_log", log)
+        store.start()
+        self.put(store, b"a")
+        store.stop()
+        self.assertEqual(1, len(said))
+        self.assertIn(f"{self.path('log')} cannot be locked", said[0])
 
     def test_abort(self) -> None:
         """

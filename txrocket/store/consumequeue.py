@@ -116,6 +116,7 @@ class ConsumeQueue:
     @ivar filed: one past that of the last whose entry is in a file.
     @ivar tail: the entries behind it, which are in no file yet.  The compiled helper adds
         to it.
+    @ivar searched: what L{sureEnd} found before the log was asked to confirm it.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class ConsumeQueue:
         self.tail = bytearray()
         self.filed = 0
         self.minOffset = 0
+        self.searched = 0
 
     @property
     def maxOffset(self) -> int:
@@ -305,8 +307,11 @@ class ConsumeQueue:
         def before(offset: int, size: int) -> bool:
             return size > 0 and offset < bound
 
+        self.searched = 0
         for base in reversed(self.segments.bases):
             count = self._search(base, before)
+            if count:
+                self.searched = max(self.searched, base // ENTRY_SIZE + count)
             if not self._confirmed(base, count, confirm):
                 count = self._walk(base, before)
                 while not self._confirmed(base, count, confirm):

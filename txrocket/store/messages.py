@@ -229,6 +229,7 @@ class MessageStore(StoreReader):
         self._loops: list[LoopingCall] = []
         self._locks: list[Callable[[], None]] = []
         self._stopping = False
+        self._removed = False
 
     def apply(self, settings: StoreSettings) -> None:
         """
@@ -643,6 +644,8 @@ class MessageStore(StoreReader):
             delete = self.queues.abandon(topic)
         except OSError as error:
             raise StoreError(f"removing the queues of {topic} failed: {error}") from error
+        # A start after a crash takes queues that the checkpoint counts for lost.
+        self._removed = True
         return self._inThread(delete).addErrback(self._notDeleted, topic)
 
     # --- inside ----------------------------------------------------------
@@ -792,9 +795,12 @@ class MessageStore(StoreReader):
         behind = self.follow.position - (self.checkpointer.last.offset or 0)
         thorough = settings.flushConsumeQueueThoroughInterval / 1000
         now = self._clock.seconds()
-        if behind >= settings.flushConsumeQueueLeastPages * PAGE or (
-            behind and now - self._lastCheckpoint >= thorough
+        if (
+            self._removed
+            or behind >= settings.flushConsumeQueueLeastPages * PAGE
+            or (behind and now - self._lastCheckpoint >= thorough)
         ):
+            self._removed = False
             self._lastCheckpoint = now
             made = self.checkpointer.checkpoint().addErrback(self._notChecked)
             made.addCallback(lambda none: self._rest(self._clock.seconds() - now))

@@ -72,6 +72,8 @@ class Recovery:
         self._order = Order(queues)
         self._found: list[Hole] = []
         self._claims: dict[ConsumeQueue, tuple[int, int]] = {}
+        # How many entries each queue had at the checkpoint, if that is known.
+        self._floors: dict[ConsumeQueue, int] = {}
         # What the last file lacked behind all that is known of.
         self._cut: Gap | None = None
         self._commitLog = log
@@ -123,9 +125,8 @@ class Recovery:
             log.segments.rewrite(min(safe, end), end)
             log.segments.syncFrom(min(safe, end))
         self._queues.follow(log.first)
-        if self._found:
-            self._found.sort(key=lambda hole: hole.start)
-            self._skipUnknown(known or 0)
+        self._found.sort(key=lambda hole: hole.start)
+        if self._skipUnknown(known or 0) or self._found:
             self._vouch(end)
             self._fillHoles()
         return end
@@ -138,7 +139,10 @@ class Recovery:
         """
         log = self._commitLog
         ends = self._queueEnds(log.segments.end if clean else safe, checkpoint.offset is not None)
-        start = self._missing(checkpoint, safe, ends, clean)
+        told = self._isLast(checkpoint) if clean else checkpoint.ours and checkpoint.offset == safe
+        if told and sum(queue.searched for queue in ends) == checkpoint.entries:
+            self._floors = {queue: queue.searched for queue in ends}
+        start = self._missing(checkpoint, safe, ends, told, clean)
         rewound = self._index is None or self._rewound(checkpoint, safe, clean)
         if self._index is not None and not rewound:
             start = min(start, self._index.distrust(checkpoint.indexTimestamp))
@@ -167,8 +171,8 @@ class Recovery:
             assert base is not None
             end = gap.end
             if gap.end == segments.end:
-                # A file's size is on the disk before a checkpoint, or the next file, is.
-                if gap.start > base and (known is not None or base > segments.bases[0]):
+                # A file that is being made is empty.
+                if gap.start > base:
                     self._cut = gap
                 if (known or 0) <= gap.start:
                     continue
@@ -191,7 +195,7 @@ class Recovery:
                 self._order.lost(record.topic, record.queueId, record.queueOffset, at)
             at += record.storeSize
 
-    def _skipUnknown(self, known: int) -> None:
+    def _skipUnknown(self, known: int) -> bool:
         """
         Let no number be given again that a record may have had which cannot be read.
 
@@ -200,10 +204,16 @@ class Recovery:
         hole may have had records.
 
         @param known: for what is before it, the queues have all their entries.
+        @return: whether any queue had to.
         """
+        before = self._queues.total
         queues = list(self._queues)
         perFile = self._settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
         most = min(perFile, max(_MOST_SKIPPED // max(len(queues), 1), 1))
+        for topic, queueId, queue in queues:
+            if queue.maxOffset < self._floors.get(queue, 0):
+                # The record of its last entry may be what is damaged.
+                self._queues.skip((topic, queueId), self._floors[queue], known)
         for hole in self._found:
             # After a clean stop they have entries for what is damaged.
             self._queues.void(hole.start, hole.end)
@@ -218,6 +228,7 @@ class Recovery:
                     self._queues.skip((topic, queueId), queue.maxOffset + count, hole.start)
             self._queues.write(room=0)
         self._queues.write()
+        return self._queues.total > before
 
     def _vouch(self, end: int) -> None:
         """
@@ -254,7 +265,8 @@ class Recovery:
                 lost=len(hole.lost) or int(hole.unknown > 0),
                 saved="nothing is left of them" if saved is None else f"what is left is in {saved}",
             )
-        self._commitLog.segments.syncFrom(self._found[0].start)
+        if self._found:
+            self._commitLog.segments.syncFrom(self._found[0].start)
 
     # --- where to begin --------------------------------------------------
 
@@ -354,21 +366,29 @@ class Recovery:
         }
 
     def _missing(
-        self, checkpoint: Checkpoint, safe: int, ends: dict[ConsumeQueue, int], clean: bool
+        self,
+        checkpoint: Checkpoint,
+        safe: int,
+        ends: dict[ConsumeQueue, int],
+        told: bool,
+        clean: bool,
     ) -> int:
         """
         From where the queues must be told of records again.  That is earlier
         than what is safe if some are damaged, or deleted to be made anew.
+
+        @param told: whether the checkpoint tells how many entries there were.
         """
-        told = self._isLast(checkpoint) if clean else checkpoint.ours and checkpoint.offset == safe
-        if told and sum(ends.values()) != checkpoint.entries:
+        if told and not self._floors:
             self._log.warn(
                 "{folder}: entries of queues are missing, and are made anew from the whole log",
                 folder=self._settings.storePathRootDir,
             )
             return 0
         damaged = [
-            queue.reach(end) for queue, end in ends.items() if clean and end < queue.maxOffset
+            queue.reach(end)
+            for queue, end in ends.items()
+            if end < (queue.maxOffset if clean else self._floors.get(queue, 0))
         ]
         reach = max((queue.reach(end) for queue, end in ends.items()), default=0)
         return min([safe, reach, *damaged])
