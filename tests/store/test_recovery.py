@@ -13,7 +13,6 @@ import sys
 from typing import Any
 
 import attrs
-from twisted.logger import Logger, formatEvent
 
 from tests.store.support import LOG_SIZE, StoreCase, abandon, filesOf
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
@@ -100,8 +99,16 @@ class LifeTests(StoreCase):
         self.patch(self.disk, "lockFolder", lambda path: None)
         store = self.make(storePathCommitLog=self.path("log"))
         said: list[str] = []
-        log = Logger(observer=lambda event: said.append(formatEvent(event)))
-        self.patch(store, "_log", log)
+
+        class Heard:
+            """
+            Takes warnings.
+            """
+
+            def warn(self, text: str, **values: Any) -> None:
+                said.append(text.format(**values))
+
+        self.patch(store, "_log", Heard())
         store.start()
         self.put(store, b"a")
         store.stop()
