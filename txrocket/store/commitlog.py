@@ -69,7 +69,6 @@ class CommitLog:
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
     @ivar direct: as L{Files<txrocket.store.files.Files>} have it.
-    @ivar limit: how long a record is at most.
     @ivar brim: what ends before it, with a body of at most C{maxBody}, fits without
         more ado.
     """
@@ -89,7 +88,7 @@ class CommitLog:
         self.direct = handles.files.direct
         self.segments = Segments(handles, folder, segmentSize, handles.files.allocate)
         self._fits = segmentSize - BLANK_SIZE
-        self.limit = min(maxMessageSize + _AROUND_BODY, self._fits)
+        self._limit = min(maxMessageSize + _AROUND_BODY, self._fits)
         self.maxBody = maxMessageSize
         self.brim = 0
         self._wrote = wrote
@@ -104,6 +103,13 @@ class CommitLog:
         Where the oldest file begins.
         """
         return self.segments.bases[0] if self.segments.bases else self.end
+
+    @property
+    def limit(self) -> int:
+        """
+        How long a record is at most.
+        """
+        return self._limit
 
     def reserve(self, size: int, bodySize: int) -> int:
         """
@@ -190,7 +196,7 @@ class CommitLog:
         if len(head) < BLANK_SIZE:
             return None
         size, magic = _SIZE_AND_MAGIC.unpack(head)
-        if magic != MESSAGE_MAGIC_CODE or not 0 < size <= max(self.limit, _FRAME):
+        if magic != MESSAGE_MAGIC_CODE or not 0 < size <= max(self._limit, _FRAME):
             return None
         data = self.segments.read(offset, size)
         try:
@@ -223,7 +229,7 @@ class CommitLog:
                 offset = held = base + self.segments.size
                 data = b""
                 continue
-            if magic != MESSAGE_MAGIC_CODE or not 0 < size <= self.limit:
+            if magic != MESSAGE_MAGIC_CODE or not 0 < size <= self._limit:
                 return
             if size > len(data) - position:
                 data, held, position = self.segments.read(offset, max(size, _CHUNK)), offset, 0
@@ -246,7 +252,7 @@ class CommitLog:
         while data := self.segments.read(start, _CHUNK):
             position = 0
             while True:
-                end = speed.soundRecords(data, position, start + position, self.limit)
+                end = speed.soundRecords(data, position, start + position, self._limit)
                 if end == position:
                     break
                 yield start + position, data[position:end]

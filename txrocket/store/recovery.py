@@ -26,28 +26,25 @@ from twisted.logger import Logger
 from txrocket.errors import MalformedRecord
 from txrocket.protocol.record import (
     BLANK_SIZE,
-    TRANSACTION_PREPARED_TYPE,
     encodeBlank,
     storeTimestampAt,
 )
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.commitlog import CommitLog, torn
-from txrocket.store.consumequeue import ENTRY_SIZE, Confirm, ConsumeQueue, ConsumeQueues
+from txrocket.store.commitlog import CommitLog
+from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
 from txrocket.store.files import Handles
 from txrocket.store.follow import TIMED_TOPICS, Follow
-from txrocket.store.holes import SMALLEST, Hole, Holes
+from txrocket.store.holes import Holes
 from txrocket.store.index import Index
+from txrocket.store.losses import Losses
 from txrocket.store.order import Order
-from txrocket.store.segments import Gap, SyncJob
+from txrocket.store.segments import SyncJob
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Recovery"]
 
 # Of how many records each is looked at by itself before many are tried again.
 _ONE_BY_ONE = 1024
-
-# How many entries, all queues together, may stand for records that nobody can count.
-_MOST_SKIPPED = 1_000_000
 
 
 class Recovery:
@@ -68,14 +65,9 @@ class Recovery:
         handles: Handles,
     ) -> None:
         self._handles = handles
-        self._holes = Holes(log, handles.files, settings.storePathRootDir)
         self._order = Order(queues)
-        self._found: list[Hole] = []
-        self._claims: dict[ConsumeQueue, tuple[int, int]] = {}
-        # How many entries each queue had at the checkpoint, if that is known.
-        self._floors: dict[ConsumeQueue, int] = {}
-        # What the last file lacked behind all that is known of.
-        self._cut: Gap | None = None
+        holes = Holes(log, handles.files, settings.storePathRootDir)
+        self._losses = Losses(log, queues, holes, self._order)
         self._commitLog = log
         self._queues = queues
         self._index = index
@@ -104,19 +96,12 @@ class Recovery:
         known = checkpoint.offset if checkpoint.ours else None
         while known is not None and log.segments.end < known:
             gaps.append(log.segments.restore())
-        if clean and known is not None and not self._isLast(checkpoint):
-            # The log goes on behind what a clean stop has said: there was none.
-            clean = False
+        # If the log goes on behind what a clean stop has said, there was none.
+        clean = clean and (known is None or self._isLast(checkpoint))
         log.end = log.written = log.segments.end
-        self._findGaps(gaps, known, clean)
+        self._losses.findGaps(gaps, known, clean)
         safe = self._safeOffset(checkpoint, clean)
         start = self._start(checkpoint, safe, clean)
-        if not clean:
-            self._log.info(
-                "{folder} was not closed cleanly: checking the log from {start} on",
-                folder=self._settings.storePathRootDir,
-                start=start,
-            )
         end = self._replay(start, known or 0)
         self._cutAt(end)
         if not clean:
@@ -125,10 +110,9 @@ class Recovery:
             log.segments.rewrite(min(safe, end), end)
             log.segments.syncFrom(min(safe, end))
         self._queues.follow(log.first)
-        self._found.sort(key=lambda hole: hole.start)
-        if self._skipUnknown(known or 0) or self._found:
+        if self._losses.keepNumbers(known or 0):
             self._vouch(end)
-            self._fillHoles()
+            self._losses.fill(self._timeOf, self._follow.timestamp)
         return end
 
     def _start(self, checkpoint: Checkpoint, safe: int, clean: bool) -> int:
@@ -141,7 +125,7 @@ class Recovery:
         ends = self._queueEnds(log.segments.end if clean else safe, checkpoint.offset is not None)
         told = self._isLast(checkpoint) if clean else checkpoint.ours and checkpoint.offset == safe
         if told and sum(queue.searched for queue in ends) == checkpoint.entries:
-            self._floors = {queue: queue.searched for queue in ends}
+            self._losses.floors = {queue: queue.searched for queue in ends}
         start = self._missing(checkpoint, safe, ends, told, clean)
         rewound = self._index is None or self._rewound(checkpoint, safe, clean)
         if self._index is not None and not rewound:
@@ -153,82 +137,16 @@ class Recovery:
             self._checkpointFile.sync()
         for queue, queueEnd in ends.items():
             if not clean and queue.maxOffset > queueEnd:
-                self._claims[queue] = queue.maxOffset, queue.lastOffset()
+                self._losses.claims[queue] = queue.maxOffset, queue.lastOffset()
             queue.endAt(queueEnd, doubt=not clean)
-        return self._recordBefore(start) if start < safe else start
-
-    # --- damage ----------------------------------------------------------
-
-    def _findGaps(self, gaps: list[Gap], known: int | None, clean: bool) -> None:
-        """
-        Find what the log has lost where its files were missing or too short.
-
-        @param known: up to where the log was on the disk, if that is known.
-        """
-        segments = self._commitLog.segments
-        for gap in gaps:
-            base = segments.baseOf(gap.start)
-            assert base is not None
-            end = gap.end
-            if gap.end == segments.end:
-                # A file that is being made is empty.
-                if gap.start > base:
-                    self._cut = gap
-                if (known or 0) <= gap.start:
-                    continue
-                if clean and known is not None:
-                    end = min(gap.end, known)
-            start = self._holes.soundEnd(base, gap.start)
-            if not self._holes.isBlank(start):
-                self._found.append(self._holes.between(start, end))
-                self._queues.void(start, end)
-
-    def _pass(self, hole: Hole) -> None:
-        """
-        Go on behind a hole, whose records keep their numbers.
-        """
-        if hole not in self._found:
-            self._found.append(hole)
-        at = hole.start
-        for record in hole.lost:
-            if not record.sysFlag & TRANSACTION_PREPARED_TYPE and not torn(record, at):
-                self._order.lost(record.topic, record.queueId, record.queueOffset, at)
-            at += record.storeSize
-
-    def _skipUnknown(self, known: int) -> bool:
-        """
-        Let no number be given again that a record may have had which cannot be read.
-
-        Records of a queue behind a hole tell how many were in it.  Where there are none,
-        the entries tell that the queue had before; else it goes on as far behind as the
-        hole may have had records.
-
-        @param known: for what is before it, the queues have all their entries.
-        @return: whether any queue had to.
-        """
-        before = self._queues.total
-        queues = list(self._queues)
-        perFile = self._settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
-        most = min(perFile, max(_MOST_SKIPPED // max(len(queues), 1), 1))
-        for topic, queueId, queue in queues:
-            if queue.maxOffset < self._floors.get(queue, 0):
-                # The record of its last entry may be what is damaged.
-                self._queues.skip((topic, queueId), self._floors[queue], known)
-        for hole in self._found:
-            # After a clean stop they have entries for what is damaged.
-            self._queues.void(hole.start, hole.end)
-            for topic, queueId, queue in queues:
-                if hole.end <= known or queue.lastOffset() >= hole.end:
-                    continue
-                claimed, place = self._claims.get(queue, (0, 0))
-                count = min(-(-hole.unknown // SMALLEST), most)
-                if hole.start <= place < hole.end and claimed - queue.maxOffset <= perFile:
-                    count = max(claimed - queue.maxOffset, 0)
-                if count:
-                    self._queues.skip((topic, queueId), queue.maxOffset + count, hole.start)
-            self._queues.write(room=0)
-        self._queues.write()
-        return self._queues.total > before
+        start = self._recordBefore(start) if start < safe else start
+        if not clean:
+            self._log.info(
+                "{folder} was not closed cleanly: checking the log from {start} on",
+                folder=self._settings.storePathRootDir,
+                start=start,
+            )
+        return start
 
     def _vouch(self, end: int) -> None:
         """
@@ -248,27 +166,6 @@ class Recovery:
             Checkpoint(time, time, time, end, mark, time, self._queues.total)
         )
         self._checkpointFile.sync()
-
-    def _fillHoles(self) -> None:
-        """
-        Tell of the holes, and put something readable into their places.
-        """
-        for hole in self._found:
-            saved = self._holes.fill(hole, max(self._timeOf(hole.end) or self._follow.timestamp, 1))
-            self._log.error(
-                "{folder}: the log cannot be read from {start} to {end}, {size} bytes with at "
-                "least {lost} messages; {saved}.  Sound messages behind are kept",
-                folder=self._commitLog.segments.folder,
-                start=hole.start,
-                end=hole.end,
-                size=hole.end - hole.start,
-                lost=len(hole.lost) or int(hole.unknown > 0),
-                saved="nothing is left of them" if saved is None else f"what is left is in {saved}",
-            )
-        if self._found:
-            self._commitLog.segments.syncFrom(self._found[0].start)
-
-    # --- where to begin --------------------------------------------------
 
     def _forgetAll(self) -> None:
         """
@@ -379,7 +276,7 @@ class Recovery:
 
         @param told: whether the checkpoint tells how many entries there were.
         """
-        if told and not self._floors:
+        if told and not self._losses.floors:
             self._log.warn(
                 "{folder}: entries of queues are missing, and are made anew from the whole log",
                 folder=self._settings.storePathRootDir,
@@ -388,7 +285,7 @@ class Recovery:
         damaged = [
             queue.reach(end)
             for queue, end in ends.items()
-            if end < (queue.maxOffset if clean else self._floors.get(queue, 0))
+            if end < (queue.maxOffset if clean else self._losses.floors.get(queue, 0))
         ]
         reach = max((queue.reach(end) for queue, end in ends.items()), default=0)
         return min([safe, reach, *damaged])
@@ -427,26 +324,13 @@ class Recovery:
         end = start
         while True:
             end = self._file(end)
-            hole = self._holeAt(self._holes.pastBlank(end), known)
-            if hole is None:
+            following = self._losses.passOver(end, known)
+            if following is None:
                 break
-            self._pass(hole)
-            end = hole.end
+            end = following
         self._order.settle()
         self._queues.write()
         return end
-
-    def _holeAt(self, offset: int, known: int) -> Hole | None:
-        """
-        The hole that keeps the log from going on at an offset.
-
-        @param known: the log does not end before it.
-        """
-        for hole in self._found:
-            if hole.start <= offset < hole.end:
-                return hole
-        found = self._holes.after(offset, self._cut)
-        return self._holes.between(offset, known) if found is None and offset < known else found
 
     def _file(self, start: int) -> int:
         """
