@@ -369,6 +369,24 @@ class RestartTests(StoreCase):
         self.assertEqual(1, len(store.query("T", "late", 0, EVER, 1)[0]))
         store.stop()
 
+    def test_crashAfterTopicRemoved(self) -> None:
+        """
+        Queues that were removed do not count as lost: a second later a start after a crash
+        reads no more of the log than without.
+        """
+        store = self.start()
+        self.fill(store)
+        self.successResultOf(store.checkpointer.checkpoint())
+        self.successResultOf(store.removeTopic("T"))
+        self.clock.advance(1)
+        at = store.log.written
+        abandon(store)
+        store = self.restart()
+        self.assertEqual(at, self.begun())
+        self.assertIsNone(store.queues.get("T", 0))
+        self.assertEqual(6, len(self.all(store, "U")))
+        store.stop()
+
     def test_checkpointAtBlank(self) -> None:
         """
         A checkpoint is believed if the log went on with a blank, and then with

@@ -263,15 +263,15 @@ class MemoryFiles(Files):
         """
         See L{Files.lockFolder}.
         """
-        path = "/".join(_parts(path))
-        if path in self._locks:
+        name = "/".join(_parts(path))
+        if name in self._locks:
             raise Locked(path)
-        holder = self._locks[path] = object()
+        holder = self._locks[name] = object()
 
         def unlock() -> None:
             # The lock of one who ended in a crash may be another's by now.
-            if self._locks.get(path) is holder:
-                del self._locks[path]
+            if self._locks.get(name) is holder:
+                del self._locks[name]
 
         return unlock
 
