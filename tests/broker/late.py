@@ -25,7 +25,7 @@ def _end(store: MessageStore) -> None:
     """
     End a store, unless it has ended.
     """
-    if store._unlock is not None:
+    if store._locks:
         abandon(store)
 
 

@@ -8,6 +8,10 @@ that no sync has covered yet; each folder has the same for its names::
 
     pwrite, truncate --> data      pending: (offset, bytes), (size) ...
     sync             --> safe      pending: none
+    sync that fails  --> data and safe stay, pending: none
+
+After a sync that failed, the system takes what it could not write for written: reads
+show it, no later sync writes it, and a power loss shows that it is not there.
 
 L{Disk.crash} makes a disk as a power loss may leave it: of what is pending, any
 part, in any order, a write torn at sectors, a rename whole or not at all.
@@ -65,8 +69,15 @@ class File:
 
     def sync(self) -> None:
         if self.pending:
-            self.safe = bytes(self.data)
+            safe = bytearray(self.safe)
+            for at, data in self.pending:
+                _apply(safe, at, data)
+            self.safe = bytes(safe)
             self.pending = []
+
+    def failedSync(self) -> None:
+        # A file system keeps sizes elsewhere than data.
+        self.pending = [(at, data) for at, data in self.pending if data is None]
 
     def afterCrash(self, random: Random) -> File:
         result = File(self.safe)
@@ -247,7 +258,8 @@ class Disk(Files):
         return self._lastHandle
 
     def close(self, handle: int) -> None:
-        del self._handles[handle]
+        # A program that was killed may still let go of what it had.
+        self._handles.pop(handle, None)
 
     def pread(self, handle: int, size: int, offset: int) -> bytes:
         path, node = self._handles[handle]
@@ -341,10 +353,18 @@ class Disk(Files):
             raise FileNotFoundError(path)
         return self.total, self.free
 
+    def nextData(self, handle: int, offset: int) -> int | None:
+        data = self._handles[handle][1].data
+        return offset if any(data[offset:]) else None
+
     def lock(self, path: str) -> Callable[[], None]:
+        unlock = self.lockFolder(path)
+        self.close(self.open(path))
+        return unlock
+
+    def lockFolder(self, path: str) -> Callable[[], None]:
         if path in self._locks:
             raise Locked(path)
-        self.close(self.open(path))
         self._locks.add(path)
         return lambda: self._locks.discard(path)
 
@@ -354,6 +374,8 @@ class Disk(Files):
         try:
             self.before(operation, path)
         except OSError as error:
+            if isinstance(node, File):
+                node.failedSync()
             raise SyncFailed(*error.args) from error
         node.sync()
 

@@ -241,7 +241,7 @@ class Ledger:
         store.stored(appended.end).addCallbacks(done, failed)
 
     def check(
-        self, store: MessageStore, *, first: int = 0, others: bool = False
+        self, store: MessageStore, *, first: int = 0, others: bool = False, gaps: bool = False
     ) -> Collection[MessageExt]:
         """
         Hold a store to what was said.
@@ -250,11 +250,12 @@ class Ledger:
             may be gone.
         @param others: whether there may be messages that this ledger does not
             know of, and places in queues without a message.
+        @param gaps: whether there may be places in queues without a message.
         @return: all messages that are in queues.
         @raise Violation: if it serves something that was not put, or does not
             serve something that was acknowledged.
         """
-        served = self._served(store, others)
+        served = self._served(store, others, others or gaps)
         byKey: dict[tuple[str, str], set[bytes]] = {}
         for each in self.sent:
             if each.stored and each.offset >= first:
@@ -268,7 +269,9 @@ class Ledger:
                         raise Violation(f"by key {key}: {each} is missing")
         return served.values()
 
-    def _served(self, store: MessageStore, others: bool) -> dict[tuple[str, int, int], MessageExt]:
+    def _served(
+        self, store: MessageStore, others: bool, gaps: bool
+    ) -> dict[tuple[str, int, int], MessageExt]:
         byPlace: dict[int, list[Sent]] = {}
         for each in self.sent:
             byPlace.setdefault(each.offset, []).append(each)
@@ -276,7 +279,7 @@ class Ledger:
         for topic, queueId, queue in store.queues:
             offset = queue.minOffset
             while offset < queue.maxOffset:
-                records, following = self._get(store, topic, queueId, offset, others)
+                records, following = self._get(store, topic, queueId, offset, gaps)
                 for record in records:
                     place = f"{topic}-{queueId} at {offset}"
                     if record.queueOffset != offset:
@@ -286,24 +289,24 @@ class Ledger:
                         raise Violation(f"{place} was not put: {record}")
                     served[topic, queueId, offset] = record
                     offset += 1
-                if offset != following and (records or not others):
+                if offset != following and (records or not gaps):
                     raise Violation(f"{topic}-{queueId}: {offset} is not {following}")
                 offset = following
         return served
 
     def _get(
-        self, store: MessageStore, topic: str, queueId: int, offset: int, others: bool
+        self, store: MessageStore, topic: str, queueId: int, offset: int, gaps: bool
     ) -> tuple[list[MessageExt], int]:
         got = store.get(topic, queueId, offset, 32)
         if got.status is not GetStatus.FOUND:
-            if others and got.nextOffset > offset:
+            if gaps and got.nextOffset > offset:
                 return [], got.nextOffset
             raise Violation(f"{topic}-{queueId} at {offset}: {got}")
         try:
             records = decodeRecords(got.data, checkCrc=True, inflate=False)
         except MalformedRecord as error:
             raise Violation(f"{topic}-{queueId} at {offset}: {error}") from error
-        if others and got.nextOffset - offset > len(records):
+        if gaps and got.nextOffset - offset > len(records):
             # Places without a message are passed over: go to the first that has one.
             if records[0].queueOffset > offset:
                 return [], records[0].queueOffset

@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import decodeRecords, encodeHost, encodeProperties
-from txrocket.store.files import Files
+from txrocket.store.files import NO_HANDLES, Files, SyncFailed
 from txrocket.store.messages import Appended, MessageStore
 from txrocket.store.reading import GetStatus
 from txrocket.store.settings import StoreSettings
@@ -110,7 +110,12 @@ class Disk(Files):
 
     def _check(self, operation: str, path: str) -> None:
         if operation in self.failing and self.only in path:
-            raise self.failing[operation]
+            error = self.failing[operation]
+            # A file that cannot be opened is no sync that failed.
+            opened = not isinstance(error, OSError) or error.errno in NO_HANDLES
+            if operation.startswith("sync") and not opened:
+                raise SyncFailed(*error.args)
+            raise error
 
 
 class Held:

@@ -482,8 +482,8 @@ class QueueTests(SynchronousTestCase):
 
     def test_reach(self) -> None:
         """
-        A queue reaches as far as the record of its last entry; without one, or
-        with a filler, it tells nothing.
+        A queue reaches as far as the record of its last entry, or to where a filler
+        stands; without an entry it tells nothing.
         """
         self.assertEqual(0, self.queue.reach(0))
         self.queue.put(7, 1070, 10, 7)
@@ -494,7 +494,7 @@ class QueueTests(SynchronousTestCase):
         reaches = {end: self.queue.reach(end) for end in range(5, 16)}
         self.assertEqual(
             {5: 0, 6: 0, 7: 0, 8: 1080, 9: 1090, 10: 1100, 11: 1110, 12: 1120}
-            | {13: 0, 14: 0, 15: 1150},
+            | {13: 1140, 14: 1140, 15: 1150},
             reaches,
         )
 

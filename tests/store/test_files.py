@@ -11,10 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests.store.support import Disk
+from txrocket.store import files
 from txrocket.store.files import Files, Handles, Locked, SyncFailed
 
 
@@ -46,6 +48,46 @@ class FilesTests(SynchronousTestCase):
         self.assertEqual(b"\0\0\0he", self.files.pread(handle, 5, 0))
         self.assertEqual(b"llo", self.files.pread(handle, 100, 5))
         self.assertEqual(b"", self.files.pread(handle, 1, 100))
+
+    def test_nextData(self) -> None:
+        """
+        What was never written to is passed over where the system can tell, and nothing
+        that was written is.
+        """
+        handle = self.open()
+        self.files.truncate(handle, 1 << 24)
+        self.files.pwrite(handle, b"x", 1 << 22)
+        found = self.files.nextData(handle, 0)
+        assert found is not None
+        self.assertLessEqual(found, 1 << 22)
+        self.assertEqual(1 << 22, self.files.nextData(handle, 1 << 22))
+        self.assertIsNone(self.files.nextData(handle, 1 << 24))
+        self.patch(os, "SEEK_DATA", None)
+        del os.SEEK_DATA
+        self.assertEqual(7, self.files.nextData(handle, 7))
+
+    def test_noHandlesIsNoFailedSync(self) -> None:
+        """
+        A file that cannot be opened for its sync is told apart from a sync that failed.
+        """
+        if files.speed is None:
+            raise SkipTest("there is no compiled helper")
+
+        class Said:
+            """
+            Says the number of an error.
+            """
+
+            number = errno.EMFILE
+
+            def syncPaths(self, paths: object) -> int:
+                return self.number
+
+        self.patch(files, "speed", Said())
+        error = self.assertRaises(OSError, self.files.syncPaths, [self.path])
+        self.assertNotIsInstance(error, SyncFailed)
+        Said.number = errno.EIO
+        self.assertRaises(SyncFailed, self.files.syncPaths, [self.path])
 
     def test_halfDone(self) -> None:
         """
@@ -265,6 +307,41 @@ class LockTests(SynchronousTestCase):
         self.assertEqual("refused", self.other())
         release()
         self.files.lock(self.path)()
+
+    def test_folder(self) -> None:
+        """
+        A folder that is locked is refused, by whatever path, until it is let go of.
+        """
+        folder = self.mktemp()
+        os.mkdir(folder)
+        os.symlink(os.path.abspath(folder), self.path)
+        release = self.files.lockFolder(folder)
+        assert release is not None
+        for path in (folder, self.path):
+            self.assertRaises(Locked, self.files.lockFolder, path)
+        release()
+        again = self.files.lockFolder(self.path)
+        assert again is not None
+        again()
+        self.assertEqual([], os.listdir(folder))
+
+    def test_folderOfNetwork(self) -> None:
+        """
+        A file system that cannot lock folders is told apart from one that fails.
+        """
+        folder = self.mktemp()
+        os.mkdir(folder)
+
+        def flock(error: int) -> Callable[[int, int], None]:
+            def fail(handle: int, operation: int) -> None:
+                raise OSError(error, os.strerror(error))
+
+            return fail
+
+        self.patch(fcntl, "flock", flock(errno.EBADF))
+        self.assertIsNone(self.files.lockFolder(folder))
+        self.patch(fcntl, "flock", flock(errno.EIO))
+        self.assertRaises(OSError, self.files.lockFolder, folder)
 
     def test_lockOfTheProcess(self) -> None:
         """

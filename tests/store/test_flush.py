@@ -12,7 +12,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from tests.store.support import START, Held, StoreCase, abandon
-from txrocket.errors import FlushDiskTimeout, StoreFailed
+from txrocket.errors import FlushDiskTimeout, StoreError, StoreFailed
 from txrocket.store.settings import FlushDiskType
 
 PAGE = 4096
@@ -456,6 +456,104 @@ class CheckpointerTests(StoreCase):
         self.work()
         self.assertRaises(StoreFailed, self.put, self.store)
         self.assertIsNone(self.read().offset)
+
+
+class HandlesTests(StoreCase):
+    """
+    No more files can be opened for a while.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.store = self.start(mappedFileSizeCommitLog=1 << 20)
+        self.none = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def tearDown(self) -> None:
+        abandon(self.store)
+
+    def test_checkpointTriedAgain(self) -> None:
+        """
+        A checkpoint that can open no file stops nothing, and the next one syncs all that
+        it owed: queues, index, the slots of the index, the checkpoint.
+        """
+        for only in ("consumequeue", "index", "checkpoint"):
+            self.put(self.store, b"x" * 2 * PAGE, KEYS="k")
+            self.disk.failing["syncPath"] = self.none
+            self.disk.only = only
+            before = self.store.checkpointer.last.offset
+            self.clock.advance(1)
+            self.assertIsNone(self.store.failure)
+            self.assertEqual(before, self.store.checkpointer.last.offset)
+            self.disk.failing.clear()
+            del self.disk.synced[:]
+            self.put(self.store, b"x")
+            self.clock.advance(60)
+            self.assertEqual(self.store.log.written, self.store.checkpointer.last.offset)
+            synced = {os.path.relpath(each, self.root).split("/")[0] for each in self.disk.synced}
+            self.assertLessEqual({"consumequeue", "index", "checkpoint"}, synced)
+
+    def test_slotsOwed(self) -> None:
+        """
+        If the slots of the index were written and could not be synced, the next checkpoint
+        syncs them though nothing was added to that file since.
+        """
+        self.put(self.store, b"x" * 2 * PAGE, KEYS="k")
+        syncPath = self.disk.syncPath
+        calls: list[str] = []
+
+        def second(path: str) -> None:
+            if "index" in path:
+                calls.append(path)
+                if len(calls) == 2:
+                    raise self.none
+            syncPath(path)
+
+        self.patch(self.disk, "syncPath", second)
+        self.clock.advance(1)
+        self.assertEqual(2, len(calls))
+        self.assertIsNone(self.store.checkpointer.last.offset)
+        self.put(self.store, b"x" * 2 * PAGE)
+        self.clock.advance(1)
+        self.assertEqual(3, len(calls))
+        self.assertEqual(self.store.log.written, self.store.checkpointer.last.offset)
+
+    def test_logSyncTriedAgain(self) -> None:
+        """
+        If the log's file, or its folder, cannot be opened for its sync, those who wait are
+        not told that their messages are safe, and the next sync covers them.
+        """
+        for operation in ("open", "syncFolder"):
+            self.put(self.store)
+            self.store._handles.close()
+            self.store.log.segments.dirtyFolders.add(self.path("commitlog"))
+            self.disk.failing[operation] = self.none
+            self.failureResultOf(self.store.flusher.flush(), FlushDiskTimeout)
+            self.assertIsNone(self.store.failure)
+            self.assertFalse(self.store.flusher.running)
+            self.disk.failing.clear()
+            del self.disk.synced[:]
+            self.successResultOf(self.store.flusher.flush())
+            self.assertEqual(
+                [self.path("commitlog", "00000000000000000000"), self.path("commitlog")],
+                self.disk.synced,
+            )
+            self.assertEqual(self.store.log.written, self.store.flusher.flushed.offset)
+
+    def test_newFileTriedAgain(self) -> None:
+        """
+        If a new file of the log cannot be opened, that message is refused, and the next one
+        is taken.
+        """
+        size = (1 << 19) + 1
+        self.put(self.store, b"x" * size)
+        self.disk.failing["open"] = self.none
+        self.disk.only = "commitlog"
+        error = self.assertRaises(StoreError, self.put, self.store, b"x" * size)
+        self.assertNotIsInstance(error, StoreFailed)
+        self.assertIn("Too many open files", str(error))
+        self.disk.failing.clear()
+        self.assertEqual(1, self.put(self.store, b"x" * size).queueOffset)
+        self.assertEqual(2, len(self.all(self.store)))
 
 
 class StopTests(StoreCase):

@@ -41,7 +41,7 @@ class _Folder:
         self.expected = [json.loads(each) for each in lines]
         self.driver = Driver(self.settings)
         self.store = self.driver.store
-        self.addCleanup(lambda: self.store._unlock and self.driver.stop())
+        self.addCleanup(lambda: self.store._locks and self.driver.stop())
 
     def ofKind(self: Any, kind: str) -> list[dict[str, Any]]:
         """

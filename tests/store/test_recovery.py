@@ -16,7 +16,7 @@ import attrs
 
 from tests.store.support import LOG_SIZE, StoreCase, abandon, filesOf
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
-from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
+from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE, decodeRecords
 from txrocket.store import commitlog, consumequeue, follow
 from txrocket.store.checkpoint import CheckpointFile
 from txrocket.store.files import Handles
@@ -33,7 +33,7 @@ from twisted.internet.defer import maybeDeferred
 from txrocket.errors import StoreInUse
 from txrocket.store.messages import MessageStore
 from txrocket.store.settings import StoreSettings
-store = MessageStore(StoreSettings(sys.argv[1]), Clock(), maybeDeferred, bytes(8))
+store = MessageStore(StoreSettings(*sys.argv[1:]), Clock(), maybeDeferred, bytes(8))
 try:
     store.start()
 except StoreInUse as error:
@@ -64,6 +64,57 @@ class LifeTests(StoreCase):
         self.assertEqual([b"a"], self.bodies(store))
         store.stop()
 
+    def test_logInUse(self) -> None:
+        """
+        A second store with a root of its own and the same folder for the log is refused,
+        in another process and in the same, by whatever path, and the first one goes on.
+        """
+        log = self.path("log")
+        store = self.start(storePathCommitLog=log)
+        os.symlink("log", self.path("link"))
+        self.put(store, b"a")
+        root, self.root = self.root, self.mktemp()
+        for path in (log, os.path.join(root, "link")):
+            error = self.assertRaises(StoreInUse, self.make(storePathCommitLog=path).start)
+            self.assertEqual(f"{path} is in use by another process", str(error))
+            command = [sys.executable, "-c", SECOND, self.root, path]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            self.assertEqual(f"{path} is in use by another process\n", said)
+        self.assertNotIn("abort", os.listdir(self.root))
+        # Nothing of the second one is left behind.
+        self.start().stop()
+        self.root = root
+        self.put(store, b"b")
+        self.assertEqual([b"a", b"b"], self.bodies(store))
+        store.stop()
+        store = self.start(storePathCommitLog=log)
+        self.assertEqual([b"a", b"b"], self.bodies(store))
+        store.stop()
+        self.assertEqual(["0" * 20], os.listdir(log))
+
+    def test_folderCannotBeLocked(self) -> None:
+        """
+        On a file system that locks no folders the store starts, and says what to heed.
+        """
+        self.patch(self.disk, "lockFolder", lambda path: None)
+        store = self.make(storePathCommitLog=self.path("log"))
+        said: list[str] = []
+
+        class Heard:
+            """
+            Takes warnings.
+            """
+
+            def warn(self, text: str, **values: Any) -> None:
+                said.append(text.format(**values))
+
+        self.patch(store, "_log", Heard())
+        store.start()
+        self.put(store, b"a")
+        store.stop()
+        self.assertEqual(1, len(said))
+        self.assertIn(f"{self.path('log')} cannot be locked", said[0])
+
     def test_abort(self) -> None:
         """
         The abort file is there while a store runs, and after a crash.
@@ -82,7 +133,7 @@ class LifeTests(StoreCase):
         """
         for end in (MessageStore.stop, MessageStore.stop, abandon, abandon):
             end(self.start())
-        self.assertFalse(os.path.exists(self.path("commitlog")))
+        self.assertEqual([], os.listdir(self.path("commitlog")))
         store = self.start()
         self.assertEqual(0, self.put(store, b"a").queueOffset)
         self.assertEqual([b"a"], self.bodies(store))
@@ -96,7 +147,7 @@ class LifeTests(StoreCase):
         store.stop()
         error = self.assertRaises(StoreFailed, self.put, store)
         self.assertIn("is closed", str(error))
-        self.assertFalse(os.path.exists(self.path("commitlog")))
+        self.assertEqual([], os.listdir(self.path("commitlog")))
 
     def test_stopTwice(self) -> None:
         """
@@ -202,6 +253,19 @@ class RestartTests(StoreCase):
             topic = "TU"[number % 2]
             self.assertEqual(1, len(store.query(topic, f"k{number}", 0, EVER, 64)[0]))
 
+    def served(self, store: MessageStore, topic: str) -> dict[int, bytes]:
+        """
+        The bodies of a queue by their queue offsets, where some may be missing.
+        """
+        found: dict[int, bytes] = {}
+        offset = store.minOffset(topic, 0)
+        while offset < store.maxOffset(topic, 0):
+            got = store.get(topic, 0, offset, 32)
+            for each in decodeRecords(got.data, checkCrc=True):
+                found[each.queueOffset] = each.body
+            offset = got.nextOffset
+        return found
+
     def test_clean(self) -> None:
         """
         After a clean stop everything is there, and the log is not read.
@@ -305,6 +369,24 @@ class RestartTests(StoreCase):
         self.assertEqual(1, len(store.query("T", "late", 0, EVER, 1)[0]))
         store.stop()
 
+    def test_crashAfterTopicRemoved(self) -> None:
+        """
+        Queues that were removed do not count as lost: a second later a start after a crash
+        reads no more of the log than without.
+        """
+        store = self.start()
+        self.fill(store)
+        self.successResultOf(store.checkpointer.checkpoint())
+        self.successResultOf(store.removeTopic("T"))
+        self.clock.advance(1)
+        at = store.log.written
+        abandon(store)
+        store = self.restart()
+        self.assertEqual(at, self.begun())
+        self.assertIsNone(store.queues.get("T", 0))
+        self.assertEqual(6, len(self.all(store, "U")))
+        store.stop()
+
     def test_checkpointAtBlank(self) -> None:
         """
         A checkpoint is believed if the log went on with a blank, and then with
@@ -339,13 +421,15 @@ class RestartTests(StoreCase):
 
     def test_tornTail(self) -> None:
         """
-        A torn record is cut, with its queue entry, and does not rise again.
+        A torn record with nothing sound behind it is cut, with its queue entry, and what
+        is behind does not rise again.
         """
         store = self.start()
         self.put(store, b"a" * 100)
         torn = self.put(store, b"b" * 100, KEYS="torn")
-        self.put(store, b"c" * 100)
-        store.log.segments.write(torn.offset + 150, b"X")
+        rest = self.put(store, b"c" * 100)
+        store.log.segments.write(torn.offset, bytes(150))
+        store.log.segments.write(rest.offset, bytes(100))
         abandon(store)
         store = self.start()
         self.assertEqual([b"a" * 100], self.bodies(store))
@@ -583,7 +667,9 @@ class RestartTests(StoreCase):
             file.write(bytes(100))
         os.remove(self.path("checkpoint"))
         store = self.start()
-        self.check(store, 8)
+        expected = {number: bytes([2 * number]) * 900 for number in range(6) if number != 4}
+        self.assertEqual(expected, self.served(store, "T"))
+        self.assertEqual(6, len(self.all(store, "U")))
         store.stop()
 
     def test_cleanJava(self) -> None:
@@ -605,16 +691,22 @@ class RestartTests(StoreCase):
 
     def test_checkpointPastLog(self) -> None:
         """
-        A checkpoint that speaks of more than the log has is not believed.
+        If the last files of the log are gone, the rest is served, and the log and the
+        queues go on where the checkpoint says that they were.
         """
         store = self.start()
         self.fill(store)
+        end = store.log.written
         store.stop()
         for name in self.logFiles()[1:]:
             os.remove(self.path("commitlog", name))
-        store = self.start()
-        self.check(store, 4)
-        store.stop()
+        for _ in range(2):
+            store = self.start()
+            self.assertEqual({0: bytes(900), 1: b"\2" * 900}, self.served(store, "T"))
+            self.assertEqual({0: b"\1" * 900, 1: b"\3" * 900}, self.served(store, "U"))
+            self.assertEqual(end, store.log.written)
+            self.assertEqual((6, 6), (store.maxOffset("T", 0), store.maxOffset("U", 0)))
+            store.stop()
 
     def test_half(self) -> None:
         """
@@ -664,25 +756,28 @@ class RestartTests(StoreCase):
 
     def test_recordDamaged(self) -> None:
         """
-        Where a record in what is read is damaged, the log ends there, after a
-        clean stop too, and with it the queues and the index, though what they
-        tell of behind it is whole.
+        A damaged record costs itself alone, after a clean stop of Java's too: what is
+        behind it is served by queue and key.
         """
         store = self.start()
         self.fill(store)
+        end = store.log.written
         store.stop()
         self.forgetOwn()
         with open(self.path("commitlog", f"{LOG_SIZE:020d}"), "r+b") as file:
             file.write(bytes(100))
         for _ in range(2):
             store = self.start()
-            self.check(store, 4)
-            self.assertEqual((2, 2), (store.maxOffset("T", 0), store.maxOffset("U", 0)))
+            expected = {number: bytes([2 * number]) * 900 for number in range(6) if number != 2}
+            self.assertEqual(expected, self.served(store, "T"))
+            self.assertEqual(6, len(self.all(store, "U")))
+            self.assertEqual(end, store.log.written)
+            self.assertEqual(5, len(store.query("T", "all", 0, EVER, 64)[0]))
             store.stop()
         store = self.start()
-        self.put(store, b"x", KEYS="all")
-        self.assertEqual(b"x", self.bodies(store)[-1])
-        self.assertEqual(3, len(store.query("T", "all", 0, EVER, 64)[0]))
+        self.assertEqual(6, self.put(store, b"x", KEYS="all").queueOffset)
+        self.assertEqual(b"x", self.served(store, "T")[6])
+        self.assertEqual(6, len(store.query("T", "all", 0, EVER, 64)[0]))
         store.stop()
 
     def test_quickly(self) -> None:

@@ -110,15 +110,26 @@ class SegmentsTests(_Case):
         self.assertEqual(200, self.segments.baseOf(299))
         self.assertIsNone(self.segments.baseOf(400))
 
-    def test_gap(self) -> None:
+    def test_pieceMissingIsRestored(self) -> None:
         """
-        A missing piece, or one that begins elsewhere, is an error that names it
-        and asks about the size.
+        A piece that is missing between others is made anew, empty, and told of.
         """
         self.lay("00000000000000000000")
         self.lay("00000000000000000200")
+        self.assertEqual([(100, 200)], self.segments.load())
+        self.assertEqual([0, 100, 200], self.segments.bases)
+        self.assertEqual(bytes(100), self.segments.read(100, 100))
+        self.assertEqual([], self.make().load())
+
+    def test_pieceFarAwayRefused(self) -> None:
+        """
+        A piece so far away that its folder cannot have lost all between is an error that
+        names it and asks about the size.
+        """
+        self.lay("00000000000000000000")
+        self.lay("90000000000000000000")
         error = self.assertRaises(StoreCorrupt, self.segments.load)
-        self.assertIn("00000000000000000000 does not fit", str(error))
+        self.assertIn("90000000000000000000 of 100 bytes does not fit", str(error))
         self.assertIn("files of 100 bytes", str(error))
 
     def test_oddBase(self) -> None:
@@ -130,19 +141,19 @@ class SegmentsTests(_Case):
 
     def test_sizes(self) -> None:
         """
-        A last piece that is short was being made when the power went, and is
-        brought to its size; any other wrong size is an error.
+        A piece that is short is brought to its size, and what it lacked is told; one
+        that is too long is an error.
         """
         self.lay("00000000000000000000")
         self.lay("00000000000000000100", 30)
-        self.segments.load()
+        self.assertEqual([(130, 200)], self.segments.load())
         self.assertEqual(b"x" * 30 + b"\0" * 70, self.segments.read(100, 100))
         self.lay("00000000000000000100", 101)
         error = self.assertRaises(StoreCorrupt, self.make().load)
-        self.assertIn("has 101 bytes where 100 were expected", str(error))
+        self.assertIn("00000000000000000100 of 101 bytes does not fit", str(error))
         self.lay("00000000000000000100")
         self.lay("00000000000000000000", 99)
-        self.assertRaises(StoreCorrupt, self.make().load)
+        self.assertEqual([(99, 100)], self.make().load())
 
     def test_createFails(self) -> None:
         """

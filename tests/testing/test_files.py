@@ -12,9 +12,14 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from txrocket.errors import StoreInUse
 from txrocket.store.files import Files, Locked
+from txrocket.store.messages import MessageStore
+from txrocket.store.settings import StoreSettings
 from txrocket.testing.files import MemoryFiles
 
 PATHS = st.sampled_from(["a", "b", "f/a", "f/b", "f/g", "f/g/a", "f/./b", "n/a"])
@@ -176,6 +181,39 @@ class MemoryFilesTests(SynchronousTestCase):
         self.write("/store/a", b"a")
         self.raises(NotADirectoryError, self.files.makeFolder, "/store/a/b")
         self.raises(OSError, self.files.sync, 99)
+
+    def test_nextData(self) -> None:
+        """
+        What was never written to is passed over, a page at a time.
+        """
+        handle = self.files.open("/store/file")
+        self.files.truncate(handle, 1 << 30)
+        self.assertIsNone(self.files.nextData(handle, 0))
+        self.files.pwrite(handle, b"x", 3 * 4096 + 100)
+        self.assertEqual(3 * 4096, self.files.nextData(handle, 5))
+        self.assertEqual(3 * 4096 + 50, self.files.nextData(handle, 3 * 4096 + 50))
+        self.assertIsNone(self.files.nextData(handle, 4 * 4096))
+
+    def test_logSharedRefused(self) -> None:
+        """
+        Two stores with roots of their own do not share a folder for the log.
+        """
+        stores = [
+            MessageStore(
+                StoreSettings(root, "/store/commitlog", mappedFileSizeCommitLog=4096),
+                Clock(),
+                maybeDeferred,
+                bytes(8),
+                files=self.files,
+            )
+            for root in ("/a", "/b")
+        ]
+        stores[0].start()
+        error = self.assertRaises(StoreInUse, stores[1].start)
+        self.assertEqual("/store/commitlog is in use by another process", str(error))
+        self.successResultOf(stores[0].stop())
+        stores[1].start()
+        self.successResultOf(stores[1].stop())
 
     def test_lock(self) -> None:
         """

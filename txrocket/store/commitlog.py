@@ -25,13 +25,17 @@ from txrocket.protocol.record import (
     BLANK_MAGIC_CODE,
     BLANK_SIZE,
     MESSAGE_MAGIC_CODE,
+    TRANSACTION_ROLLBACK_TYPE,
     decodeRecord,
     encodeBlank,
 )
-from txrocket.store.files import FULL, Handles, SyncFailed
+from txrocket.store.files import FULL, NO_HANDLES, Handles, SyncFailed
 from txrocket.store.segments import Segments
 
-__all__ = ["LOST", "CommitLog", "Scanned", "torn"]
+__all__ = ["HOLE_TOPIC", "LOST", "CommitLog", "Scanned", "torn"]
+
+#: The topic of the records that fill holes (L{txrocket.store.holes}): no messages.
+HOLE_TOPIC = "rmq_sys_hole"
 
 # A record is at most a body of the largest size with this much around it, as in Java.
 _AROUND_BODY = 64 * 1024
@@ -100,6 +104,13 @@ class CommitLog:
         """
         return self.segments.bases[0] if self.segments.bases else self.end
 
+    @property
+    def limit(self) -> int:
+        """
+        How long a record is at most.
+        """
+        return self._limit
+
     def reserve(self, size: int, bodySize: int) -> int:
         """
         Where a record, or a batch of records, will go, in a new file if it must.
@@ -152,9 +163,10 @@ class CommitLog:
         start = self.written
         end = start + len(data)
         try:
-            # Records of a write that failed must not follow on this one.
-            room = min(BLANK_SIZE, self._spoiled - end)
+            # Records of a write that failed must not be found behind this one.
+            room = self._spoiled - end
             self.segments.write(start, data + bytes(room) if room > 0 else data)
+            self._spoiled = 0
         except OSError as error:
             self.end = start
             self._spoiled = max(self._spoiled, end)
@@ -191,7 +203,7 @@ class CommitLog:
             record = decodeRecord(data, readBody=False)
         except MalformedRecord:
             return None
-        return (data, record) if record.commitLogOffset == offset else None
+        return (data, record) if record.commitLogOffset == offset and not _fills(record) else None
 
     def scan(self, start: int, *, strict: bool) -> Iterator[Scanned]:
         """
@@ -275,11 +287,27 @@ class CommitLog:
             self._wrote(start, data)
 
     def _explain(self, error: OSError, size: int) -> Exception:
+        if error.errno in NO_HANDLES and not isinstance(error, SyncFailed):
+            return StoreError(
+                f"writing to {self.segments.folder} failed: {error}; it is tried again for the "
+                "next message.  Raise the limit of open files, or lower openFiles"
+            )
         if isinstance(error, SyncFailed) or error.errno not in FULL:
             return StoreFailed(f"writing to {self.segments.folder} failed: {error}")
         # The folder itself may be what could not be made.
         free = self._files.space(os.path.dirname(self.segments.folder))[1]
         return DiskFull(f"{self.segments.folder}: no room for {size} bytes, {free} bytes are free")
+
+
+def _fills(record: MessageExt) -> bool:
+    """
+    Whether a record fills a hole.  If that is short, so is the topic.
+    """
+    return (
+        record.sysFlag == TRANSACTION_ROLLBACK_TYPE
+        and record.preparedTransactionOffset == 0
+        and HOLE_TOPIC.startswith(record.topic)
+    )
 
 
 def torn(record: MessageExt, offset: int) -> bool:

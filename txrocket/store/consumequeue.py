@@ -86,6 +86,9 @@ _FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)
 # position in a file of 1 GiB to it, which just does not overflow.
 FILLER_SIZE = 0x3FFFFFFF
 
+# The sizes that fillers have, Java's and ours; a damaged entry may have any other.
+_FILLER_SIZES = (0x7FFFFFFF, FILLER_SIZE)
+
 # How many bytes of entries are kept in memory, all queues together.
 TAILS = 4 * 1024 * 1024
 
@@ -113,6 +116,7 @@ class ConsumeQueue:
     @ivar filed: one past that of the last whose entry is in a file.
     @ivar tail: the entries behind it, which are in no file yet.  The compiled helper adds
         to it.
+    @ivar searched: what L{sureEnd} found before the log was asked to confirm it.
     """
 
     def __init__(
@@ -134,6 +138,7 @@ class ConsumeQueue:
         self.tail = bytearray()
         self.filed = 0
         self.minOffset = 0
+        self.searched = 0
 
     @property
     def maxOffset(self) -> int:
@@ -145,10 +150,14 @@ class ConsumeQueue:
     def load(self) -> None:
         """
         Find where the queue ends: entries have a size, and what follows is zeros.
+
+        Of what follows a damaged file nothing is kept: it is made anew from the log.
         """
-        self.segments.load()
+        gaps = self.segments.load()
         if not self.segments.bases:
             return
+        if gaps and gaps[0].end < self.segments.end:
+            self.segments.clearFrom(gaps[0].start - gaps[0].start % ENTRY_SIZE)
         # A last file may have been made and not written to yet.
         for base in reversed(self.segments.bases):
             count = self._search(base, lambda offset, size: size > 0)
@@ -298,8 +307,11 @@ class ConsumeQueue:
         def before(offset: int, size: int) -> bool:
             return size > 0 and offset < bound
 
+        self.searched = 0
         for base in reversed(self.segments.bases):
             count = self._search(base, before)
+            if count:
+                self.searched = max(self.searched, base // ENTRY_SIZE + count)
             if not self._confirmed(base, count, confirm):
                 count = self._walk(base, before)
                 while not self._confirmed(base, count, confirm):
@@ -320,8 +332,8 @@ class ConsumeQueue:
 
     def reach(self, end: int) -> int:
         """
-        Where in the log the record of the last entry before C{end} stops; 0 if
-        there is none.
+        Where in the log the record of the last entry before C{end} stops, or where the
+        entry stands for nothing; 0 if there is none.
         """
         data = self.segments.read((end - 1) * ENTRY_SIZE, ENTRY_SIZE) if end else b""
         if not data:
@@ -329,7 +341,41 @@ class ConsumeQueue:
         offset: int
         size: int
         offset, size, _ = _ENTRY.unpack(data)
-        return offset + size if size < FILLER_SIZE else 0
+        return offset + size if size < FILLER_SIZE else offset
+
+    def lastOffset(self) -> int:
+        """
+        The offset in the log that the last entry has; -1 if there is no entry.
+        """
+        data = self.read(self.maxOffset - 1, 1) if self.maxOffset else b""
+        return offsetOf(data, 0) if data else -1
+
+    def skip(self, queueOffset: int, offset: int) -> int:
+        """
+        Let the queue go on at a later queue offset, though there is nothing before it.
+
+        @param offset: where in the log something was lost.
+        @return: how many bytes more are to be written.
+        """
+        before = len(self.tail)
+        if queueOffset > self.maxOffset:
+            self._fill(queueOffset, offset)
+        return len(self.tail) - before
+
+    def void(self, start: int, end: int) -> None:
+        """
+        Let the entries of records in a stretch of the log stand for nothing.
+        """
+        for base in self.segments.bases:
+            first = self._search(base, lambda offset, size: size > 0 and offset < start)
+            last = self._search(base, lambda offset, size: size > 0 and offset < end)
+            at = base + first * ENTRY_SIZE
+            data = self.segments.read(at, (last - first) * ENTRY_SIZE)
+            if data:
+                # They keep their offsets, and with them their order.
+                voided = [_ENTRY.pack(offset, FILLER_SIZE, 0) for offset, _, _ in entries(data)]
+                self.segments.write(at, b"".join(voided))
+                self._ahead.pop(self, None)
 
     def clear(self) -> None:
         """
@@ -381,7 +427,7 @@ class ConsumeQueue:
         at = base + (count - 1) * ENTRY_SIZE
         offset, size, hashed = _ENTRY.unpack(self.segments.read(at, ENTRY_SIZE))
         if size >= FILLER_SIZE:
-            return True
+            return size in _FILLER_SIZES
         if count > 1:
             before, sizeBefore, _ = _ENTRY.unpack(self.segments.read(at - ENTRY_SIZE, ENTRY_SIZE))
             # A gap's fillers have the offset of the entry behind it.
@@ -469,6 +515,21 @@ class ConsumeQueues:
         made if there is none.
         """
         self._room -= self.touch(key).putAll(queueOffset, data)
+
+    def skip(self, key: tuple[str, int], queueOffset: int, offset: int) -> None:
+        """
+        Let a queue go on at a later queue offset, after something was lost at an offset
+        of the log.
+        """
+        self._room -= self.touch(key).skip(queueOffset, offset)
+
+    def void(self, start: int, end: int) -> None:
+        """
+        Let the entries of all records in a stretch of the log stand for nothing.
+        """
+        for _, _, queue in self:
+            queue.void(start, end)
+            self._unsynced.add(queue)
 
     def took(self, count: int) -> None:
         """

@@ -23,7 +23,16 @@ from mmap import ACCESS_READ, mmap
 
 from txrocket.compiled import speed
 
-__all__ = ["FIRST_BYTE", "FLOCK", "FULL", "Files", "Handles", "Locked", "SyncFailed"]
+__all__ = [
+    "FIRST_BYTE",
+    "FLOCK",
+    "FULL",
+    "NO_HANDLES",
+    "Files",
+    "Handles",
+    "Locked",
+    "SyncFailed",
+]
 
 
 class Locked(Exception):
@@ -38,6 +47,12 @@ FIRST_BYTE = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 
 # What a system says of a disk, or a share of one, that has no room.
 FULL = (errno.ENOSPC, errno.EDQUOT)
+
+# What a system says when a process may open no more files.  No sync ever says that.
+NO_HANDLES = (errno.EMFILE, errno.ENFILE)
+
+# What a file system says that cannot lock folders: some that reach over a network.
+_NO_FOLDER_LOCKS = (errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class SyncFailed(OSError):
@@ -80,6 +95,19 @@ class Files:
                 break
             data += more
         return data
+
+    def nextData(self, handle: int, offset: int) -> int | None:
+        """
+        The first place at an offset or behind it where a file may have other bytes than
+        zeros; L{None} if there is no such place.
+        """
+        if not hasattr(os, "SEEK_DATA"):
+            return offset
+        try:
+            return os.lseek(handle, offset, os.SEEK_DATA)
+        except OSError as error:
+            # Nothing but holes up to the end; any other answer tells nothing.
+            return None if error.errno == errno.ENXIO else offset
 
     def map(self, handle: int, size: int) -> mmap:
         """
@@ -148,9 +176,14 @@ class Files:
         """
         L{syncPath} of many.  With the compiled helper other threads need not take turns
         with this one for each.
+
+        @raise SyncFailed: if one did not come to the disk.
+        @raise OSError: if one could not be opened; what was written to it is not lost.
         """
         if speed is not None and self.direct:
             number = speed.syncPaths(paths)
+            if number in NO_HANDLES:
+                raise OSError(number, os.strerror(number))
             if number:
                 raise SyncFailed(number, os.strerror(number))
         else:
@@ -269,6 +302,28 @@ class Files:
         os.pwrite(handle, b"lock", 0)
         return lambda: os.close(handle)
 
+    def lockFolder(self, path: str) -> Callable[[], None] | None:
+        """
+        Hold a lock on a folder itself: Java refuses a folder of the log that has a lock
+        file in it.  Another path to the same folder is locked as well.
+
+        @return: a function that lets go of it; L{None} if the file system cannot lock
+            folders.
+        @raise Locked: if another store holds it.
+        """
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise Locked(path) from None
+        except OSError as error:
+            os.close(handle)
+            if error.errno in _NO_FOLDER_LOCKS:
+                return None
+            raise
+        return lambda: os.close(handle)
+
 
 class Handles:
     """
@@ -302,8 +357,10 @@ class Handles:
         """
         A file's handle, good until it is unpinned: for a thread that syncs it.
         """
+        # First: a file that cannot be opened must not count as pinned.
+        handle = self.get(path)
         self._pins[path] = self._pins.get(path, 0) + 1
-        return self.get(path)
+        return handle
 
     def unpin(self, path: str) -> None:
         """

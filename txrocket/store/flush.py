@@ -10,7 +10,9 @@ if there is enough, or every ten seconds anyway.
 L{Checkpointer} syncs queues and index, and then writes how far everything is safe.
 
 A sync that fails is the end of writing: the system may have thrown away what it
-could not write, and a second sync that succeeds says nothing about it.
+could not write, and a second sync that succeeds says nothing about it.  Any other error,
+such as a file that cannot be opened for its sync, has lost nothing: the next sync covers
+what this one did not.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.logger import Logger
 
-from txrocket.errors import StoreFailed
+from txrocket.errors import FlushDiskTimeout, StoreFailed
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import ConsumeQueues
@@ -46,6 +49,8 @@ class Flusher:
     @ivar running: whether a sync is under way.
     """
 
+    _logger = Logger()
+
     def __init__(
         self, log: CommitLog, handles: Handles, inThread: InThread, failed: Failed
     ) -> None:
@@ -64,7 +69,8 @@ class Flusher:
         """
         Have all that is written synced.
 
-        @return: a Deferred that fires once it is, or fails with L{StoreFailed}.
+        @return: a Deferred that fires once it is, fails with L{StoreFailed} if a sync has
+            failed, and with L{FlushDiskTimeout} if it could not begin.
         """
         reached = self.flushed.reaches(self._log.written)
         if not self.running and not reached.called:
@@ -83,22 +89,40 @@ class Flusher:
                     break
             target = self._log.written
             job = SyncJob(self._handles)
-            job.add(self._log.segments, keepOpen=True)
-            done = self._inThread(job.run)
-            # Those whom the last one served are told while this one is under way, and not
-            # before: the disk need not wait for that.
-            self.flushed.advance(synced)
             try:
+                job.add(self._log.segments, keepOpen=True)
+                done = self._inThread(job.run)
+                # Those whom the last one served are told while this one is under way, and
+                # not before: the disk need not wait for that.
+                self.flushed.advance(synced)
                 yield done
-            except OSError as error:
+            except SyncFailed as error:
                 failure = _syncFailed(self._log.segments.folder, error)
                 self._failed(failure)
                 self.flushed.fail(failure)
+            except OSError as error:
+                job.giveBack(self._log.segments)
+                self.flushed.advance(synced)
+                self._postpone(error)
             else:
                 synced = target
             finally:
                 job.end()
         self.running = False
+
+    def _postpone(self, error: OSError) -> None:
+        """
+        A sync could not begin.  Nothing is lost, but those who wait are not told that
+        their messages are safe.
+        """
+        self._logger.error(
+            "{folder} could not be synced, which will be tried again: {error}",
+            folder=self._log.segments.folder,
+            error=error,
+        )
+        self.flushed.disappoint(
+            FlushDiskTimeout(f"not known to be on disk: {self._log.segments.folder}: {error}")
+        )
 
     def _wanted(self, synced: int) -> bool:
         """
@@ -184,9 +208,9 @@ class Checkpointer:
         yield self._sync(self._owed)
         self._owed = SyncJob(self._handles)
         if self._index:
-            second = SyncJob(self._handles)
-            self._index.settle(second)
-            yield self._sync(second)
+            self._index.settle(self._owed)
+            yield self._sync(self._owed)
+            self._owed = SyncJob(self._handles)
         checkpoint = Checkpoint(timestamp, timestamp, timestamp, offset, mark, timestamp, entries)
         self._file.write(checkpoint)
         third = SyncJob(self._handles)
@@ -198,7 +222,7 @@ class Checkpointer:
     def _sync(self, job: SyncJob) -> Generator[Deferred[None], None, None]:
         try:
             yield self._inThread(job.run)
-        except OSError as error:
+        except SyncFailed as error:
             raise self._broken(error) from error
 
     def _broken(self, error: OSError) -> StoreFailed:

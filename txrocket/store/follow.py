@@ -50,6 +50,7 @@ __all__ = [
     "TIMED_TOPICS",
     "TIMER_TOPIC",
     "Arrived",
+    "Entered",
     "Filing",
     "Follow",
     "Put",
@@ -80,6 +81,9 @@ Put: TypeAlias = tuple[tuple[str, int], int, int, int, bytes, Filing | None]
 # A message that somebody waits for: its offset in the log, topic and queue, queue offset
 # and hash.
 _Told: TypeAlias = tuple[int, tuple[str, int], int, int]
+
+# Takes an entry: topic, queue, queue offset, offset in the log, size, hash.
+Entered: TypeAlias = Callable[[str, int, int, int, int, int], None]
 
 # New entries by queue: the queue offset of the first, and all of them.
 Runs: TypeAlias = dict[tuple[str, int], tuple[int, bytearray]]
@@ -311,10 +315,11 @@ class Follow:
             record = decodeRecord(data, recordOffset - offset, readBody=False)
             self._arrived(*key, queueOffset, hashed, record)
 
-    def file(self, record: MessageExt) -> int | None:
+    def file(self, record: MessageExt, put: Entered | None = None) -> int | None:
         """
         Put one record into its queue and its keys into the index.
 
+        @param put: takes the entry in place of L{ConsumeQueues.put}.
         @return: the hash in its queue's entry; L{None} if it has none, as the
             halves of transactions have not.
         """
@@ -323,7 +328,7 @@ class Follow:
         # Halves and rollbacks have this bit; ordinary and committed messages do not.
         inQueue = not record.sysFlag & TRANSACTION_PREPARED_TYPE
         if inQueue:
-            self._queues.put(
+            (put or self._queues.put)(
                 record.topic,
                 record.queueId,
                 record.queueOffset,

@@ -484,10 +484,13 @@ class Index:
         """
         Find the files.
         """
+        damaged = False
         for name in self._handles.files.names(self._folder):
             if name.isascii() and name.isdigit():
                 indexFile = self._file(name)
-                if self._handles.files.size(indexFile.path) != indexFile.size:
+                if damaged or self._handles.files.size(indexFile.path) != indexFile.size:
+                    # Those behind it go, too: all is made anew from there on.
+                    damaged = True
                     self._remove(indexFile)
                     continue
                 indexFile.load()

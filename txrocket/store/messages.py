@@ -215,7 +215,7 @@ class MessageStore(StoreReader):
             lambda: self.checkpointer.last.offset or 0,
         )
         self._recovery = Recovery(
-            self.log, self.queues, self.index, self.follow, checkpointFile, settings
+            self.log, self.queues, self.index, self.follow, checkpointFile, settings, handles
         )
         self.written = Watermark()
         self._deadlines = Deadlines(
@@ -237,8 +237,9 @@ class MessageStore(StoreReader):
         self._lastFlush = 0.0
         self._lastCheckpoint = self._nextCheckpoint = 0.0
         self._loops: list[LoopingCall] = []
-        self._unlock: Callable[[], None] | None = None
+        self._locks: list[Callable[[], None]] = []
         self._stopping = False
+        self._removed = False
 
     def apply(self, settings: StoreSettings) -> None:
         """
@@ -267,8 +268,11 @@ class MessageStore(StoreReader):
         root = self.settings.storePathRootDir
         try:
             self._open(root)
-        except Locked:
-            raise StoreInUse(f"{root} is in use by another process") from None
+        except Locked as locked:
+            # The lock file lies in the root; of other folders, the folder is locked.
+            folder = locked.args[0] if self._locks else root
+            self._release()
+            raise StoreInUse(f"{folder} is in use by another process") from None
         except OSError as error:
             self._release()
             if error.errno in FULL and not isinstance(error, SyncFailed):
@@ -286,11 +290,9 @@ class MessageStore(StoreReader):
 
     def _open(self, root: str) -> None:
         self._files.makeFolder(root)
-        if self.settings.storePathCommitLog is not None:
-            self._files.makeFolder(self.settings.storePathCommitLog)
         if self._files.size(self._abortPath) is None:
             self._syncAbove(root)
-        self._unlock = self._files.lock(os.path.join(root, "lock"))
+        self._lockAll(root)
         clean = self._files.size(self._abortPath) is None
         # Before anything is changed, for that may be interrupted as well.
         self._mark()
@@ -303,13 +305,31 @@ class MessageStore(StoreReader):
             self._lastTimestamp = self.follow.timestamp
         self.written.advance(self.log.written)
 
+    def _lockAll(self, root: str) -> None:
+        """
+        Keep others out of every folder that is written: two stores may have the same
+        folder for the log, and folders of their own for the rest.
+        """
+        self._locks.append(self._files.lock(os.path.join(root, "lock")))
+        for folder in (root, self.settings.commitLogFolder):
+            self._files.makeFolder(folder)
+            unlock = self._files.lockFolder(folder)
+            if unlock is not None:
+                self._locks.append(unlock)
+            elif folder != root:
+                self._log.warn(
+                    "{folder} cannot be locked on its file system: see to it that no other "
+                    "broker has it as its storePathCommitLog",
+                    folder=folder,
+                )
+
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], None, None]:
         """
         Bring everything to the disk and close the folder.
         """
         root = self.settings.storePathRootDir
-        if self._stopping or self._unlock is None:
+        if self._stopping or not self._locks:
             return
         self._stopping = True
         for loop in self._loops:
@@ -325,7 +345,7 @@ class MessageStore(StoreReader):
             yield self.checkpointer.checkpoint()
             self._files.remove(self._abortPath)
             self._files.syncFolder(root)
-        except (StoreError, OSError) as error:
+        except (StoreError, FlushDiskTimeout, OSError) as error:
             self._log.error(
                 "{folder} was not closed cleanly, the next start will check it: {error}",
                 folder=root,
@@ -640,6 +660,8 @@ class MessageStore(StoreReader):
             delete = self.queues.abandon(topic)
         except OSError as error:
             raise StoreError(f"removing the queues of {topic} failed: {error}") from error
+        # A start after a crash takes queues that the checkpoint counts for lost.
+        self._removed = True
         return self._inThread(delete).addErrback(self._notDeleted, topic)
 
     # --- inside ----------------------------------------------------------
@@ -697,7 +719,7 @@ class MessageStore(StoreReader):
         except DiskFull:
             # Those who wait have been told.
             pass
-        except StoreFailed as error:
+        except StoreError as error:
             self._log.error("{error}", error=error)
 
     def _wrote(self, offset: int, data: bytes) -> None:
@@ -772,7 +794,9 @@ class MessageStore(StoreReader):
     def _flush(self) -> None:
         self._lastFlush = self._clock.seconds()
         # The flusher has said it already.
-        self.flusher.flush().addErrback(lambda failure: failure.trap(StoreFailed) and None)
+        self.flusher.flush().addErrback(
+            lambda failure: failure.trap(StoreFailed, FlushDiskTimeout) and None
+        )
 
     def _flushNow(self) -> None:
         settings = self.settings
@@ -801,9 +825,12 @@ class MessageStore(StoreReader):
         behind = self.follow.position - (self.checkpointer.last.offset or 0)
         thorough = settings.flushConsumeQueueThoroughInterval / 1000
         now = self._clock.seconds()
-        if behind >= settings.flushConsumeQueueLeastPages * PAGE or (
-            behind and now - self._lastCheckpoint >= thorough
+        if (
+            self._removed
+            or behind >= settings.flushConsumeQueueLeastPages * PAGE
+            or (behind and now - self._lastCheckpoint >= thorough)
         ):
+            self._removed = False
             self._lastCheckpoint = now
             made = self.checkpointer.checkpoint().addErrback(self._notChecked)
             made.addCallback(lambda none: self._rest(self._clock.seconds() - now))
@@ -816,7 +843,7 @@ class MessageStore(StoreReader):
         self._nextCheckpoint = self._clock.seconds() + seconds * _REST
 
     def _notChecked(self, failure: Any) -> None:
-        failure.trap(StoreError, OSError)
+        failure.trap(StoreError, FlushDiskTimeout, OSError)
         if isinstance(failure.value, StoreFailed):
             self._fail(failure.value)
             return
@@ -875,6 +902,5 @@ class MessageStore(StoreReader):
         self._deadlines.stop()
         self.log.segments.close()
         self._handles.close()
-        if self._unlock is not None:
-            self._unlock()
-            self._unlock = None
+        while self._locks:
+            self._locks.pop()()

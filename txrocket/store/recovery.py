@@ -5,12 +5,16 @@ Opening a folder, after a clean stop or a crash.
 The log is read from where everything is known to be safe (L{CheckpointFile}), or
 where only Java has been here, from where Java would begin: the third last file
 after a clean stop, after a crash the last file that begins with a record older than
-Java's checkpoint.  Reading ends at the first thing that is no whole record; the log
-is cut there.  On the way, queues and index get what they miss.
+Java's checkpoint.  Queues and index get what they miss on the way.  Reading passes over
+what is damaged (L{Holes}), and ends where no sound record follows; the log is cut there.
 
-    first            safe                  end            cut
-      |---------------|---------------------|~~~~~~~~~~~~~~~|
-       not read again   checked, filed again  torn or garbage
+    first            safe                           end            cut
+      |---------------|-----------|#######|----------|~~~~~~~~~~~~~~~|
+       not read again   filed again  hole  filed again  torn or garbage
+
+After a crash all that is kept behind C{safe} is written again before it is synced: if a
+sync has failed, the system shows bytes that are not on the disk, and takes them for
+written.
 """
 
 from __future__ import annotations
@@ -20,12 +24,21 @@ from itertools import islice
 from twisted.logger import Logger
 
 from txrocket.errors import MalformedRecord
-from txrocket.protocol.record import BLANK_SIZE, encodeBlank, storeTimestampAt
+from txrocket.protocol.record import (
+    BLANK_SIZE,
+    encodeBlank,
+    storeTimestampAt,
+)
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
+from txrocket.store.files import Handles
 from txrocket.store.follow import TIMED_TOPICS, Follow
+from txrocket.store.holes import Holes
 from txrocket.store.index import Index
+from txrocket.store.losses import Losses
+from txrocket.store.order import Order
+from txrocket.store.segments import SyncJob
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Recovery"]
@@ -49,7 +62,12 @@ class Recovery:
         follow: Follow,
         checkpointFile: CheckpointFile,
         settings: StoreSettings,
+        handles: Handles,
     ) -> None:
+        self._handles = handles
+        self._order = Order(queues)
+        holes = Holes(log, handles.files, settings.storePathRootDir)
+        self._losses = Losses(log, queues, holes, self._order)
         self._commitLog = log
         self._queues = queues
         self._index = index
@@ -66,7 +84,7 @@ class Recovery:
         @raise StoreCorrupt: if files are there that cannot be.
         """
         log = self._commitLog
-        log.segments.load()
+        gaps = log.segments.load()
         self._queues.load()
         if self._index is not None:
             self._index.load()
@@ -75,10 +93,40 @@ class Recovery:
         if not log.segments.bases:
             self._forgetAll()
             return 0
+        known = checkpoint.offset if checkpoint.ours else None
+        while known is not None and log.segments.end < known:
+            gaps.append(log.segments.restore())
+        # If the log goes on behind what a clean stop has said, there was none.
+        clean = clean and (known is None or self._isLast(checkpoint))
         log.end = log.written = log.segments.end
+        self._losses.findGaps(gaps, known, clean)
         safe = self._safeOffset(checkpoint, clean)
+        start = self._start(checkpoint, safe, clean)
+        end = self._replay(start, known or 0)
+        self._cutAt(end)
+        if not clean:
+            # What was kept may be in the system's memory only, and what was cut
+            # must not come back in parts among records that are yet to come.
+            log.segments.rewrite(min(safe, end), end)
+            log.segments.syncFrom(min(safe, end))
+        self._queues.follow(log.first)
+        if self._losses.keepNumbers(known or 0):
+            self._vouch(end)
+            self._losses.fill(self._timeOf, self._follow.timestamp)
+        return end
+
+    def _start(self, checkpoint: Checkpoint, safe: int, clean: bool) -> int:
+        """
+        Bring queues and index to where they are sure.
+
+        @return: from where on the log must be filed again.
+        """
+        log = self._commitLog
         ends = self._queueEnds(log.segments.end if clean else safe, checkpoint.offset is not None)
-        start = self._missing(checkpoint, safe, ends, clean)
+        told = self._isLast(checkpoint) if clean else checkpoint.ours and checkpoint.offset == safe
+        if told and sum(queue.searched for queue in ends) == checkpoint.entries:
+            self._losses.floors = {queue: queue.searched for queue in ends}
+        start = self._missing(checkpoint, safe, ends, told, clean)
         rewound = self._index is None or self._rewound(checkpoint, safe, clean)
         if self._index is not None and not rewound:
             start = min(start, self._index.distrust(checkpoint.indexTimestamp))
@@ -88,23 +136,36 @@ class Recovery:
             self._checkpointFile.write(Checkpoint(time, time, time))
             self._checkpointFile.sync()
         for queue, queueEnd in ends.items():
+            if not clean and queue.maxOffset > queueEnd:
+                self._losses.claims[queue] = queue.maxOffset, queue.lastOffset()
             queue.endAt(queueEnd, doubt=not clean)
-        if start < safe:
-            start = self._recordBefore(start)
+        start = self._recordBefore(start) if start < safe else start
         if not clean:
             self._log.info(
                 "{folder} was not closed cleanly: checking the log from {start} on",
                 folder=self._settings.storePathRootDir,
                 start=start,
             )
-        end = self._replay(start)
-        self._cutAt(end)
-        if not clean:
-            # What was kept may be in the system's memory only, and what was cut
-            # must not come back in parts among records that are yet to come.
-            log.segments.syncFrom(min(safe, end))
-        self._queues.follow(log.first)
-        return end
+        return start
+
+    def _vouch(self, end: int) -> None:
+        """
+        Write a checkpoint: a second start must not have to find out again which numbers
+        were lost.  Blocks.
+        """
+        self._commitLog.segments.syncFrom(0)
+        job, second = SyncJob(self._handles), SyncJob(self._handles)
+        mark = self._index.seal(job) if self._index else None
+        self._queues.sync(job)
+        job.run()
+        if self._index:
+            self._index.settle(second)
+            second.run()
+        time = self._follow.timestamp
+        self._checkpointFile.write(
+            Checkpoint(time, time, time, end, mark, time, self._queues.total)
+        )
+        self._checkpointFile.sync()
 
     def _forgetAll(self) -> None:
         """
@@ -202,20 +263,29 @@ class Recovery:
         }
 
     def _missing(
-        self, checkpoint: Checkpoint, safe: int, ends: dict[ConsumeQueue, int], clean: bool
+        self,
+        checkpoint: Checkpoint,
+        safe: int,
+        ends: dict[ConsumeQueue, int],
+        told: bool,
+        clean: bool,
     ) -> int:
         """
         From where the queues must be told of records again.  That is earlier
         than what is safe if some are damaged, or deleted to be made anew.
+
+        @param told: whether the checkpoint tells how many entries there were.
         """
-        if clean and self._isLast(checkpoint) and sum(ends.values()) != checkpoint.entries:
+        if told and not self._losses.floors:
             self._log.warn(
                 "{folder}: entries of queues are missing, and are made anew from the whole log",
                 folder=self._settings.storePathRootDir,
             )
             return 0
         damaged = [
-            queue.reach(end) for queue, end in ends.items() if clean and end < queue.maxOffset
+            queue.reach(end)
+            for queue, end in ends.items()
+            if end < (queue.maxOffset if clean else self._losses.floors.get(queue, 0))
         ]
         reach = max((queue.reach(end) for queue, end in ends.items()), default=0)
         return min([safe, reach, *damaged])
@@ -244,9 +314,27 @@ class Recovery:
         found = self._commitLog.recordAt(offset)
         return None if found is None else found[1].storeTimestamp
 
-    def _replay(self, start: int) -> int:
+    def _replay(self, start: int, known: int) -> int:
         """
         File the records from an offset on.
+
+        @param known: the log does not end before it.
+        @return: where the log ends.
+        """
+        end = start
+        while True:
+            end = self._file(end)
+            following = self._losses.passOver(end, known)
+            if following is None:
+                break
+            end = following
+        self._order.settle()
+        self._queues.write()
+        return end
+
+    def _file(self, start: int) -> int:
+        """
+        File the records from an offset on, up to the first that is not sound.
 
         @return: where the last one ends.
         """
@@ -260,13 +348,11 @@ class Recovery:
                     break
             found = list(islice(log.scan(end, strict=strict), _ONE_BY_ONE))
             for scanned in found:
-                follow.file(scanned.record)
+                follow.file(scanned.record, self._order.put)
                 end = scanned.offset + scanned.size
             self._queues.write(room=0)
             if len(found) < _ONE_BY_ONE:
-                break
-        self._queues.write()
-        return end
+                return end
 
     def _cutAt(self, end: int) -> None:
         log = self._commitLog

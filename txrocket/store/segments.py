@@ -11,7 +11,9 @@ was not written reads as zeros.  The first pieces may be gone, deleted as old.
 
 A disk brings names and sizes to safety in any order.  So that a power loss leaves
 no gap and no short piece before the last, they are synced one after the other: a
-piece before the next one is made, a removal before the next one.
+piece before the next one is made, a removal before the next one.  Where a piece is
+missing or too short all the same, the folder was damaged: L{Segments.load} gives the
+piece its size back, and tells which bytes were not there.
 """
 
 from __future__ import annotations
@@ -20,15 +22,31 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from mmap import mmap
+from typing import NamedTuple
 
 from txrocket.errors import StoreCorrupt, StoreError
 from txrocket.store.files import Files, Handles
 
-__all__ = ["Segments", "SyncJob", "basesIn"]
+__all__ = ["Gap", "Segments", "SyncJob", "basesIn"]
 
 
 # How many pieces are mapped at a time.  It costs nothing but addresses.
 _MAPPED = 16
+
+# How many more pieces may be missing than there are.
+_MISSING = 16
+
+# How much is written again at a time.
+_CHUNK = 1024 * 1024
+
+
+class Gap(NamedTuple):
+    """
+    Bytes of a piece that its file did not have: from where to where.
+    """
+
+    start: int
+    end: int
 
 
 def basesIn(files: Files, folder: str) -> list[int]:
@@ -105,6 +123,13 @@ class SyncJob:
             self._handles.unpin(path)
         self._pinned.clear()
 
+    def giveBack(self, segments: Segments) -> None:
+        """
+        It was not run to its end: the next job must sync the same.
+        """
+        segments.dirtyPaths.update(self._pinned, self._paths)
+        segments.dirtyFolders |= self._folders
+
 
 class Segments:
     """
@@ -144,32 +169,50 @@ class Segments:
         # Whether the last piece's name or size may not be on the disk.
         self._loose = False
 
-    def load(self) -> None:
+    def load(self) -> list[Gap]:
         """
-        Find the pieces.
+        Find the pieces.  One that is missing or too short gets its size, and zeros for
+        what it has not.
 
-        @raise StoreCorrupt: if they are not what they must be.
+        @return: what was missing, in order.
+        @raise StoreCorrupt: if the pieces have another size than the configured one.
         """
-        self.bases = basesIn(self._files, self.folder)
-        for index, base in enumerate(self.bases):
-            last = index + 1 == len(self.bases)
-            if base % self.size or (not last and self.bases[index + 1] != base + self.size):
+        found = basesIn(self._files, self.folder)
+        gaps: list[Gap] = []
+        self.bases = []
+        for base in found:
+            size = self._files.size(self.pathOf(base)) or 0
+            missing = (base - self.end) // self.size if self.bases else 0
+            if base % self.size or size > self.size or missing > len(found) + _MISSING:
                 raise StoreCorrupt(
                     f"{self.folder}: files of {self.size} bytes were expected one after the "
-                    f"other, but {self.nameOf(base)} does not fit; is the configured size right?"
+                    f"other, but {self.nameOf(base)} of {size} bytes does not fit; is the "
+                    "configured size right?  If so, move that file away"
                 )
-            found = self._files.size(self.pathOf(base))
-            if found == self.size:
-                continue
-            if not last or (found or 0) > self.size:
-                raise StoreCorrupt(
-                    f"{self.pathOf(base)} has {found} bytes where {self.size} were expected"
-                )
-            # The power went while the file was being made.
-            self._allocate(self._handles.get(self.pathOf(base)), self.size)
-            self.dirtyPaths.add(self.pathOf(base))
+            while self.bases and self.end < base:
+                gaps.append(self.restore())
+            self.bases.append(base)
+            if size < self.size:
+                # The power went while the file was being made, or somebody cut it.
+                self._allocate(self._handles.get(self.pathOf(base)), self.size)
+                self.dirtyPaths.add(self.pathOf(base))
+                gaps.append(Gap(base + size, base + self.size))
         # Names and sizes may be in the system's memory only.
         self._loose = True
+        return gaps
+
+    def restore(self) -> Gap:
+        """
+        Put an empty piece, without room on the disk, in the place of one that is missing
+        behind the last.
+        """
+        base = self.end
+        path = self.pathOf(base)
+        self._files.truncate(self._handles.get(path), self.size)
+        self.bases.append(base)
+        self.dirtyPaths.add(path)
+        self.dirtyFolders.update((self.folder, *self._above))
+        return Gap(base, base + self.size)
 
     @property
     def end(self) -> int:
@@ -255,6 +298,17 @@ class Segments:
         except OSError as error:
             raise StoreError(f"reading {path} failed: {error}") from error
 
+    def nextData(self, offset: int) -> int | None:
+        """
+        The first place at an offset or behind it, in the same piece, that may hold other
+        bytes than zeros; L{None} if there is no such place.
+        """
+        base = self.baseOf(offset)
+        if base is None:
+            return None
+        found = self._files.nextData(self._handles.get(self.pathOf(base)), offset - base)
+        return None if found is None or found >= self.size else base + found
+
     def place(self, offset: int) -> tuple[mmap, int] | None:
         """
         The piece that holds an offset: its bytes, good until the next call, and where it
@@ -306,6 +360,17 @@ class Segments:
         self._allocate(handle, self.size)
         self.dirtyPaths.add(path)
         self._loose = True
+
+    def rewrite(self, start: int, end: int) -> None:
+        """
+        Write a stretch again as it reads now.
+
+        After a sync that failed the system takes pages for written that are not: reads
+        show them, and no later sync writes them, unless somebody writes to them again.
+        """
+        while start < end and (data := self.read(start, min(_CHUNK, end - start))):
+            self.write(start, data)
+            start += len(data)
 
     def syncFrom(self, offset: int) -> None:
         """

@@ -135,6 +135,14 @@ class MemoryFiles(Files):
         """
         return self._file(handle).read(size, offset)
 
+    def nextData(self, handle: int, offset: int) -> int | None:
+        """
+        See L{Files.nextData}.
+        """
+        pages = self._file(handle).pages
+        found = min((page for page in pages if (page + 1) * _PAGE > offset), default=None)
+        return None if found is None else max(found * _PAGE, offset)
+
     def pwrite(self, handle: int, data: bytes, offset: int) -> None:
         """
         See L{Files.pwrite}.
@@ -247,15 +255,23 @@ class MemoryFiles(Files):
         """
         See L{Files.lock}.
         """
-        if path in self._locks:
-            raise Locked(path)
+        unlock = self.lockFolder(path)
         self.close(self.open(path))
-        holder = self._locks[path] = object()
+        return unlock
+
+    def lockFolder(self, path: str) -> Callable[[], None]:
+        """
+        See L{Files.lockFolder}.
+        """
+        name = "/".join(_parts(path))
+        if name in self._locks:
+            raise Locked(path)
+        holder = self._locks[name] = object()
 
         def unlock() -> None:
             # The lock of one who ended in a crash may be another's by now.
-            if self._locks.get(path) is holder:
-                del self._locks[path]
+            if self._locks.get(name) is holder:
+                del self._locks[name]
 
         return unlock
 
