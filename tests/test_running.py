@@ -17,6 +17,7 @@ from twisted.logger import LogLevel
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.remoting.doubles import RemotingTests
+from txrocket.compiled import speed
 from txrocket.errors import ConfigError, StoreInUse
 from txrocket.running import CannotStart, InTurn, orSayWhyNot
 
@@ -163,12 +164,30 @@ class InTurnTests(RemotingTests):
             each.stopped.callback(None)
         self.assertEqual(handled[1:], [(signal.SIGTERM, "before")])
 
+    def test_busIsGuarded(self) -> None:
+        """
+        The servers' own process survives a mapped file that cannot be read, from when the
+        reactor runs until the servers have stopped.
+        """
+        self.assertFalse(speed.isGuarded())
+        self.running()
+        self.assertTrue(speed.isGuarded())
+        self.servers.stopService()
+        for each in (self.second, self.first):
+            self.assertTrue(speed.isGuarded())
+            each.stopped.callback(None)
+        self.assertFalse(speed.isGuarded())
+
+    if speed is None:
+        test_busIsGuarded.skip = "the compiled helper was not built"  # type: ignore[attr-defined]
+
     def test_otherThread(self) -> None:
         """
         A reactor that runs in another thread leaves signals alone.
         """
         self.patch(threading, "main_thread", lambda: None)
         self.assertEqual(self.running(), [])
+        self.assertFalse(speed is not None and speed.isGuarded())
 
 
 class ReasonTests(SynchronousTestCase):

@@ -23,6 +23,7 @@ from twisted.logger import Logger
 
 import txrocket.plugins
 from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook
+from txrocket.compiled import speed
 from txrocket.errors import ConfigError, RocketError
 from txrocket.remoting.lean import readLeanly
 from txrocket.services import Plugins
@@ -157,7 +158,7 @@ class InTurn(MultiService):
                 each.stopService()
             raise
         self._readAsEver = readLeanly(self._reactor)
-        self._reactor.callWhenRunning(self._stopOnTerm)
+        self._reactor.callWhenRunning(self._takeSignals)
 
     @inlineCallbacks
     def stopService(self) -> Generator[Deferred[Any], Any, None]:
@@ -172,6 +173,20 @@ class InTurn(MultiService):
         if self._handler is not None:
             signal.signal(signal.SIGTERM, self._handler)
             self._handler = None
+            if speed is not None:
+                speed.releaseBus()
+
+    def _takeSignals(self) -> None:
+        """
+        Take over the signals of the servers' own process.
+        """
+        # A reactor in another thread hears of no signals, and is a part of a program.
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._stopOnTerm()
+        if speed is not None:
+            # Files of the log are mapped from now on: a disk that fails raises SIGBUS then.
+            speed.guardBus()
 
     def _stopOnTerm(self) -> None:
         """
@@ -190,6 +205,4 @@ class InTurn(MultiService):
             self._log.info("Received SIGTERM, stopping")
             self._reactor.callFromThread(stop)
 
-        # A reactor in another thread hears of no signals.
-        if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGTERM, terminate)
+        self._handler = signal.signal(signal.SIGTERM, terminate)

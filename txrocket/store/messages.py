@@ -286,6 +286,7 @@ class MessageStore(StoreReader):
         if self.follow.timestamp <= self._now() + _DAY:
             self._lastTimestamp = self.follow.timestamp
         self.written.advance(self.log.written)
+        self.trustFrom(self.log.written)
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], None, None]:
