@@ -25,7 +25,7 @@ from txrocket.broker.delay import DelayLevels
 from txrocket.broker.names import checkGroup, checkTopic
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.topics import Topics
-from txrocket.errors import QueryNotFound
+from txrocket.errors import QueryNotFound, RemoteSystemError
 from txrocket.protocol.bodies import DelayOffsetSerializeWrapper, QueryCorrectionOffsetBody
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -117,7 +117,8 @@ class OffsetProcessor:
         """
         A group has come to an offset.
 
-        @raise RemoteSystemError: if topic or group cannot have that name.
+        @raise RemoteSystemError: if topic or group cannot have that name, or the queue
+            has not come to that offset.
         """
         header = request.decodeHeader(UpdateConsumerOffsetRequestHeader)
         group, topic = header.consumerGroup, header.topic
@@ -125,7 +126,13 @@ class OffsetProcessor:
             # The table joins the two names by an @, so neither may have one.
             checkTopic(topic)
             checkGroup(group)
-        self._offsets.commit(group, topic, header.queueId, header.commitOffset, peer.address)
+        queueId, offset = header.queueId, header.commitOffset
+        maximum = self._store.maxOffset(topic, queueId)
+        if not self._offsets.commitWithin(maximum, group, topic, queueId, offset, peer.address):
+            raise RemoteSystemError(
+                f"offset {offset} cannot be committed for group {group}: the next message in"
+                f" queue {queueId} of {topic} gets {maximum}"
+            )
         return responseCommand()
 
     def clone(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
