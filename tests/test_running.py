@@ -169,6 +169,7 @@ class InTurnTests(RemotingTests):
         The servers' own process survives a mapped file that cannot be read, from when the
         reactor runs until the servers have stopped.
         """
+        assert speed is not None
         self.assertFalse(speed.isGuarded())
         self.running()
         self.assertTrue(speed.isGuarded())

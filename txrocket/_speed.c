@@ -925,7 +925,7 @@ done:
 
 PyDoc_STRVAR(readableRecordsDoc,
              "Where the records that bytes begin with end: at the first byte that does not begin a\n"
-             "record whose parts add up to its size, and whose body matches its CRC.");
+             "record whose parts add up to its size, and whose body matches its CRC, if it has one.");
 
 static PyObject *readableRecords(PyObject *module, PyObject *args)
 {
@@ -938,7 +938,8 @@ static PyObject *readableRecords(PyObject *module, PyObject *args)
         const uint8_t *record = (const uint8_t *)data.data + position;
         uint32_t size = get32(record);
         if (get32(record + 4) != (uint32_t)MAGIC || size < SMALLEST ||
-            size > (size_t)(data.size - position) || !partsFit(record, size, NULL, 1))
+            size > (size_t)(data.size - position) ||
+            !partsFit(record, size, NULL, get32(record + 8) != 0))
             break;
         position += size;
     }

@@ -37,8 +37,9 @@ class DamageCase(StoreCase):
         super().setUp()
         self.events: list[LogEvent] = []
         self.changes: list[tuple[str, int, bytes]] = []
-        globalLogPublisher.addObserver(self.events.append)
-        self.addCleanup(globalLogPublisher.removeObserver, self.events.append)
+        observer: Any = self.events.append
+        globalLogPublisher.addObserver(observer)
+        self.addCleanup(globalLogPublisher.removeObserver, observer)
 
     def logged(self) -> list[str]:
         """
