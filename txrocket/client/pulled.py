@@ -219,7 +219,8 @@ def _within(
         else:
             faults.append(
                 f"a message at {each.commitLogOffset} in the log says that it is {each.queueOffset}"
-                f" in queue {each.queueId}, and the pull is of {offset} to {nextOffset} in {queueId}"
+                f" in queue {each.queueId}, and the pull goes from {offset} to {nextOffset} in"
+                f" {queueId}"
             )
     return found
 

@@ -72,10 +72,12 @@ def _next(data: bytes, position: int) -> int:
     """
     Where the record behind a damaged one begins; the end if there is none.
     """
-    size = int.from_bytes(data[position : position + 4], "big")
-    following = position + size
+    following = position + int.from_bytes(data[position : position + 4], "big")
     # A body may have records in it, so the record's own size comes first.
-    if size and (following == len(data) or _isSound(data, following)):
+    if data[position + 4 : position + 8] == _MAGIC and (
+        following == len(data)
+        or (following > position and data[following + 4 : following + 8] == _MAGIC)
+    ):
         return following
     at = position + 5
     for _ in range(_TRIED):
