@@ -46,9 +46,7 @@ class DamagedPullTests(PushTests):
             self.network.advance(1)
         self.assertEqual(self.seen, expected)
         self.assertEqual(consumer.unreadable, damages)
-        self.assertEqual(
-            consumer.runningInfo().properties["unreadableMessages"], str(damages)
-        )
+        self.assertEqual(consumer.runningInfo().properties["unreadableMessages"], str(damages))
         # The pull is made once, and the next ones begin behind it.
         asked = [each.queueOffset for each in self.a.pulls if each.queueId == 0]
         self.assertEqual(asked, [0] + [6] * (len(asked) - 1))
