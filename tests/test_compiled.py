@@ -392,19 +392,114 @@ class CompiledTests(SynchronousTestCase):
                 int.from_bytes(records[8:12], "big"), zlib.crc32(body[:size]) & 0x7FFFFFFF
             )
 
+    def collectable(self, count: int, apart: int = 0) -> tuple[bytes, bytes]:
+        """
+        Records of queue 3 of topic T that are C{apart} bytes from each other, and their
+        entries.
+        """
+        data, listed = b"", b""
+        for number in range(count):
+            numbers = (3, 0, number, len(data), 0, 1, bytes(8), 1, bytes(8))
+            record = encodeRecord(encodeTopic("T"), b"body%d" % number, b"", *numbers)
+            listed += packEntry(len(data), len(record), 7)
+            data += record + bytes(apart)
+        return data, listed
+
+    def collect(self, listed: bytes, source: Any, **changed: Any) -> Any:
+        """
+        Collect records of queue 3 of topic T.
+        """
+        assert speed is not None
+        values: dict[str, Any] = {
+            "base": 0,
+            "written": 1 << 20,
+            "near": 1 << 20,
+            "most": 1000,
+            "mostBytes": 1 << 20,
+            "matches": None,
+            "topic": b"T",
+            "queueId": 3,
+            "queueOffset": 0,
+            "largest": 1 << 20,
+            "checkBelow": 1 << 40,
+        }
+        return speed.collect(listed, source, *(values | changed).values())
+
     def test_collectFails(self) -> None:
         """
         What a filter raises is raised; what the disk does not give is left to others.
         """
         assert speed is not None
-        entry = packEntry(0, 100, 7)
-        given = (entry, bytes(1000), 0, 1000, 1000, 32, 10_000)
-        self.assertRaises(ZeroDivisionError, speed.collect, *given, lambda hashed: 1 / 0)
-        self.assertEqual((bytes(100), 1, 1), speed.collect(*given, None))
-        self.assertIsNone(speed.collect(*given, lambda hashed: hashed != 7))
-        self.assertIsNone(speed.collect(entry, bytes(50), 0, 1000, 1000, 32, 10_000, None))
-        self.assertIsNone(speed.collect(entry, bytes(1000), 0, 1000, 999, 32, 10_000, None))
+        data, entry = self.collectable(1)
+        with self.assertRaises(ZeroDivisionError):
+            self.collect(entry, data, matches=lambda hashed: 1 / 0)
+        self.assertEqual((data, 1, 1), self.collect(entry, data))
+        self.assertIsNone(self.collect(entry, data, matches=lambda hashed: hashed != 7))
+        self.assertIsNone(self.collect(entry, data[:-1]))
+        self.assertIsNone(self.collect(entry, data, near=1))
+        self.assertIsNone(self.collect(entry, data, written=len(data) - 1))
+        self.assertIsNone(self.collect(entry, data, largest=len(data) - 1))
         self.assertRaises(TypeError, speed.collect, 1)
+
+    def test_collectEntryNearTheLastNumberDeclines(self) -> None:
+        """
+        An entry whose offset and size add up to more than a number holds is declined, and
+        no byte is read.
+        """
+        data, listed = self.collectable(1)
+        for offset in (2**63 - 1, 2**63 - 100, -1, -(2**63)):
+            for size in (91, 100, 0, -1, 0x3FFFFFFE):
+                self.assertIsNone(self.collect(listed + packEntry(offset, size, 0), data))
+
+    def test_collectMisfitDeclines(self) -> None:
+        """
+        A record that is not the one of its entry is declined, whichever bit is wrong in
+        what says so; a wrong bit that nothing tells of is not.
+        """
+        data, listed = self.collectable(2)
+        first = len(data) // 2
+        # Size, magic, CRC, queue id, queue offset and place; then flag, sysFlag and all else.
+        told = {*range(16), *range(20, 36), *range(84, first)}
+        for position in range(first):
+            for bit in (1, 128):
+                damaged = bytearray(data)
+                damaged[position] ^= bit
+                found = self.collect(listed, bytes(damaged))
+                if position in told:
+                    self.assertIsNone(found, position)
+                elif position not in range(36, 40):
+                    self.assertEqual((bytes(damaged), 2, 2), found)
+        for changed in ({"topic": b"U"}, {"queueId": 2}, {"queueOffset": 1}):
+            self.assertIsNone(self.collect(listed, data, **changed))
+
+    def test_collectTrustsBodies(self) -> None:
+        """
+        The bodies of records from an offset on are not compared with their CRC.
+        """
+        data, listed = self.collectable(2)
+        damaged = data.replace(b"body1", b"bodY1")
+        self.assertIsNone(self.collect(listed, damaged))
+        self.assertIsNone(self.collect(listed, damaged, checkBelow=len(data) // 2 + 1))
+        self.assertEqual((damaged, 2, 2), self.collect(listed, damaged, checkBelow=len(data) // 2))
+
+    def test_collectFromHandle(self) -> None:
+        """
+        A file that is not mapped gives the same records; one that is too short, or closed,
+        none.
+        """
+        data, listed = self.collectable(300, apart=5)
+        listed = listed[: 256 * 20]
+        with open(self.mktemp(), "w+b") as opened:
+            opened.write(data)
+            opened.flush()
+            handle = opened.fileno()
+            expected = self.collect(listed, data)
+            self.assertEqual(256, expected[1])
+            self.assertEqual(expected, self.collect(listed, handle))
+            opened.truncate(5000)
+            self.assertIsNone(self.collect(listed, handle))
+        self.assertIsNone(self.collect(listed, handle))
+        self.assertRaises(OverflowError, self.collect, listed, 1 << 70)
 
     def test_collectTruncated(self) -> None:
         """
@@ -412,51 +507,125 @@ class CompiledTests(SynchronousTestCase):
         gone is left to others, as often as it happens, and the process goes on.
         """
         assert speed is not None
+        speed.guardBus()
+        self.addCleanup(speed.releaseBus)
+        data, listed = self.collectable(100)
         with open(self.mktemp(), "w+b") as opened:
-            opened.truncate(1 << 20)
-            mapped = mmap(opened.fileno(), 1 << 20, access=ACCESS_READ)
+            opened.write(data)
+            opened.flush()
+            mapped = mmap(opened.fileno(), len(data), access=ACCESS_READ)
             self.addCleanup(mapped.close)
-            data = packEntry(0, 100, 0) + packEntry(500_000, 100, 0)
-            given = (mapped, 0, 1 << 20, 1 << 20, 32, 1 << 20, None)
-            self.assertEqual((bytes(200), 2, 2), speed.collect(data, *given))
+            self.assertEqual((data, 100, 100), self.collect(listed, mapped))
             opened.truncate(4096)
             for _ in range(3):
-                self.assertIsNone(speed.collect(data, *given))
-                self.assertEqual((bytes(100), 1, 1), speed.collect(data[:20], *given))
+                self.assertIsNone(self.collect(listed, mapped))
+                self.assertEqual(1, self.collect(listed[:20], mapped)[1])
+
+    def bus(self, *lines: str) -> subprocess.CompletedProcess[bytes]:
+        """
+        Run a program in which C{gone()} reads what is not in its file any more.
+        """
+        program = (
+            "import faulthandler, mmap, os, signal, tempfile",
+            "from txrocket.compiled import speed",
+            "file = tempfile.TemporaryFile()",
+            "file.truncate(4096)",
+            "mapped = mmap.mmap(file.fileno(), 4096)",
+            "file.truncate(0)",
+            "gone = lambda: mapped[0]",
+            "listed = bytes(8) + (100).to_bytes(4, 'big') + bytes(8)",
+            (
+                "collect = lambda: speed.collect("
+                "listed, mapped, 0, 999, 999, 9, 999, None, b'T', 0, 0, 999, 0)"
+            ),
+            *lines,
+        )
+        return subprocess.run(
+            [sys.executable, "-c", "\n".join(program)],
+            check=False,
+            capture_output=True,
+            timeout=60,
+        )
 
     def test_busElsewhere(self) -> None:
         """
-        Whoever else reads what is gone ends as ever.
+        Whoever else reads what is gone ends as ever, with the guard and without it.
         """
-        program = (
-            "import mmap, tempfile\n"
-            "from txrocket.compiled import speed\n"
-            "speed.collect(bytes(8) + b'\\0\\0\\0\\1' + bytes(8), b'x', 0, 1, 1, 1, 9, None)\n"
-            "file = tempfile.TemporaryFile()\n"
-            "file.truncate(4096)\n"
-            "mapped = mmap.mmap(file.fileno(), 4096)\n"
-            "file.truncate(0)\n"
-            "mapped[0]\n"
+        guarded = ("speed.guardBus()", "assert collect() is None")
+        for lines in (("assert not speed.isGuarded()",), guarded):
+            ended = self.bus(*lines, "gone()")
+            self.assertEqual(-signal.SIGBUS, ended.returncode, ended.stderr)
+
+    def test_busWithFaulthandler(self) -> None:
+        """
+        A program that has faulthandler tell of faults, from before or after the guard, is
+        told once, and ends.
+        """
+        enable = "faulthandler.enable()"
+        guard, pull = "speed.guardBus()", "assert collect() is None"
+        for lines in ((enable, guard, pull), (guard, enable, pull), (guard, pull, enable, pull)):
+            ended = self.bus(*lines, "gone()")
+            self.assertEqual(-signal.SIGBUS, ended.returncode, ended.stderr)
+            told = ended.stderr.count(b"Fatal Python error: Bus error")
+            self.assertIn(told, (1, 2, 3), ended.stderr)
+
+    def test_busSentEndsAsEver(self) -> None:
+        """
+        A SIGBUS that another process sends is not lost: it ends a process that has no
+        handler, and reaches one that has.
+        """
+        sent = "os.kill(os.getpid(), signal.SIGBUS)"
+        ended = self.bus("speed.guardBus()", sent, "print('still here')")
+        self.assertEqual((-signal.SIGBUS, b""), (ended.returncode, ended.stdout))
+        ended = self.bus(
+            "signal.signal(signal.SIGBUS, lambda *told: print('heard'))",
+            "speed.guardBus()",
+            sent,
         )
-        ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
-        self.assertEqual(-signal.SIGBUS, ended.returncode, ended.stderr)
+        self.assertEqual((0, b"heard\n"), (ended.returncode, ended.stdout))
+
+    def test_busReleased(self) -> None:
+        """
+        The handler that the guard found is back once it is released, unless another was
+        set since then.
+        """
+        state = "print(signal.getsignal(signal.SIGBUS) is own, speed.isGuarded())"
+        ended = self.bus(
+            "own = lambda *told: print('heard')",
+            "signal.signal(signal.SIGBUS, own)",
+            "speed.guardBus(); speed.guardBus(); speed.releaseBus(); speed.releaseBus()",
+            state,
+            "os.kill(os.getpid(), signal.SIGBUS)",
+        )
+        self.assertEqual((0, b"True False\nheard\n"), (ended.returncode, ended.stdout))
+
+    def test_readableRecords(self) -> None:
+        """
+        Records are counted up to the first that is damaged, whose body does not match its
+        CRC, or that is not there as a whole.
+        """
+        assert speed is not None
+        data, _listed = self.collectable(3)
+        size = len(data) // 3
+        self.assertEqual(len(data), speed.readableRecords(data))
+        self.assertEqual(0, speed.readableRecords(b""))
+        for cut in range(size):
+            self.assertEqual(2 * size, speed.readableRecords(data[: 2 * size + cut]))
+        self.assertEqual(size, speed.readableRecords(data.replace(b"body1", b"bodY1")))
+        self.assertEqual(size, speed.readableRecords(data[:size] + bytes(size) + data[-size:]))
 
     def test_collectScattered(self) -> None:
         """
         So many records that lie apart from each other are left to others.
         """
-        assert speed is not None
-        path = self.mktemp()
-        with open(path, "w+b") as opened:
-            opened.write(bytes(range(250)) * 100)
-            opened.flush()
-            mapped = mmap(opened.fileno(), 0, access=ACCESS_READ)
-            self.addCleanup(mapped.close)
-            for count, size in ((256, 256 * 10), (257, None)):
-                data = b"".join(packEntry(each * 20, 10, 0) for each in range(count))
-                given = (data, mapped, 0, 25_000, 25_000, 1000, 1 << 20, None)
-                found = speed.collect(*given)
-                self.assertEqual(found and len(found[0]), size)
+        for count, expected in ((256, 256), (257, None)):
+            data, listed = self.collectable(count, apart=1)
+            found = self.collect(listed, data)
+            self.assertEqual(expected, found and found[1])
+        # One behind the other there may be more.
+        data, listed = self.collectable(900)
+        self.assertEqual((data, 900, 900), self.collect(listed, data))
+        self.assertEqual(300, self.collect(listed, data, most=300)[1])
 
     def test_sync(self) -> None:
         """

@@ -17,6 +17,7 @@ from twisted.logger import LogLevel
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.remoting.doubles import RemotingTests
+from txrocket.compiled import speed
 from txrocket.errors import ConfigError, StoreInUse
 from txrocket.running import CannotStart, InTurn, orSayWhyNot
 
@@ -200,6 +201,26 @@ class InTurnTests(RemotingTests):
             self.assertRaises(raised, self.servers.startService)
             self.assertEqual(self.handlers[1:], ["before 1"])
 
+    def test_busIsGuarded(self) -> None:
+        """
+        The servers' own process survives a mapped file that cannot be read, from when the
+        reactor runs until the servers have stopped.
+        """
+        assert speed is not None
+        self.assertFalse(speed.isGuarded())
+        self.servers.startService()
+        for call in self.reactor.whenRunning:
+            call()
+        self.assertTrue(speed.isGuarded())
+        self.servers.stopService()
+        for each in (self.second, self.first):
+            self.assertTrue(speed.isGuarded())
+            each.stopped.callback(None)
+        self.assertFalse(speed.isGuarded())
+
+    if speed is None:
+        test_busIsGuarded.skip = "the compiled helper was not built"  # type: ignore[attr-defined]
+
     def test_otherThread(self) -> None:
         """
         A reactor that runs in another thread leaves signals alone.
@@ -209,6 +230,7 @@ class InTurnTests(RemotingTests):
         for call in self.reactor.whenRunning:
             call()
         self.assertEqual(self.handlers, [])
+        self.assertFalse(speed is not None and speed.isGuarded())
 
 
 class ReasonTests(SynchronousTestCase):

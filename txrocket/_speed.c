@@ -713,50 +713,97 @@ static PyObject *indexEntries(PyObject *module, PyObject *args)
 /* --- pulls --------------------------------------------------------------------- */
 
 /* Reading a mapped file raises SIGBUS where the disk fails, or the file has become shorter.
- * While records are copied, that leads back to who copies; else it does what it did before. */
+ * A server's own process has guardBus lead such a fault back to the copy of records that met
+ * it.  Any other program is left alone: records are then read by pread. */
 static __thread sigjmp_buf *copying;
 static struct sigaction formerBus;
+static volatile sig_atomic_t guarded;
 
-static void onBus(int number)
+static void onBus(int number, siginfo_t *info, void *context)
 {
-    (void)number;
-    if (copying)
+    /* What another process has sent is no fault of the copy. */
+    int sent = info->si_code <= 0;
+    (void)context;
+    if (copying && !sent)
         siglongjmp(*copying, 1);
-    /* The fault comes again as soon as this returns. */
+    if (sent && formerBus.sa_handler == SIG_IGN)
+        return;
+    /* A fault comes again as soon as this returns, and meets the former handler. */
+    guarded = 0;
     sigaction(SIGBUS, &formerBus, NULL);
+    if (sent)
+        raise(number);
 }
 
-static void catchBus(void)
+PyDoc_STRVAR(guardBusDoc, "Have collect survive a mapped file that cannot be read: takes over\n"
+                          "SIGBUS for the whole process.  For a server's own process only.");
+
+static PyObject *guardBus(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    if (!guarded) {
+        struct sigaction ours = {.sa_sigaction = onBus, .sa_flags = SA_NODEFER | SA_SIGINFO};
+        if (sigaction(SIGBUS, &ours, &formerBus))
+            return PyErr_SetFromErrno(PyExc_OSError);
+        guarded = 1;
+    }
+    return Py_NewRef(Py_None);
+}
+
+PyDoc_STRVAR(releaseBusDoc, "Give SIGBUS back to the handler that guardBus found.");
+
+static PyObject *releaseBus(PyObject *module, PyObject *unused)
 {
     struct sigaction now;
-    if (sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler != onBus) {
-        struct sigaction ours = {.sa_handler = onBus, .sa_flags = SA_NODEFER};
-        formerBus = now;
-        sigaction(SIGBUS, &ours, NULL);
-    }
+    (void)module, (void)unused;
+    /* A handler that was set since then stays. */
+    if (guarded && sigaction(SIGBUS, NULL, &now) == 0 && now.sa_sigaction == onBus)
+        sigaction(SIGBUS, &formerBus, NULL);
+    guarded = 0;
+    return Py_NewRef(Py_None);
 }
 
-struct stretch { const char *data; size_t size; };
+PyDoc_STRVAR(isGuardedDoc, "Whether guardBus is in force, so that collect may be given a mapped file.");
 
-static __attribute__((noinline)) void copyAll(char *to, const struct stretch *each,
+static PyObject *isGuarded(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyBool_FromLong(guarded);
+}
+
+/* A part of a file of the log. */
+struct stretch { size_t position, size; };
+
+static __attribute__((noinline)) void copyAll(char *to, const char *from,
+                                              const struct stretch *each,
                                               const struct stretch *end)
 {
     for (; each < end; to += each++->size)
-        memcpy(to, each->data, each->size);
+        memcpy(to, from + each->position, each->size);
 }
 
 /* False if the disk does not give it. */
-static int copyStretches(char *to, const struct stretch *first, const struct stretch *end)
+static int copyStretches(char *to, const char *from, const struct stretch *first,
+                         const struct stretch *end)
 {
     sigjmp_buf back;
-    catchBus();
     if (sigsetjmp(back, 0)) {
         copying = NULL;
         return 0;
     }
     copying = &back;
-    copyAll(to, first, end);
+    copyAll(to, from, first, end);
     copying = NULL;
+    return 1;
+}
+
+/* The same from a file that is not mapped. */
+static int readStretches(char *to, int handle, const struct stretch *each,
+                         const struct stretch *end)
+{
+    for (; each < end; to += each++->size)
+        if (pread(handle, to, each->size, each->position) != (ssize_t)each->size)
+            return 0;
     return 1;
 }
 
@@ -768,30 +815,88 @@ static void foresee(const char *data, size_t size)
         __builtin_prefetch(data + at, 0, 2);
 }
 
+enum { SMALLEST = 91 };
+
+/* Whether the parts of a record of SMALLEST bytes or more add up to its size. */
+static int partsFit(const uint8_t *record, uint64_t size, const struct span *topic, int checkBody)
+{
+    uint32_t flags = get32(record + 36);
+    uint64_t start = 88 + (flags & 0x10 ? 12 : 0) + (flags & 0x20 ? 12 : 0);
+    if (start + 3 > size)
+        return 0;
+    uint64_t bodySize = get32(record + start - 4), at = start + bodySize;
+    if (at + 3 > size)
+        return 0;
+    uint64_t topicSize = record[at++], end = at + topicSize;
+    if (topicSize > TOPIC_LIMIT || end + 2 > size)
+        return 0;
+    uint64_t properties = (uint64_t)record[end] << 8 | record[end + 1];
+    if (properties > PROPERTIES_LIMIT || end + 2 + properties != size)
+        return 0;
+    if (topic && ((Py_ssize_t)topicSize != topic->size || memcmp(record + at, topic->data, topicSize)))
+        return 0;
+    return !checkBody || !bodySize ||
+           (crc32(record + start, bodySize) & 0x7FFFFFFF) == get32(record + 8);
+}
+
+/* The queue that entries are of. */
+struct origin { struct span topic; uint32_t queueId; uint64_t first; };
+
+/* Whether bytes are the record that an entry stands for. */
+static int fitsEntry(const uint8_t *record, const uint8_t *entry, const struct origin *from,
+                     uint32_t index, int64_t checkBelow)
+{
+    uint64_t offset = get64(entry);
+    uint32_t size = get32(entry + 8);
+    return get32(record) == size && get32(record + 4) == (uint32_t)MAGIC &&
+           get32(record + 12) == from->queueId && get64(record + 20) == from->first + index &&
+           get64(record + 28) == offset &&
+           partsFit(record, size, &from->topic, (int64_t)offset < checkBelow);
+}
+
 PyDoc_STRVAR(collectDoc,
              "Records that entries of a queue stand for, read from one file of the log, which is\n"
-             "mapped: the records, how many there are, and how many entries were looked at.  None if\n"
-             "they are not all in that file, before the end of what is written, and near to it.");
+             "mapped, or given by its handle: the records, how many there are, and how many entries\n"
+             "were looked at.  None if they are not all in that file, before the end of what is\n"
+             "written, and near to it, or if one is not the record of its entry.  Bodies of records\n"
+             "before checkBelow are compared with their CRC.");
 
 static PyObject *collect(PyObject *module, PyObject *args)
 {
     struct span data;
-    Py_buffer mapped;
-    long long base, written, near;
-    Py_ssize_t most, mostBytes, count = 0, size = 0, looked = 0;
-    PyObject *matches, *records = NULL, *result = NULL;
-    struct stretch stretches[256], *last = stretches - 1;
+    struct origin from;
+    Py_buffer mapped = {0};
+    long long base, written, near, checkBelow, firstEntry;
+    Py_ssize_t most, mostBytes, largest, count = 0, size = 0, looked = 0, pieces = 0;
+    PyObject *source, *matches, *records = NULL, *result = NULL;
+    struct stretch stretches[256];
+    uint32_t some[256], *chosen = some;
+    int handle = -1, isMapped;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y#y*LLLnnO", &data.data, &data.size, &mapped, &base, &written,
-                          &near, &most, &mostBytes, &matches))
+    if (!PyArg_ParseTuple(args, "y#OLLLnnOy#ILnL", &data.data, &data.size, &source, &base, &written,
+                          &near, &most, &mostBytes, &matches, &from.topic.data, &from.topic.size,
+                          &from.queueId, &firstEntry, &largest, &checkBelow))
         return NULL;
+    from.first = (uint64_t)firstEntry;
+    if (!(isMapped = !PyLong_Check(source))) {
+        handle = (int)PyLong_AsLong(source);
+        if (handle == -1 && PyErr_Occurred())
+            return NULL;
+    } else if (PyObject_GetBuffer(source, &mapped, PyBUF_SIMPLE))
+        return NULL;
+    Py_ssize_t left = data.size / 20, room = most < left ? most : left;
+    if (room > 256 && !(chosen = PyMem_Malloc(room * sizeof *chosen))) {
+        PyErr_NoMemory();
+        goto done;
+    }
     long long first = written - near > base ? written - near : base;
-    long long end = base + mapped.len < written ? base + mapped.len : written;
+    long long end = isMapped && base + mapped.len < written ? base + mapped.len : written;
     const uint8_t *at = (const uint8_t *)data.data;
-    for (Py_ssize_t left = data.size / 20; left; left--, at += 20) {
-        long long offset = get64(at);
+    for (; left; left--, at += 20) {
+        int64_t offset = get64(at);
         uint32_t length = get32(at + 8);
-        if (offset < first || length > 0x3FFFFFFE || offset + length > end)
+        if (offset < first || offset > end || length > end - offset || length < SMALLEST ||
+            (Py_ssize_t)length > largest)
             goto declined;
         if (count && (count >= most || size + (Py_ssize_t)length > mostBytes))
             break;
@@ -805,32 +910,70 @@ static PyObject *collect(PyObject *module, PyObject *args)
             if (!is)
                 continue;
         }
-        const char *record = (const char *)mapped.buf + (offset - base);
-        foresee(record, length);
-        if (last >= stretches && last->data + last->size == record)
-            last->size += length;
+        size_t position = offset - base;
+        if (isMapped)
+            foresee((const char *)mapped.buf + position, length);
+        if (pieces && stretches[pieces - 1].position + stretches[pieces - 1].size == position)
+            stretches[pieces - 1].size += length;
         else {
-            if (++last == stretches + 256)
+            if (pieces == 256)
                 goto declined;
-            *last = (struct stretch){record, length};
+            stretches[pieces++] = (struct stretch){position, length};
         }
-        count++, size += length;
+        if (count == room)
+            goto declined;
+        chosen[count++] = looked - 1, size += length;
     }
     if (!count)
         goto declined;
     if (!(records = PyBytes_FromStringAndSize(NULL, size)))
         goto done;
-    if (copyStretches(PyBytes_AS_STRING(records), stretches, last + 1)) {
-        result = Py_BuildValue("Onn", records, count, looked);
-        goto done;
+    char *to = PyBytes_AS_STRING(records);
+    if (!(isMapped ? copyStretches(to, mapped.buf, stretches, stretches + pieces)
+                   : readStretches(to, handle, stretches, stretches + pieces)))
+        goto declined;
+    /* The copy is what is looked at: the file may change, or fail, at any time. */
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const uint8_t *entry = (const uint8_t *)data.data + (size_t)chosen[i] * 20;
+        if (!fitsEntry((const uint8_t *)to, entry, &from, chosen[i], checkBelow))
+            goto declined;
+        to += get32(entry + 8);
     }
+    result = Py_BuildValue("Onn", records, count, looked);
+    goto done;
 declined:
     /* What went wrong is found out, and told, by others. */
     result = Py_NewRef(Py_None);
 done:
+    if (chosen != some)
+        PyMem_Free(chosen);
     Py_XDECREF(records);
-    PyBuffer_Release(&mapped);
+    if (isMapped)
+        PyBuffer_Release(&mapped);
     return result;
+}
+
+PyDoc_STRVAR(readableRecordsDoc,
+             "Where the records that bytes begin with end: at the first byte that does not begin a\n"
+             "record whose parts add up to its size, and whose body matches its CRC, if it has one.");
+
+static PyObject *readableRecords(PyObject *module, PyObject *args)
+{
+    struct span data;
+    Py_ssize_t position = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#", &data.data, &data.size))
+        return NULL;
+    while (data.size - position >= SMALLEST) {
+        const uint8_t *record = (const uint8_t *)data.data + position;
+        uint32_t size = get32(record);
+        if (get32(record + 4) != (uint32_t)MAGIC || size < SMALLEST ||
+            size > (size_t)(data.size - position) ||
+            !partsFit(record, size, NULL, get32(record + 8) != 0))
+            break;
+        position += size;
+    }
+    return PyLong_FromSsize_t(position);
 }
 
 /* Sync one file.  0, or the number of an error; opened: whether it is the sync's. */
@@ -1805,7 +1948,11 @@ static PyMethodDef methods[] = {
     {"soundRecords", soundRecords, METH_VARARGS, soundRecordsDoc},
     {"fileRecords", fileRecords, METH_VARARGS, fileRecordsDoc},
     {"indexEntries", indexEntries, METH_VARARGS, indexEntriesDoc},
+    {"guardBus", guardBus, METH_NOARGS, guardBusDoc},
+    {"releaseBus", releaseBus, METH_NOARGS, releaseBusDoc},
+    {"isGuarded", isGuarded, METH_NOARGS, isGuardedDoc},
     {"collect", collect, METH_VARARGS, collectDoc},
+    {"readableRecords", readableRecords, METH_VARARGS, readableRecordsDoc},
     {"syncPaths", syncPaths, METH_O, syncPathsDoc},
     {"batchIds", batchIds, METH_VARARGS, batchIdsDoc},
     {"decodeSends", decodeSends, METH_VARARGS, decodeSendsDoc},

@@ -23,6 +23,7 @@ from twisted.logger import Logger
 
 import txrocket.plugins
 from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook
+from txrocket.compiled import speed
 from txrocket.errors import ConfigError, RocketError
 from txrocket.remoting.lean import readLeanly
 from txrocket.services import Plugins
@@ -133,6 +134,7 @@ class InTurn(MultiService):
         self._reactor = reactor
         # What handled SIGTERM before ours did.
         self._handlers: list[Any] = []
+        self._guarded = False
         self._readAsEver: Callable[[], None] = lambda: None
         for each in services:
             MultiService.addService(self, each)
@@ -164,7 +166,7 @@ class InTurn(MultiService):
                 self._heedTermAsBefore()
         self._readAsEver = readLeanly(self._reactor)
         # A reactor that starts to run puts a handler of its own in place of ours.
-        self._reactor.callWhenRunning(self._stopOnTerm)
+        self._reactor.callWhenRunning(self._takeSignals)
 
     @inlineCallbacks
     def stopService(self) -> Generator[Deferred[Any], Any, None]:
@@ -177,6 +179,20 @@ class InTurn(MultiService):
             if each.running:
                 yield maybeDeferred(each.stopService)
         self._heedTermAsBefore()
+        if self._guarded and speed is not None:
+            self._guarded = False
+            speed.releaseBus()
+
+    def _takeSignals(self) -> None:
+        """
+        Take over the signals of the servers' own process.
+        """
+        self._stopOnTerm()
+        # A reactor in another thread is a part of a program, whose signals are its own.
+        if speed is not None and threading.current_thread() is threading.main_thread():
+            # Files of the log are mapped from now on: a disk that fails raises SIGBUS then.
+            speed.guardBus()
+            self._guarded = True
 
     def _stopOnTerm(self) -> None:
         """

@@ -6,13 +6,15 @@ What a task does: pulls its ranges and makes columns of them::
              gathered until they are worth it
 
 A message that is to be read and is not there is an error, or is passed over, as the user
-has it: retention may have removed it, or a broker lost it.
+has it: retention may have removed it, or a broker lost it.  So is one that is damaged: all
+that was gathered is looked at together, and pull by pull only if something is wrong.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +29,11 @@ from pyspark_rocketmq.records import Records
 from txrocket.blocking import Client
 from txrocket.client.pulled import wantedTags
 from txrocket.client.results import PullData, PullStatus
+from txrocket.compiled import speed
 from txrocket.errors import MalformedRecord, RocketError
 from txrocket.filters.tags import EVERYTHING
 from txrocket.model import MessageQueue
+from txrocket.protocol.salvage import salvage
 
 __all__ = ["RangeReader"]
 
@@ -43,7 +47,35 @@ _GATHERED = 2 << 20
 # messages for each, and one after the other they cost twice as much.
 _AHEAD = 16
 
+# How many faults of one pull are told.
+_TOLD = 5
+
 _THERE = (PullStatus.FOUND, PullStatus.NO_MATCHED_MSG)
+
+
+class _Piece(NamedTuple):
+    """
+    What one pull gave.
+
+    @ivar start: the offset where it began.
+    @ivar end: where the next one begins.
+    @ivar positions: where records begin in the data.
+    @ivar whole: whether nothing but records is in it, as far as their sizes tell.
+    """
+
+    start: int
+    end: int
+    data: bytes
+    positions: list[int]
+    whole: bool
+
+    @classmethod
+    def of(cls, start: int, end: int, data: bytes) -> _Piece:
+        """
+        What a pull from one offset to another gave.
+        """
+        positions, stop = positionsIn(data)
+        return cls(start, end, data, positions, stop == len(data))
 
 
 class RangeReader:
@@ -75,22 +107,57 @@ class RangeReader:
                 )
 
     def _records(self, wanted: Range) -> Iterator[Records]:
-        pieces: list[bytes] = []
-        starts: list[np.ndarray] = []
-        size = count = 0
-        for data in self._pulled(wanted):
-            positions, end = positionsIn(data)
-            if end != len(data):
-                raise MalformedRecord(f"a pull from {wanted.queue} gave no record at byte {end}")
-            pieces.append(data)
-            starts.append(np.asarray(positions, np.int64) + size)
-            size += len(data)
-            count += len(positions)
-            if count >= self._options.arrowBatchRows or size >= _GATHERED:
-                yield from self._wanted(Records(b"".join(pieces), np.concatenate(starts)), wanted)
-                pieces, starts, size, count = [], [], 0, 0
-        if count:
-            yield from self._wanted(Records(b"".join(pieces), np.concatenate(starts)), wanted)
+        pieces: list[_Piece] = []
+        size = rows = 0
+        for piece in self._pulled(wanted):
+            pieces.append(piece)
+            size += len(piece.data)
+            rows += len(piece.positions)
+            if rows >= self._options.arrowBatchRows or size >= _GATHERED:
+                yield from self._wanted(self._gathered(wanted.queue, pieces), wanted)
+                pieces, size, rows = [], 0, 0
+        if pieces:
+            yield from self._wanted(self._gathered(wanted.queue, pieces), wanted)
+
+    def _gathered(self, queue: MessageQueue, pieces: list[_Piece]) -> Records:
+        """
+        The records of some pulls, without those that are damaged.
+
+        @raise DataLost: if one is damaged, and that is an error.
+        """
+        found = _sound(queue, pieces)
+        if found is not None:
+            return found
+        sound = []
+        for piece in pieces:
+            if _sound(queue, [piece]) is None:
+                piece = self._salvaged(queue, piece)
+            sound.append(piece.data)
+        data = b"".join(sound)
+        return Records(data, positionsIn(data)[0])
+
+    def _salvaged(self, queue: MessageQueue, piece: _Piece) -> _Piece:
+        """
+        What can be read of a pull.
+        """
+        data, faults = salvage(piece.data)
+        kept, last = [], piece.start - 1
+        for at, stop in zip((ats := positionsIn(data)[0]), [*ats[1:], len(data)], strict=True):
+            queueId = int.from_bytes(data[at + 12 : at + 16], "big", signed=True)
+            offset = int.from_bytes(data[at + 20 : at + 28], "big", signed=True)
+            if queueId == queue.queueId and last < offset < piece.end:
+                kept.append(data[at:stop])
+                last = offset
+            else:
+                faults.append(f"a message says that it is {offset} in queue {queueId}")
+        what = (
+            f"queue {queue.queueId} of {queue.topic} at {queue.brokerName} has messages from"
+            f" {piece.start} to {piece.end} that cannot be read: {'; '.join(faults[:_TOLD])}"
+        )
+        if self._options.failOnDataLoss:
+            raise DataLost(f"{what} (failOnDataLoss=false goes on without them)")
+        _log.warning("%s: going on without them", what)
+        return _Piece.of(piece.start, piece.end, b"".join(kept))
 
     def _wanted(self, records: Records, wanted: Range) -> Iterator[Records]:
         """
@@ -104,7 +171,7 @@ class RangeReader:
         if len(chosen):
             yield chosen
 
-    def _pulled(self, wanted: Range) -> Iterator[bytes]:
+    def _pulled(self, wanted: Range) -> Iterator[_Piece]:
         """
         The records of a range, as they are pulled.
         """
@@ -112,8 +179,7 @@ class RangeReader:
         step = 0
         while at < wanted.end:
             for got in self._ahead(wanted, at, step):
-                self._look(wanted, at, got)
-                yield got.data
+                yield self._look(wanted, at, got)
                 at = got.nextBeginOffset
             if at == wanted.end:
                 return
@@ -125,11 +191,11 @@ class RangeReader:
                 raise MalformedRecord(
                     f"a pull from {wanted.queue} at {at} is to go on at {got.nextBeginOffset}"
                 )
+            piece = self._look(wanted, at, got)
             if self._every:
-                self._look(wanted, at, got)
                 step = got.nextBeginOffset - at
             if got.data:
-                yield got.data
+                yield piece
             at = got.nextBeginOffset
 
     def _ahead(self, wanted: Range, at: int, step: int) -> Iterator[PullData]:
@@ -175,13 +241,18 @@ class RangeReader:
             got = patiently(options.settings.timeout, lambda left: pull(left, True))
         return got
 
-    def _look(self, wanted: Range, at: int, got: PullData) -> None:
+    def _look(self, wanted: Range, at: int, got: PullData) -> _Piece:
         """
-        Whether each message is there, if every message is wanted.
+        What a pull gave.
+
+        @raise DataLost: if every message is wanted, one is not there, and that is an error.
         """
-        there = len(positionsIn(got.data)[0])
-        if there < min(got.nextBeginOffset, wanted.end) - at:
-            self._lost(wanted.queue, at, got.nextBeginOffset, there)
+        piece = _Piece.of(at, got.nextBeginOffset, got.data)
+        there = len(piece.positions)
+        # What is damaged is told of when it is read.
+        if self._every and piece.whole and there < min(piece.end, wanted.end) - at:
+            self._lost(wanted.queue, at, piece.end, there)
+        return piece
 
     def _behindLoss(self, wanted: Range, at: int, low: int) -> int:
         """
@@ -199,3 +270,35 @@ class RangeReader:
         if self._options.failOnDataLoss:
             raise DataLost(f"{what}: the others are gone (failOnDataLoss=false goes on)")
         _log.warning("%s: going on without the others", what)
+
+
+def _sound(queue: MessageQueue, pieces: Sequence[_Piece]) -> Records | None:
+    """
+    The records of some pulls; L{None} if one of them is damaged, or says that it is not
+    where its pull is.
+    """
+    if not all(each.whole for each in pieces):
+        return None
+    whole = b"".join(each.data for each in pieces)
+    sizes = np.cumsum([0] + [len(each.data) for each in pieces])
+    starts = [
+        np.asarray(each.positions, np.int64) + size
+        for each, size in zip(pieces, sizes, strict=False)
+    ]
+    counts = [len(each.positions) for each in pieces]
+    lows = np.repeat([each.start for each in pieces], counts)
+    highs = np.repeat([each.end for each in pieces], counts)
+    try:
+        records = Records(whole, np.concatenate(starts))
+    except MalformedRecord:
+        return None
+    offsets = records.queueOffset
+    matches = records.bodiesMatch() if speed is None else speed.readableRecords(whole) == len(whole)
+    sound = (
+        matches
+        and np.all(offsets >= lows)
+        and np.all(offsets < highs)
+        and np.all(np.diff(offsets) > 0)
+        and np.all(records.queueId == queue.queueId)
+    )
+    return records if sound else None

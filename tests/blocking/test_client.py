@@ -25,7 +25,6 @@ from txrocket.errors import (
     ConnectionLost,
     InvalidMessage,
     MalformedField,
-    MalformedRecord,
     MissingField,
     NoPermission,
     RemoteSystemError,
@@ -189,20 +188,21 @@ class PullTests(ClientCase):
             (ResponseCode.PULL_RETRY_IMMEDIATELY, PullStatus.NO_MATCHED_MSG),
             (ResponseCode.PULL_OFFSET_MOVED, PullStatus.OFFSET_ILLEGAL),
         ):
-            self.assertEqual(self.pull(found(code=code)), (status, 9, 3, 20, ()))
+            self.assertEqual(self.pull(found(code=code)), (status, 9, 3, 20, (), ()))
 
     def test_compressed(self) -> None:
         """
-        Bodies can be read; those before one that cannot be are given, and that one
-        is named.
+        Bodies can be read; one that is damaged is passed over, counted and named.
         """
         good = record(7, zlib.compress(b"unpacked"), sysFlag=0x301)
         bad = record(8, b"damaged", sysFlag=0x301)
-        result = self.pull(found(good, bad))
-        self.assertEqual([each.body for each in result.messages], [b"unpacked"])
-        self.assertEqual(result.nextBeginOffset, 8)
-        error = self.assertRaises(MalformedRecord, self.pull, found(bad, good))
-        self.assertIn("message 8 in queue 1", str(error))
+        for answer in (found(good, bad), found(good, b"no record")):
+            with self.assertLogs("txrocket.blocking.pulling", "ERROR") as told:
+                result = self.pull(answer)
+            self.assertEqual([each.body for each in result.messages], [b"unpacked"])
+            self.assertEqual((result.nextBeginOffset, len(result.faults)), (9, 1))
+            self.assertIn("1 messages behind offset 7", told.output[0])
+            self.assertIn(result.faults[0], told.output[0])
 
     def test_wait(self) -> None:
         """

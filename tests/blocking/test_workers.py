@@ -17,7 +17,6 @@ from txrocket.errors import (
     ConnectFailed,
     ConnectionLost,
     InvalidMessage,
-    MalformedRecord,
     MessageTooLarge,
     NoPermission,
     SubscriptionParseFailed,
@@ -50,7 +49,9 @@ class DataTests(ClientCase):
         client = self.client(consumerGroup="g")
         result = client.pullData(QUEUE, 7, 1000, "BBBB")
         self.assertEqual(result, (PullStatus.FOUND, 9, 3, 20, data))
-        self.assertRaises(MalformedRecord, client.pull, QUEUE, 8, 1000, "zz")
+        # Neither the record, which is before the pull, nor what follows it is a message.
+        self.assertEqual((), client.pull(QUEUE, 8, 1000, "zz").messages)
+        self.assertEqual(2, client.unreadable)
         given, usual = [each.extFields for each in self.a.requests]
         self.assertEqual(given["subscription"], "BBBB")
         self.assertEqual({**given, "queueOffset": "8", "subscription": "zz"}, usual)

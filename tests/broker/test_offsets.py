@@ -9,10 +9,11 @@ import json
 import os
 from typing import Any
 
-from twisted.logger import LogLevel, capturedLogs
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk, Held, atOnce
+from txrocket.broker import offsets as offsetsModule
 from txrocket.broker.offsets import Offsets
 from txrocket.errors import StoreCorrupt
 from txrocket.store.tables import Table
@@ -55,6 +56,32 @@ class OffsetsTests(SynchronousTestCase):
         self.assertEqual(7, self.offsets.query("G", "T", 0))
         for group, topic, queueId in (("G", "T", 1), ("G", "U", 0), ("H", "T", 0), ("T", "G", 0)):
             self.assertEqual(-1, self.offsets.query(group, topic, queueId))
+
+    def test_commitWithin(self) -> None:
+        """
+        An offset up to the queue's maximum is taken, a larger one is not.
+        """
+        for maximum, offset, expected in ((7, 7, 7), (7, 8, 7), (9, 9, 9), (0, 2**63 - 1, 9)):
+            taken = self.offsets.commitWithin(maximum, "G", "T", 0, offset, WHO)
+            self.assertEqual(offset <= maximum, taken)
+            self.assertEqual(expected, self.offsets.query("G", "T", 0))
+
+    def test_refusedIsToldOnce(self) -> None:
+        """
+        A refused commit is logged once for each group and queue, and not remembered for
+        ever.
+        """
+        self.patch(offsetsModule, "_MOST_BEYOND", 2)
+        with capturedLogs() as events:
+            for group in ("G", "G", "H", "H", "I", "G"):
+                self.offsets.commitWithin(3, group, "T", 0, 5, WHO)
+        said = [formatEvent(each) for each in events]
+        self.assertEqual(4, len(said))
+        self.assertEqual(
+            "192.0.2.1:5 commits offset 5 for group G in queue 0 of T, whose next message gets"
+            " 3: refused, the group stays at -1",
+            said[0],
+        )
 
     def test_of(self) -> None:
         """

@@ -19,7 +19,6 @@ from txrocket.client.results import PullStatus
 from txrocket.errors import (
     ConfigError,
     InvalidMessage,
-    MalformedRecord,
     RemoteSystemError,
     RequestTimedOut,
     ServiceNotAvailable,
@@ -117,19 +116,20 @@ class PullTests(PullConsumerTestsBase):
 
     def test_compressed(self) -> None:
         """
-        Compression is undone; messages before one that is damaged are given, and the
-        pull that begins with that one fails.
+        Compression is undone; a message that is damaged is passed over, counted and told of.
         """
         self.a.put(b"plain")
         self.a.put(deflate(b"long"), b"damaged", sysFlag=COMPRESSED_FLAG)
         self.a.put(b"after")
         result = self.got(self.consumer.pull(self.queue, 0))
-        self.assertEqual([each.body for each in result.messages], [b"plain", b"long"])
-        self.assertEqual(result.nextBeginOffset, 2)
-        error = self.failed(self.consumer.pull(self.queue, 2), MalformedRecord)
-        self.assertIn("message 2 in queue 0 of topic T", error)
-        result = self.got(self.consumer.pull(self.queue, 3))
-        self.assertEqual((len(result.messages), result.nextBeginOffset), (1, 4))
+        self.assertEqual([each.body for each in result.messages], [b"plain", b"long", b"after"])
+        self.assertEqual(result.nextBeginOffset, 4)
+        [fault] = result.faults
+        self.assertIn("message 2 in queue 0 of topic T", fault)
+        result = self.got(self.consumer.pull(self.queue, 2, 1))
+        self.assertEqual((result.messages, result.nextBeginOffset), ((), 3))
+        self.assertEqual(self.consumer.unreadable, 2)
+        self.assertEqual(self.consumer.runningInfo().properties["unreadableMessages"], "2")
 
     def test_wrongExpression(self) -> None:
         """

@@ -194,7 +194,7 @@ class AnswerTests(PullerTestsBase):
         At the end of a queue there is nothing new.
         """
         self.a.put(b"0")
-        self.assertEqual(self.got(self.pull(1)), (PullStatus.NO_NEW_MSG, 1, 0, 1, ()))
+        self.assertEqual(self.got(self.pull(1)), (PullStatus.NO_NEW_MSG, 1, 0, 1, (), ()))
 
     def test_nothingMatched(self) -> None:
         """
@@ -202,14 +202,15 @@ class AnswerTests(PullerTestsBase):
         """
         self.a.put(b"0", b"1", tags="x")
         result = self.got(self.pull(expression="y"))
-        self.assertEqual(result, (PullStatus.NO_MATCHED_MSG, 2, 0, 2, ()))
+        self.assertEqual(result, (PullStatus.NO_MATCHED_MSG, 2, 0, 2, (), ()))
 
     def test_illegalOffset(self) -> None:
         """
         Outside of the queue there is nothing, and the broker says where to go.
         """
         self.a.put(b"0", b"1")
-        self.assertEqual(self.got(self.pull(9)), (PullStatus.OFFSET_ILLEGAL, 2, 0, 2, ()))
+        result = self.got(self.pull(9))
+        self.assertEqual(result, (PullStatus.OFFSET_ILLEGAL, 2, 0, 2, (), ()))
 
     def test_tags(self) -> None:
         """
@@ -250,11 +251,15 @@ class AnswerTests(PullerTestsBase):
 
     def test_damaged(self) -> None:
         """
-        A body that does not hold records, or an answer without its fields, is an error.
+        A body that does not hold a record is passed over, counted and told of; an answer
+        without its fields is an error.
         """
-        self.a.put(b"0")
+        self.a.put(b"0", b"1")
         self.a.records["T", 0][0] = "", b"no record"
-        self.failed(self.pull(), MalformedRecord)
+        result = self.got(self.pull())
+        self.assertEqual([each.body for each in result.messages], [b"1"])
+        self.assertEqual((result.nextBeginOffset, len(result.faults)), (2, 1))
+        self.assertEqual(self.puller.unreadable, 1)
         self.a.answers[RequestCode.PULL_MESSAGE] = lambda request: responseCommand()
         self.failed(self.pull(), MissingField)
 
@@ -296,8 +301,11 @@ class AnswerTests(PullerTestsBase):
             command.code, fields=command.extFields, body=command.body, remark=command.remark
         )
         self.a.answers[RequestCode.PULL_MESSAGE] = lambda request: answer
+        queueId = int.from_bytes(command.body[12:16], "big")
+        self.queue = MessageQueue("T", self.queue.brokerName, queueId)
         result = self.got(self.pull())
         assert isinstance(result, PullResult)
+        self.assertEqual(result.faults, ())
         return result
 
 

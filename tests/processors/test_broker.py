@@ -118,10 +118,22 @@ class RuntimeTests(AdminCase):
     def test_keys(self) -> None:
         """
         All of Java's names are there, for tools that look for them; one more has
-        the log's folder in it, and one is of 5.x.
+        the log's folder in it, one is of 5.x, and one tells of damage.
         """
-        more = {f"commitLogDiskRatio_{self.path('commitlog')}", "timerCongestNum"}
+        more = {
+            f"commitLogDiskRatio_{self.path('commitlog')}",
+            "timerCongestNum",
+            "damagedMessages",
+        }
         self.assertEqual(KEYS | more, set(self.runtime()))
+
+    def test_damageCounts(self) -> None:
+        """
+        Messages that were found damaged are counted.
+        """
+        self.assertEqual("0", self.runtime()["damagedMessages"])
+        self.store.damage.message("T", 0, 5, 500, "no record")
+        self.assertEqual("1", self.runtime()["damagedMessages"])
 
     def test_delays(self) -> None:
         """

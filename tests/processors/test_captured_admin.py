@@ -244,7 +244,10 @@ class CapturedTests(ReplayCase):
         """
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         for each in asked(code):
-            self.topic(decode(each).decodeHeader(UpdateConsumerOffsetRequestHeader).topic, 16)
+            header = decode(each).decodeHeader(UpdateConsumerOffsetRequestHeader)
+            self.topic(header.topic, 16)
+            while self.store.maxOffset(header.topic, header.queueId) < header.commitOffset:
+                self.put(self.store, b"x", header.topic, header.queueId)
         self.replayAll(code, 6)
         oneways = [each for each in asked(code) if each.kind == "oneway"]
         self.assertEqual(12, len(oneways))

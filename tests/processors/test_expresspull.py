@@ -107,6 +107,13 @@ class ExpressPullTests(ExpressPullCase):
         self.pulls(pullHeader(sysFlag=BROUGHT | COMMIT, commitOffset=2, queueOffset=2))
         self.assertEqual((self.taken, self.offsets.query("G", "T", 0)), (1, 2))
 
+    def test_beyondMaximumIsIgnored(self) -> None:
+        """
+        One that the queue has not come to is not kept, and the pull is answered.
+        """
+        self.pulls(pullHeader(sysFlag=BROUGHT | COMMIT, commitOffset=6))
+        self.assertEqual((self.taken, self.offsets.query("G", "T", 0)), (1, -1))
+
     def test_others(self) -> None:
         """
         What finds nothing, may not be or is of another kind goes the long way, with all
@@ -228,7 +235,7 @@ headers = st.builds(
     queueOffset=st.integers(-1, 7),
     maxMsgNums=st.integers(-1, 9),
     sysFlag=st.sampled_from([BROUGHT, BROUGHT, BROUGHT | COMMIT, 0]),
-    commitOffset=st.integers(0, 5),
+    commitOffset=st.integers(0, 12),
     subscription=st.sampled_from(["*", "*", "a", "b || a", "é", None]),
     expressionType=st.sampled_from(["TAG", "TAG", None, "SQL92"]),
 )

@@ -224,7 +224,9 @@ class HeldTests(BrokerTests):
         """
         What it commits it commits when it comes, once.
         """
-        self.hold(sysFlag=SUSPEND | BROUGHT | COMMIT, commitOffset=7)
+        for _ in range(7):
+            self.sent()
+        self.hold(sysFlag=SUSPEND | BROUGHT | COMMIT, queueOffset=7, commitOffset=7)
         self.assertEqual(self.offsets.query("G", "T", 0), 7)
         self.offsets.commit("G", "T", 0, 8, "elsewhere")
         self.sent()

@@ -45,21 +45,54 @@ class GroupOffsetTests(AdminCase):
         What a group commits it is told when it asks.
         """
         self.topic(queues=4)
-        header = UpdateConsumerOffsetRequestHeader("G", "T", 3, 42)
+        self.fill(4, queueId=3)
+        header = UpdateConsumerOffsetRequestHeader("G", "T", 3, 4)
         answer = self.succeed(RequestCode.UPDATE_CONSUMER_OFFSET, header)
         self.assertEqual(({}, b""), (answer.extFields, answer.body))
-        self.assertEqual("42", self.query(queueId=3))
+        self.assertEqual("4", self.query(queueId=3))
+
+    def test_beyondMaximumIsRefused(self) -> None:
+        """
+        An offset that the queue has not come to is refused, and the group stays where it
+        is; the log tells of it once.
+        """
+        self.topic()
+        self.fill(4)
+        self.commit("G", "T", 2)
+        for offset in (5, 1_048_627, 2**63 - 1):
+            header = UpdateConsumerOffsetRequestHeader("G", "T", 0, offset)
+            remark = self.refused(
+                ResponseCode.SYSTEM_ERROR, RequestCode.UPDATE_CONSUMER_OFFSET, header
+            )
+            self.assertIn("the next message in queue 0 of T gets 4", remark)
+            command = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True)
+            self.peer.dataReceived(command.encode())
+            self.assertIsNone(self.answer())
+            self.assertEqual("2", self.query())
+
+    def test_beyondMaximumIsLeftAgain(self) -> None:
+        """
+        A group whose offset is beyond the maximum, because messages are gone, can go back.
+        """
+        self.topic()
+        self.fill(4)
+        self.commit("G", "T", 900)
+        self.assertEqual("900", self.query())
+        header = UpdateConsumerOffsetRequestHeader("G", "T", 0, 4)
+        self.succeed(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        self.assertEqual("4", self.query())
 
     def test_oneway(self) -> None:
         """
         Most clients commit without waiting for an answer, and get none.
         """
         self.topic()
-        header = UpdateConsumerOffsetRequestHeader("G", "T", 0, 42)
+        self.fill(4)
+        header = UpdateConsumerOffsetRequestHeader("G", "T", 0, 4)
         command = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True)
         self.peer.dataReceived(command.encode())
         self.assertIsNone(self.answer())
-        self.assertEqual("42", self.query())
+        self.assertEqual("4", self.query())
 
     def test_none(self) -> None:
         """

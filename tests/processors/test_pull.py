@@ -321,6 +321,22 @@ class CommitTests(PullTests):
             self.pulled(queueOffset=offset, commitOffset=commit, sysFlag=COMMIT | BROUGHT)
             self.assertEqual(self.offsets.query("G", "T", 0), commit)
 
+    def test_beyondMaximumIsIgnored(self) -> None:
+        """
+        An offset that the queue has not come to is not committed, the operator hears of it
+        once, and the pull is answered.
+        """
+        for offset in (0, 3, 9):
+            for commit in (4, 1_048_627):
+                answer = self.pulled(
+                    queueOffset=offset, commitOffset=commit, sysFlag=COMMIT | BROUGHT
+                )
+                self.assertNotEqual(answer.code, ResponseCode.SYSTEM_ERROR)
+                self.assertEqual(self.offsets.query("G", "T", 0), -1)
+        said = [each for each in self.logged(LogLevel.warn) if "refused" in each]
+        self.assertEqual(len(said), 1)
+        self.assertIn("commits offset 4 for group G in queue 0 of T", said[0])
+
     def test_noFlag(self) -> None:
         """
         Without it the offset that is there counts for nothing.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark_rocketmq import StoreSource
+from pyspark_rocketmq import StoreSource, reading
 from pyspark_rocketmq.offsets import DataLost
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning import Range
@@ -205,6 +205,33 @@ class LossTests(BlockingCase):
                 0, None, header, data
             )
             self.assertRaises(MalformedRecord, self.read, 3, 9, failOnDataLoss="false")
+
+    def test_damaged(self) -> None:
+        """
+        A damaged message is an error, or is passed over, and costs no other: bytes that are
+        no record, a body that does not match its CRC, and another queue offset.
+        """
+        whole = record(5, number=5)
+        flipped = bytearray(whole)
+        flipped[95] ^= 1
+        other = record(5, number=1_048_627)
+        for damaged in (bytes(len(whole)), b"x" * 7, whole[:-20], bytes(flipped), other):
+            there = {each: record(each, number=each) for each in range(20)}
+            there[5] = damaged
+            self.a.serve[RequestCode.PULL_MESSAGE] = queueOf(there, 0, 20)
+            expected = [each for each in range(20) if each != 5]
+            self.assertIn("cannot be read", self.lost(0, 20))
+            self.assertEqual(self.going(0, 20), expected)
+            with self.assertLogs("pyspark_rocketmq.reading", "WARNING"):
+                found = self.read(0, 20, failOnDataLoss="false", sql="a = 1")
+            self.assertEqual(found, expected)
+
+    def test_damagedWithoutHelper(self) -> None:
+        """
+        The same without the compiled helper.
+        """
+        self.patch(reading, "speed", None)
+        self.test_damaged()
 
 
 class StoreTests(SynchronousTestCase):

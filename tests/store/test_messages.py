@@ -24,7 +24,7 @@ from txrocket.protocol.record import (
     decodeRecords,
     encodeHost,
 )
-from txrocket.store import reading
+from txrocket.store import entryreader
 from txrocket.store.files import SyncFailed
 from txrocket.store.messages import MessageStore
 from txrocket.store.reading import GetStatus, Got
@@ -376,14 +376,15 @@ class GetTests(StoreCase):
         it has room for a record of their size.
         """
         self.fill(2)
-        self.store.queues.put("T", 0, 4, 100, 100, 0)
+        self.store._next["T", 0] = 4
+        self.fill(1)
         self.store.queues.write()
         self.store.log.written = 1 << 40
         self.assertEqual(2, self.check(0, GetStatus.FOUND, 2).count)
         self.assertEqual(1, self.check(2, GetStatus.FOUND, 5).count)
         found = self.store.entries("T", 0, 0, 10)
         messages = self.store.messages([(at, size) for at, size, _ in found])
-        self.assertEqual([0, 1, None, None, 1], [each and each.queueOffset for each in messages])
+        self.assertEqual([0, 1, None, None, 4], [each and each.queueOffset for each in messages])
 
     def test_tags(self) -> None:
         """
@@ -455,7 +456,7 @@ class GetTests(StoreCase):
             self.fill(2)
             self.put(self.store, b"y" * 8, topic="U")
         for gap, reads in ((100, [(0, 800)]), (99, [(0, 200), (300, 200), (600, 200)])):
-            self.patch(reading, "_GAP", gap)
+            self.patch(entryreader, "_GAP", gap)
             del self.disk.preads[:]
             got = self.store.get("T", 0, 0, 32)
             self.assertEqual(reads, self.logReads())

@@ -322,15 +322,23 @@ class Client:
         @param wait: how long the broker may wait for a message if there is none.
         @param group: in whose name, in place of the settings'.
         @param timeout: beside what the broker waits.
-        @return: messages whose bodies are not compressed.  If one cannot be read,
-            those before it.
-        @raise MalformedRecord: if the first cannot be read; its text says which.
-        @raise UnsupportedCompression: likewise, for want of a library.
+        @return: messages whose bodies are not compressed.  Damaged ones are passed over:
+            the result tells what is wrong with each.  If the library for one is not
+            installed, only those before it are given.
+        @raise MalformedRecord: if the broker's answer does not lead on.
+        @raise UnsupportedCompression: if the library for the first is not installed.
         @raise SubscriptionParseFailed: if the expression is none.
         """
         group = self.settings.consumerGroup if group is None else group
         header = asking(group, queue, offset, most, expression, expressionType, wait)
         return self._puller.pull(queue, header, self._deadline(timeout, wait))
+
+    @property
+    def unreadable(self) -> int:
+        """
+        How many messages L{pull} has passed over because they cannot be read.
+        """
+        return self._puller.unreadable
 
     def pullData(
         self,
@@ -524,12 +532,13 @@ class Client:
 
         @raise MalformedField: if it is no such id.
         @raise RemoteSystemError: if the broker has no such message.
+        @raise MalformedRecord: if it is damaged.
         """
         host, port, offset = decodeMessageId(offsetMsgId)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         request = requestCommand(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset))
         answer = self._brokers.askAt(address, request, _answered, self._deadline(timeout))
-        return readable(decodeRecord(answer.body))
+        return readable(decodeRecord(answer.body, checkCrc=True))
 
     def queryMessage(
         self,

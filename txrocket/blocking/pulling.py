@@ -5,9 +5,10 @@ Pulling, from the broker of a queue that is said to be the best for it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from txrocket.blocking.brokers import Brokers, Read
 from txrocket.blocking.deadline import Deadline
@@ -20,6 +21,11 @@ from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import PullMessageRequestHeader
 
 __all__ = ["Puller", "asking"]
+
+_log = logging.getLogger(__name__)
+
+# How many faults of one pull are logged.
+_TOLD: Final = 5
 
 _Result = TypeVar("_Result")
 
@@ -53,12 +59,15 @@ def asking(
 class Puller:
     """
     Pulls.
+
+    @ivar unreadable: how many messages could not be read, and were passed over.
     """
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         # The broker id that each queue is to be pulled from; else the master.
         self._suggested: dict[MessageQueue, int] = {}
+        self.unreadable = 0
 
     def pull(
         self, queue: MessageQueue, header: PullMessageRequestHeader, deadline: Deadline
@@ -71,8 +80,19 @@ class Puller:
         tags = wantedTags(header.subscription or "", header.expressionType or TAG)
 
         def read(answer: RemotingCommand, address: str) -> PullResult:
-            result, self._suggested[queue] = pullResult(answer, queue, tags, address)
-            return readAll(result)
+            offset = header.queueOffset
+            result, self._suggested[queue] = pullResult(answer, queue, offset, tags, address)
+            result = readAll(result)
+            if result.faults:
+                self.unreadable += len(result.faults)
+                _log.error(
+                    "%d messages behind offset %d of %s cannot be read and are passed over: %s",
+                    len(result.faults),
+                    offset,
+                    queue,
+                    "; ".join(result.faults[:_TOLD]),
+                )
+            return result
 
         return self._ask(queue, header, read, deadline)
 

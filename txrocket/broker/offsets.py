@@ -27,6 +27,9 @@ from txrocket.store.tables import Table
 
 __all__ = ["Offsets"]
 
+# How many refused commits are remembered, so that each is logged once.
+_MOST_BEYOND = 1000
+
 
 class Offsets:
     """
@@ -45,6 +48,8 @@ class Offsets:
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
         self._changed = False
+        # The queues whose commits beyond the maximum are told already.
+        self._beyond: set[tuple[str, str, int]] = set()
 
     def load(self) -> None:
         """
@@ -126,6 +131,38 @@ class Offsets:
                 topic=topic,
                 limit=self._limit,
             )
+
+    def commitWithin(
+        self, maximum: int, group: str, topic: str, queueId: int, offset: int, address: str
+    ) -> bool:
+        """
+        As L{commit}, if the queue has come to that offset itself.  A client that commits
+        a larger one has read a damaged message, and its group would skip all that come.
+
+        @param maximum: the offset that the queue's next message gets.
+        @return: whether the offset was taken.
+        """
+        if offset <= maximum:
+            self.commit(group, topic, queueId, offset, address)
+            return True
+        key = group, topic, queueId
+        if key not in self._beyond:
+            if len(self._beyond) >= _MOST_BEYOND:
+                self._beyond.clear()
+            self._beyond.add(key)
+            self._log.warn(
+                "{address} commits offset {offset} for group {group} in queue {queueId} of"
+                " {topic}, whose next message gets {maximum}: refused, the group stays at"
+                " {before}",
+                address=address,
+                offset=offset,
+                group=group,
+                queueId=queueId,
+                topic=topic,
+                maximum=maximum,
+                before=self.query(group, topic, queueId),
+            )
+        return False
 
     def clone(self, fromGroup: str, toGroup: str, topic: str) -> None:
         """

@@ -73,6 +73,8 @@ class RuntimeInfo:
             "dispatchBehindBytes": store.log.written - store.follow.position,
             "remainHowManyDataToFlush": _human(unflushed),
             "earliestMessageTimeStamp": -1 if first is None else first,
+            # Not one of Java's: places that reads have found damaged since the start.
+            "damagedMessages": store.damage.count,
         }
 
     def _waiting(self) -> dict[str, object]:

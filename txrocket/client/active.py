@@ -287,6 +287,13 @@ class ActiveConsumer(Service, ABC):
             frozenset(self._subscribed()),
         )
 
+    @property
+    def unreadable(self) -> int:
+        """
+        How many messages could not be read, and were passed over.
+        """
+        return 0
+
     def runningInfo(self) -> ConsumerRunningInfo:
         """
         All that it tells of itself.
@@ -296,6 +303,7 @@ class ActiveConsumer(Service, ABC):
             self.cluster.nameServers.addresses,
             self._startedAt,
             self._queueInfo(),
+            unreadableMessages=str(self.unreadable),
         )
 
     def _queueInfo(self) -> dict[MessageQueue, ProcessQueueInfo]:

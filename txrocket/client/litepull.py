@@ -419,6 +419,13 @@ class LitePullConsumer(ActiveConsumer):
             if queue.topic == topic
         }
 
+    @property
+    def unreadable(self) -> int:
+        """
+        How many messages could not be read, and were passed over.
+        """
+        return self._prefetch.unreadable
+
     def _queueInfo(self) -> dict[MessageQueue, ProcessQueueInfo]:
         return {
             queue: window.info(_position(window), self.cluster.timeOf)

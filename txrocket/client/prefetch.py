@@ -117,6 +117,13 @@ class Prefetch:
             if ahead.window is not None:
                 yield queue, ahead.window
 
+    @property
+    def unreadable(self) -> int:
+        """
+        How many messages could not be read, and were passed over.
+        """
+        return self._puller.unreadable
+
     # --- queues ----------------------------------------------------------
 
     def begin(self, queue: MessageQueue, subscription: SubscriptionData) -> None:

@@ -114,9 +114,10 @@ class PullConsumer(ActiveConsumer):
         @param expression: which messages: tags, as C{a || b}, or SQL92.
         @param timeout: in seconds, in place of the consumer's.
         @return: a Deferred that fails with a L{RemotingError} if no broker answers,
-            with a L{ResponseError} if it refuses, and with L{MalformedRecord} or
-            L{UnsupportedCompression} if the first message cannot be read; those
-            before one that cannot be are given.
+            with a L{ResponseError} if it refuses, with a L{ProtocolError} if its answer
+            cannot be understood, and with L{UnsupportedCompression} if the library for
+            the first message is not installed; those before one that needs it are given.
+            Damaged messages are passed over, counted and logged.
         """
         seconds = self._timeout if timeout is None else timeout
         return self._pull(queue, offset, most, expression, expressionType, 0.0, seconds)
@@ -170,7 +171,22 @@ class PullConsumer(ActiveConsumer):
         except RocketError:
             return fail()
         self._pulling.add(pulling)
-        return pulling.addBoth(self._pulled, pulling).addCallback(readAll)
+        read = pulling.addBoth(self._pulled, pulling)
+        return read.addCallback(self._readAll, queue, offset)
+
+    def _readAll(self, result: PullResult, queue: MessageQueue, offset: int) -> PullResult:
+        whole = readAll(result)
+        faults = whole.faults[len(result.faults) :]
+        if faults:
+            self._puller.passedOver(queue, offset, faults)
+        return whole
+
+    @property
+    def unreadable(self) -> int:
+        """
+        How many messages could not be read, and were passed over.
+        """
+        return self._puller.unreadable
 
     def _pulled(
         self, result: PullResult | Failure, pulling: Deferred[PullResult]

@@ -6,6 +6,13 @@ C{PullAPIWrapper}, what needs no network.
 A broker finds messages by the hash of their tags, so tags are compared here once
 more.  Bodies are left as they are stored: L{readable} undoes their compression
 when somebody is to read them, so that one bad body does not hold up the others.
+
+A broker may have damaged messages, and give them.  A consumer passes over what it cannot
+read, and believes the pull, and not a message, where it is in the queue::
+
+    asked for 7, the next pull begins at 10:   7   8   1048584   -- no record --
+                                               ^   ^
+                                               given; the group is then at 10
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ from functools import lru_cache
 from typing import Final
 
 from txrocket.client.results import PullData, PullResult, PullStatus
-from txrocket.errors import MalformedRecord, RocketError, UnsupportedCompression, responseError
+from txrocket.errors import MalformedRecord, UnsupportedCompression, responseError
 from txrocket.filters.tags import TAG, tagSubscription
 from txrocket.message import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET, PROPERTY_TAGS, MessageExt
 from txrocket.model import MessageQueue
@@ -23,9 +30,11 @@ from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.compression import COMPRESSED_FLAG, inflated
 from txrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from txrocket.protocol.record import decodeRecords
+from txrocket.protocol.salvage import salvage
 
 __all__ = [
     "COMMIT_FLAG",
+    "checkProgress",
     "pullData",
     "pullHeader",
     "pullResult",
@@ -48,6 +57,7 @@ _STATUS: Final[dict[int, PullStatus]] = {
     ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
     ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
 }
+_LEADS_ON: Final = (PullStatus.FOUND, PullStatus.NO_MATCHED_MSG)
 
 
 # One for each subscription of a process, and each pull looks.
@@ -126,11 +136,12 @@ def pullData(answer: RemotingCommand, address: str) -> tuple[PullData, int]:
 
 
 def pullResult(
-    answer: RemotingCommand, queue: MessageQueue, tags: frozenset[str], address: str
+    answer: RemotingCommand, queue: MessageQueue, offset: int, tags: frozenset[str], address: str
 ) -> tuple[PullResult, int]:
     """
     What the answer to a pull tells.
 
+    @param offset: where the pull was to begin.
     @param tags: as L{wantedTags} gives them.
     @param address: who answered.
     @return: the result, and the id of the broker to pull from next.
@@ -138,14 +149,80 @@ def pullResult(
     @raise ProtocolError: if the answer cannot be understood.
     """
     (status, nextOffset, low, high, data), suggested = pullData(answer, address)
+    checkProgress(status, queue, offset, nextOffset)
     messages: list[MessageExt] = []
+    faults: list[str] = []
     if data:
         known = f"\x02{PROPERTY_MIN_OFFSET}\x01{low}\x02{PROPERTY_MAX_OFFSET}\x01{high}".encode()
-        messages = decodeRecords(data, inflate=False, brokerName=queue.brokerName, appended=known)
+        messages, faults = _decoded(data, queue.brokerName, known)
+        messages = _within(messages, queue, offset, nextOffset, faults)
         if tags:
             encoded = _encoded(tags)
             messages = [each for each in messages if _isWanted(each, tags, encoded)]
-    return PullResult(status, nextOffset, low, high, tuple(messages)), suggested
+    return PullResult(status, nextOffset, low, high, tuple(messages), tuple(faults)), suggested
+
+
+def checkProgress(status: PullStatus, queue: MessageQueue, offset: int, nextOffset: int) -> None:
+    """
+    See that a pull that found messages, or passed over some, leads on.
+
+    @raise MalformedRecord: if it does not: the same pull would be made for ever.
+    """
+    if status in _LEADS_ON and nextOffset <= offset:
+        raise MalformedRecord(
+            f"broker {queue.brokerName} answered a pull at {offset} in queue {queue.queueId} of"
+            f" topic {queue.topic} that the next one begins at {nextOffset}"
+        )
+
+
+def _decoded(data: bytes, brokerName: str, known: bytes) -> tuple[list[MessageExt], list[str]]:
+    """
+    The messages that can be read, and what is wrong with the others.
+    """
+
+    def decode(data: bytes, *, checkCrc: bool) -> list[MessageExt]:
+        return decodeRecords(
+            data, checkCrc=checkCrc, inflate=False, brokerName=brokerName, appended=known
+        )
+
+    try:
+        return decode(data, checkCrc=True), []
+    except MalformedRecord:
+        sound, faults = salvage(data)
+        return decode(sound, checkCrc=False), faults
+
+
+def _within(
+    messages: list[MessageExt],
+    queue: MessageQueue,
+    offset: int,
+    nextOffset: int,
+    faults: list[str],
+) -> list[MessageExt]:
+    """
+    Those messages that belong into a pull.
+
+    @param faults: is added to, for each that does not.
+    """
+    last, queueId = offset - 1, queue.queueId
+    for each in messages:
+        if not last < each.queueOffset < nextOffset or each.queueId != queueId:
+            break
+        last = each.queueOffset
+    else:
+        return messages
+    last, found = offset - 1, []
+    for each in messages:
+        if last < each.queueOffset < nextOffset and each.queueId == queueId:
+            last = each.queueOffset
+            found.append(each)
+        else:
+            faults.append(
+                f"a message at {each.commitLogOffset} in the log says that it is {each.queueOffset}"
+                f" in queue {each.queueId}, and the pull goes from {offset} to {nextOffset} in"
+                f" {queueId}"
+            )
+    return found
 
 
 @lru_cache(1024)
@@ -188,17 +265,21 @@ def readable(message: MessageExt) -> MessageExt:
 
 def readAll(result: PullResult) -> PullResult:
     """
-    A result whose messages can be read: those before the first that cannot be.
+    A result whose messages can be read: those before the first for which a library is
+    missing, without those that are damaged.
 
-    @raise MalformedRecord: as L{readable}, if that is the first of all.
-    @raise UnsupportedCompression: likewise.
+    @raise UnsupportedCompression: if the library is missing for the first of all.
     """
     messages: list[MessageExt] = []
+    faults = list(result.faults)
     for message in result.messages:
         try:
             messages.append(readable(message))
-        except RocketError:
+        except MalformedRecord as error:
+            faults.append(str(error))
+        except UnsupportedCompression:
             if not messages:
                 raise
-            return result._replace(messages=tuple(messages), nextBeginOffset=message.queueOffset)
-    return result._replace(messages=tuple(messages))
+            result = result._replace(nextBeginOffset=message.queueOffset)
+            break
+    return result._replace(messages=tuple(messages), faults=tuple(faults))

@@ -15,9 +15,12 @@ under its own name as well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.client.cluster import Cluster
@@ -37,6 +40,9 @@ from txrocket.protocol.headers import PullMessageRequestHeader
 
 __all__ = ["Puller", "readable", "unknownBroker"]
 
+# How many faults of one pull are logged.
+_TOLD: Final = 5
+
 
 def unknownBroker(brokerName: str) -> ConnectFailed:
     """
@@ -48,7 +54,11 @@ def unknownBroker(brokerName: str) -> ConnectFailed:
 class Puller:
     """
     Pulls messages, each queue from the broker that is best for it.
+
+    @ivar unreadable: how many messages could not be read, and were passed over.
     """
+
+    _log = Logger()
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
@@ -56,6 +66,7 @@ class Puller:
         self._routes = cluster.routes
         # The broker id that each queue is to be pulled from; else the master.
         self._suggested: dict[MessageQueue, int] = {}
+        self.unreadable = 0
 
     def pull(
         self,
@@ -85,8 +96,9 @@ class Puller:
         @param wait: how many seconds the broker may wait for a message to come.
         @param timeout: in seconds, waiting included.
         @return: a Deferred that fails with a L{RemotingError} if no broker answers,
-            with a L{ResponseError} if it refuses, and with L{MalformedRecord} if its
-            answer cannot be read.
+            with a L{ResponseError} if it refuses, and with a L{ProtocolError} if its
+            answer cannot be understood.  Messages that cannot be read are passed over,
+            counted and logged.
         @raise SubscriptionParseFailed: if the expression is none of tags.
         """
         header = pullHeader(
@@ -133,21 +145,45 @@ class Puller:
         asked.addCallbacks(
             self._answered,
             self._unanswered,
-            callbackArgs=(queue, tags, address),
+            callbackArgs=(queue, header.queueOffset, tags, address),
             errbackArgs=(queue, brokerId),
         )
         result: Deferred[PullResult] = asked  # type: ignore[assignment]
         return result
 
     def _answered(
-        self, answer: RemotingCommand, queue: MessageQueue, tags: frozenset[str], address: str
+        self,
+        answer: RemotingCommand,
+        queue: MessageQueue,
+        offset: int,
+        tags: frozenset[str],
+        address: str,
     ) -> PullResult:
         try:
-            result, self._suggested[queue] = pullResult(answer, queue, tags, address)
+            result, self._suggested[queue] = pullResult(answer, queue, offset, tags, address)
         except TopicNotExist:
             self._routes.doubt(queue.topic, queue.brokerName, denied=True)
             raise
+        if result.faults:
+            self.passedOver(queue, offset, result.faults)
         return result
+
+    def passedOver(self, queue: MessageQueue, offset: int, faults: Sequence[str]) -> None:
+        """
+        Count and log messages that cannot be read.
+
+        @param offset: where their pull began.
+        @param faults: what is wrong with each.
+        """
+        self.unreadable += len(faults)
+        self._log.error(
+            "{count} messages behind offset {offset} of {queue} cannot be read and are passed"
+            " over: {faults}",
+            count=len(faults),
+            queue=queue,
+            offset=offset,
+            faults="; ".join(faults[:_TOLD]),
+        )
 
     def _unanswered(self, failure: Failure, queue: MessageQueue, brokerId: int) -> Failure:
         if failure.check(RemotingError):

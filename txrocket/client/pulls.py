@@ -157,6 +157,13 @@ class Pulls:
         window.locked, window.lockedAt = old.locked, old.lockedAt
         self.pull(window)
 
+    @property
+    def unreadable(self) -> int:
+        """
+        How many messages could not be read, and were passed over.
+        """
+        return self._puller.unreadable
+
     def start(self) -> None:
         """
         Pull, unless there is a pause.

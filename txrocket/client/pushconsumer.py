@@ -447,6 +447,13 @@ class PushConsumer(Service):
         committed = self._offsets.get(window.queue)
         return window.commitOffset if committed is None else committed
 
+    @property
+    def unreadable(self) -> int:
+        """
+        How many messages could not be read, and were passed over.
+        """
+        return self._pulls.unreadable
+
     def runningInfo(self) -> ConsumerRunningInfo:
         """
         All that it tells of itself.
@@ -460,6 +467,7 @@ class PushConsumer(Service):
                 for each in self._pulls.each()
             },
             PROP_CONSUME_ORDERLY="true" if self._orderly else "false",
+            unreadableMessages=str(self.unreadable),
         )
 
     def consumeDirectly(

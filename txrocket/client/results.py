@@ -65,6 +65,7 @@ class PullResult(NamedTuple):
 
     @ivar nextBeginOffset: where to pull next.
     @ivar messages: those that the subscription wants.
+    @ivar faults: what is wrong with each message that cannot be read, and was passed over.
     """
 
     pullStatus: PullStatus
@@ -72,6 +73,7 @@ class PullResult(NamedTuple):
     minOffset: int
     maxOffset: int
     messages: tuple[MessageExt, ...] = ()
+    faults: tuple[str, ...] = ()
 
 
 class PullData(NamedTuple):

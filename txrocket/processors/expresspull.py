@@ -92,6 +92,7 @@ class ExpressPull:
         if not pulls:
             return start
         near, got, limit = self._store.near, self._stats.got, self._limit
+        commit = self._offsets.commitWithin
         asked: dict[bytes, _Asked] = {}
         pieces: list[bytes] = []
         size = 0
@@ -120,7 +121,7 @@ class ExpressPull:
             size += length
             got(group, topic, found.count, len(records))
             if commits:
-                self._offsets.commit(group, topic, queueId, commitOffset, peer.address)
+                commit(found.maxOffset, group, topic, queueId, commitOffset, peer.address)
             start = end
             if size > _AT_ONCE:
                 peer.answerTogether(Answers(*pieces))

@@ -122,7 +122,8 @@ class OffsetProcessor:
         A group has come to an offset.
 
         @raise RemoteSystemError: if topic or group cannot have that name, the topic has
-            no such queue, or no further offsets are kept.
+            no such queue, the queue has not come to that offset, or no further offsets
+            are kept.
         @raise TopicNotExist: if there is no such topic.
         """
         header = request.decodeHeader(UpdateConsumerOffsetRequestHeader)
@@ -133,7 +134,13 @@ class OffsetProcessor:
             checkGroup(group)
             self._checkQueue(topic, header.queueId)
             self._offsets.checkRoom(group, topic)
-        self._offsets.commit(group, topic, header.queueId, header.commitOffset, peer.address)
+        queueId, offset = header.queueId, header.commitOffset
+        maximum = self._store.maxOffset(topic, queueId)
+        if not self._offsets.commitWithin(maximum, group, topic, queueId, offset, peer.address):
+            raise RemoteSystemError(
+                f"offset {offset} cannot be committed for group {group}: the next message in"
+                f" queue {queueId} of {topic} gets {maximum}"
+            )
         return responseCommand()
 
     def _checkQueue(self, topic: str, queueId: int) -> None:

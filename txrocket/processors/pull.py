@@ -131,7 +131,8 @@ class PullProcessor:
         header = request.decodeHeader(PullMessageRequestHeader)
         answer = self._pull(header, peer, mayHold=bool(header.sysFlag & _SUSPEND))
         if header.sysFlag & COMMIT:
-            self._offsets.commit(
+            self._offsets.commitWithin(
+                self._store.maxOffset(header.topic, header.queueId),
                 header.consumerGroup,
                 header.topic,
                 header.queueId,

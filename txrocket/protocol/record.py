@@ -40,6 +40,7 @@ from zlib import crc32
 
 from msgspec.structs import force_setattr
 
+from txrocket.compiled import speed
 from txrocket.errors import InvalidMessage, MalformedRecord
 from txrocket.message import MessageExt
 from txrocket.protocol.compression import COMPRESSED_FLAG, INFLATED_LIMIT, inflated
@@ -132,6 +133,8 @@ _INT: Final = struct.Struct(">i")
 
 # A record of no body, topic and properties, with IPv4 addresses.
 _SMALLEST: Final = _HEAD_V4 + 1 + 2
+
+_CRC_FAULT: Final = "the body does not match its CRC"
 
 # --- writing -------------------------------------------------------------
 
@@ -341,7 +344,7 @@ def decodeRecord(
     body = data[start:bodyEnd] if readBody or checkCrc else b""
     # Java does not look at the checksum of an empty body either.
     if checkCrc and bodyLength and crc32(body) & 0x7FFFFFFF != crc:
-        raise MalformedRecord(f"record at {position}: the body does not match its CRC")
+        raise MalformedRecord(f"record at {position}: {_CRC_FAULT}")
     try:
         topic = str(data[bodyEnd + 1 : topicEnd], "utf-8")
     except UnicodeDecodeError:
@@ -379,6 +382,7 @@ def decodeRecords(
     """
     Read the records of a pull: one after the other, and nothing besides.
 
+    @param checkCrc: whether to check bodies against their checksums.
     @param inflate: whether to undo compression.  A consumer that wants to get
         past one bad message takes them as they are and calls L{inflated} on each.
     @param limit: how many bytes a compressed body may become.
@@ -387,6 +391,8 @@ def decodeRecords(
     @raise MalformedRecord: if a record is torn or damaged.
     @raise UnsupportedCompression: if a body cannot be inflated here.
     """
+    if checkCrc and speed is not None and speed.readableRecords(data) == len(data):
+        checkCrc = False
     messages = []
     position = 0
     stop = len(data)
@@ -427,15 +433,19 @@ def decodeRecords(
             or end - start > PROPERTIES_LIMIT
             or sysFlag & _V6_FLAGS
             or data[bodyEnd:topicEnd] != topicData
-            or checkCrc
         ):
-            message = decodeRecord(data, position, checkCrc=checkCrc, brokerName=brokerName)
+            # A record without a checksum has 0 there.
+            checked = checkCrc and data[position + 8 : position + 12] != bytes(4)
+            message = decodeRecord(data, position, checkCrc=checked, brokerName=brokerName)
             force_setattr(message, "propertiesData", message.propertiesData + appended)
             topicData, topic = encodeTopic(message.topic), message.topic
         else:
+            body = data[position + _HEAD_V4 : bodyEnd]
+            if checkCrc and body and crc and crc32(body) & 0x7FFFFFFF != crc:
+                raise MalformedRecord(f"record at {position}: {_CRC_FAULT}")
             message = MessageExt(
                 topic,
-                data[position + _HEAD_V4 : bodyEnd],
+                body,
                 flag,
                 data[start:end] + appended,
                 queueId,

@@ -69,6 +69,8 @@ class CommitLog:
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
     @ivar direct: as L{Files<txrocket.store.files.Files>} have it.
+    @ivar largest: how many bytes a record has at most, those included that were put
+        before the limit was lowered.
     @ivar brim: what ends before it, with a body of at most C{maxBody}, fits without
         more ado.
     """
@@ -89,6 +91,7 @@ class CommitLog:
         self.segments = Segments(handles, folder, segmentSize, handles.files.allocate)
         self._fits = segmentSize - BLANK_SIZE
         self._limit = min(maxMessageSize + _AROUND_BODY, self._fits)
+        self.largest = max(self._limit, _FRAME)
         self.maxBody = maxMessageSize
         self.brim = 0
         self._wrote = wrote
@@ -196,7 +199,7 @@ class CommitLog:
         if len(head) < BLANK_SIZE:
             return None
         size, magic = _SIZE_AND_MAGIC.unpack(head)
-        if magic != MESSAGE_MAGIC_CODE or not 0 < size <= max(self._limit, _FRAME):
+        if magic != MESSAGE_MAGIC_CODE or not 0 < size <= self.largest:
             return None
         data = self.segments.read(offset, size)
         try:

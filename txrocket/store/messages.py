@@ -304,6 +304,7 @@ class MessageStore(StoreReader):
         if self.follow.timestamp <= self.now() + _DAY:
             self._lastTimestamp = self.follow.timestamp
         self.written.advance(self.log.written)
+        self.trustFrom(self.log.written)
 
     def _lockAll(self, root: str) -> None:
         """

@@ -14,27 +14,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from enum import Enum
 from typing import Final
-
-import msgspec
 
 from txrocket.compiled import speed
 from txrocket.errors import MalformedRecord, StoreError
 from txrocket.message import MessageExt
-from txrocket.protocol.record import decodeRecord, storeTimestampAt
+from txrocket.protocol.record import decodeRecord
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import (
     ENTRY_SIZE,
-    FILLER_SIZE,
     ConsumeQueue,
     ConsumeQueues,
     entries,
     offsetOf,
     sizesOf,
 )
+from txrocket.store.damage import DamageLog
+from txrocket.store.entryreader import EntryReader, Wanted
+from txrocket.store.getresult import GetStatus, Got
 from txrocket.store.index import Index, Queried
+from txrocket.store.recordcheck import (
+    HEAD_SIZE,
+    SMALLEST,
+    Origin,
+    entryFault,
+    headFault,
+    recordFault,
+    storeTime,
+)
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["GetStatus", "Got", "StoreReader"]
@@ -45,50 +52,18 @@ _MOST_ENTRIES = 800
 # How much a query gives at most: an answer has to fit a frame of 16 MiB.
 _MOST_QUERIED = 8 * 1024 * 1024
 
-# Where a read goes on over what is not wanted: about what a call of the system costs.
-_GAP = 16 * 1024
-
-
-class GetStatus(Enum):
-    """
-    What became of a pull; Java's C{GetMessageStatus}.
-    """
-
-    FOUND = "FOUND"
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
-    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
-    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
-    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-
+# How many unreadable messages a search by time passes over.
+_PASSED = 1024
 
 # To look up a member of an enumeration takes 0.15 us.
 _FOUND: Final = GetStatus.FOUND
 
 
-class Got(msgspec.Struct, frozen=True, gc=False):
-    """
-    What a pull gives.
-
-    @ivar data: the records as they are in the log, one after the other.
-    @ivar fromDisk: whether they are so old that a slave had better serve them.
-    """
-
-    status: GetStatus
-    nextOffset: int
-    minOffset: int
-    maxOffset: int
-    data: bytes = b""
-    count: int = 0
-    fromDisk: bool = False
-
-
 class StoreReader:
     """
     What can be asked of a store.
+
+    @ivar damage: the damaged places that were met.
     """
 
     def __init__(
@@ -109,6 +84,16 @@ class StoreReader:
         total = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._direct = speed is not None and log.direct
         self._near = total * settings.accessMessageInMemoryMaxRatio // 100
+        self.damage = DamageLog()
+        self._entryReader = EntryReader(log, self.damage)
+        self._checkBelow = self._entryReader.checkBelow
+
+    def trustFrom(self, offset: int) -> None:
+        """
+        Take the bodies of records from an offset of the log on for sound: this process
+        writes them.  Those before it are compared with their CRC whenever they are read.
+        """
+        self._checkBelow = self._entryReader.checkBelow = offset
 
     def get(
         self,
@@ -140,9 +125,9 @@ class StoreReader:
             return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         got = None
         if accepts is None and self._direct:
-            got = self._collectQuickly(queue, offset, most, matches, low, high)
+            got = self._collectQuickly(queue, topic, queueId, offset, most, matches, low, high)
         elif accepts is None and matches is None:
-            got = self._stretch(queue, offset, most, low, high)
+            got = self._stretch(queue, topic, queueId, offset, most, low, high)
         if got is not None:
             return got
         data = queue.read(offset, max(_MOST_ENTRIES, most))
@@ -150,7 +135,8 @@ class StoreReader:
             perFile = self.settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
             nextFile = offset + perFile - offset % perFile
             return Got(GetStatus.OFFSET_FOUND_NULL, nextFile, low, high)
-        return self._collect(data, offset, most, matches, accepts, low, high)
+        wanted = Wanted(queue, Origin(topic, queueId), offset, most, matches, accepts)
+        return self._entryReader.collect(wanted, data, self.settings, self._near, low, high)
 
     def near(
         self,
@@ -173,17 +159,23 @@ class StoreReader:
         low, high = queue.minOffset, queue.maxOffset
         if not low <= offset < high:
             return None
-        return self._collectQuickly(queue, offset, most, matches, low, high)
+        return self._collectQuickly(queue, topic, queueId, offset, most, matches, low, high)
 
     def _stretch(
-        self, queue: ConsumeQueue, offset: int, most: int, low: int, high: int
+        self,
+        queue: ConsumeQueue,
+        topic: str,
+        queueId: int,
+        offset: int,
+        most: int,
+        low: int,
+        high: int,
     ) -> Got | None:
         """
-        What L{_collect} does, for messages that lie one behind the other in the log,
-        when all are wanted, and none is old: no look at each of them, and so half of
-        the price for 32.
+        What L{EntryReader.collect} does, for messages that lie one behind the other in
+        the log, when all are wanted, and none is old.
 
-        @return: L{None} if they do not.
+        @return: L{None} if they do not, or one of them is damaged.
         """
         settings, log = self.settings, self.log
         data = queue.read(offset, min(most, settings.maxTransferCountOnMessageInMemory))
@@ -196,6 +188,7 @@ class StoreReader:
         if (
             # Fillers are longer than any record.
             size != last + lastSize - start
+            or size < SMALLEST
             or size > settings.maxTransferBytesOnMessageInMemory
             or not log.first <= start < end
             or start + size > end
@@ -203,11 +196,20 @@ class StoreReader:
         ):
             return None
         found = log.read(start, size)
+        origin, position = Origin(topic, queueId), 0
+        for queueOffset, each in enumerate(sizes, offset):
+            at = start + position
+            checkBody = at < self._checkBelow
+            if recordFault(found, position, each, at, origin, queueOffset, checkBody=checkBody):
+                return None
+            position += each
         return Got(_FOUND, offset + len(sizes), low, high, found, len(sizes))
 
     def _collectQuickly(
         self,
         queue: ConsumeQueue,
+        topic: str,
+        queueId: int,
         offset: int,
         most: int,
         matches: Callable[[int], bool] | None,
@@ -215,10 +217,10 @@ class StoreReader:
         high: int,
     ) -> Got | None:
         """
-        What L{_collect} does, with the compiled helper, for messages that are in one
-        file of the log, and none of them old: a third of the price.
+        What L{EntryReader.collect} does, with the compiled helper, for messages that are
+        in one file of the log, and none of them old.
 
-        @return: L{None} if they are not.
+        @return: L{None} if they are not, or one of them is damaged.
         """
         assert speed is not None
         settings, log = self.settings, self.log
@@ -228,111 +230,37 @@ class StoreReader:
         if most < 1:
             most = 1
         data = queue.read(offset, most if matches is None else max(_MOST_ENTRIES, most))
+        if not data:
+            return None
+        segments = log.segments
         try:
-            place = log.segments.place(offsetOf(data, 0)) if data else None
+            # Without the guard a mapped file that has become shorter would end the process.
+            place = (segments.place if speed.isGuarded() else segments.opened)(offsetOf(data, 0))
         except (OSError, ValueError):
             # Too many are mapped, perhaps by others; or somebody has made the file shorter.
             return None
         if place is None:
             return None
-        mapped, base = place
+        source, base = place
         found = speed.collect(
             data,
-            mapped,
+            source,
             base,
             log.written,
             self._near,
             most,
             settings.maxTransferBytesOnMessageInMemory,
             matches,
+            topic.encode("utf-8", "surrogateescape"),
+            queueId,
+            offset,
+            log.largest,
+            self._checkBelow,
         )
         if found is None:
             return None
         records, count, looked = found
         return Got(_FOUND, offset + looked, low, high, records, count)
-
-    def _collect(
-        self,
-        data: bytes,
-        offset: int,
-        most: int,
-        matches: Callable[[int], bool] | None,
-        accepts: Callable[[MessageExt], bool] | None,
-        low: int,
-        high: int,
-    ) -> Got:
-        settings = self.settings
-        first, end = self.log.first, self.log.written
-        # Stretches of the log; records that lie one behind the other are one.
-        wanted: list[tuple[int, int]] = []
-        start = stop = size = count = looked = 0
-        removed = fromDisk = False
-        for recordOffset, recordSize, hashed in entries(data):
-            fromDisk = end - recordOffset > self._near
-            if count:
-                if fromDisk:
-                    mostBytes = settings.maxTransferBytesOnMessageInDisk
-                    mostCount = settings.maxTransferCountOnMessageInDisk
-                else:
-                    mostBytes = settings.maxTransferBytesOnMessageInMemory
-                    mostCount = settings.maxTransferCountOnMessageInMemory
-                if count >= most or size + recordSize > mostBytes or count >= mostCount:
-                    break
-            looked += 1
-            if matches is not None and not matches(hashed):
-                continue
-            # A filler is as long as no record is, and in a long log there is room for it.
-            if not first <= recordOffset <= end - recordSize or recordSize >= FILLER_SIZE:
-                removed = True
-                continue
-            if accepts is not None and not self._accepted(accepts, recordOffset, recordSize):
-                continue
-            if recordOffset != stop:
-                if stop > start:
-                    wanted.append((start, stop))
-                start = recordOffset
-            stop = recordOffset + recordSize
-            size += recordSize
-            count += 1
-        if stop > start:
-            wanted.append((start, stop))
-        if count:
-            status = GetStatus.FOUND
-        else:
-            status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-        return Got(status, offset + looked, low, high, self._read(wanted), count, fromDisk)
-
-    def _read(self, wanted: list[tuple[int, int]]) -> bytes:
-        """
-        Stretches of the log, one after the other.  Those that are near each other
-        are read at once, with what lies between: to copy a few kilobytes more costs
-        less than another call of the system.
-        """
-        fileSize = self.log.segments.size
-        pieces: list[bytes] = []
-        at = 0
-        while at < len(wanted):
-            start, stop = wanted[at]
-            following = at + 1
-            while (
-                following < len(wanted)
-                and 0 <= wanted[following][0] - stop <= _GAP
-                and wanted[following][0] // fileSize == start // fileSize
-            ):
-                stop = wanted[following][1]
-                following += 1
-            data = self.log.read(start, stop - start)
-            if following == at + 1:
-                pieces.append(data)
-            else:
-                pieces += [
-                    data[first - start : last - start] for first, last in wanted[at:following]
-                ]
-            at = following
-        return b"".join(pieces)
-
-    def _accepted(self, accepts: Callable[[MessageExt], bool], offset: int, size: int) -> bool:
-        return accepts(decodeRecord(self.log.read(offset, size), readBody=False))
 
     def entries(
         self, topic: str, queueId: int, offset: int, most: int
@@ -353,34 +281,23 @@ class StoreReader:
 
         @raise StoreError: if the disk does not give them.
         """
-        first, end = self.log.first, self.log.written
-        stretches = [
-            # Fillers have the offset of a record that is not theirs.
-            (at, at + size) if first <= at < at + size <= end and size < FILLER_SIZE else None
-            for at, size in places
-        ]
-        data = self._read([each for each in stretches if each])
-        found: list[MessageExt | None] = []
-        position = 0
-        for each in stretches:
-            message = None
-            if each is not None:
-                with suppress(MalformedRecord):
-                    message = decodeRecord(data, position)
-                position += each[1] - each[0]
-                if message is not None and message.commitLogOffset != each[0]:
-                    message = None
-            found.append(message)
-        return found
+        return self._entryReader.messages(places)
 
     def messageAt(self, offset: int) -> bytes | None:
         """
-        The record at an offset of the log, if there is one.
+        The record at an offset of the log, if there is one, and it is sound.
         """
         if not self.log.first <= offset < self.log.written:
             return None
         found = self.log.recordAt(offset)
-        return None if found is None else found[0]
+        if found is None:
+            return None
+        try:
+            decodeRecord(found[0], checkCrc=True)
+        except MalformedRecord as error:
+            self.damage.record(offset, str(error))
+            return None
+        return found[0]
 
     def query(
         self, topic: str, key: str, begin: int, end: int, most: int
@@ -456,7 +373,8 @@ class StoreReader:
         When a message was stored, if it is there.
         """
         queue = self.queues.get(topic, queueId)
-        return self._timestampOf(queue, queueOffset) if queue else None
+        found = self._timestampOf(queue, Origin(topic, queueId), queueOffset) if queue else None
+        return found or None
 
     def earliestTimestamp(self, topic: str, queueId: int) -> int | None:
         """
@@ -479,27 +397,53 @@ class StoreReader:
         queue = self.queues.get(topic, queueId)
         if queue is None or queue.minOffset == queue.maxOffset:
             return 0
+        origin, passed = Origin(topic, queueId), _PASSED
         low, high = queue.minOffset, queue.maxOffset
         while low < high:
-            middle = (low + high) // 2
-            found = self._timestampOf(queue, middle)
-            if found is None or found < timestamp:
+            at = middle = (low + high) // 2
+            found = self._timestampOf(queue, origin, at)
+            # A damaged message has no time: the next one has, and its is hardly later.
+            while found is None and at + 1 < high and passed:
+                at, passed = at + 1, passed - 1
+                found = self._timestampOf(queue, origin, at)
+            if found == 0 or (found is not None and found < timestamp):
+                low = at + 1
+            elif found is None and middle + 1 < high and not passed:
                 low = middle + 1
             else:
                 high = middle
-        after = self._timestampOf(queue, low) if low < queue.maxOffset else None
-        before = self._timestampOf(queue, low - 1) if low > queue.minOffset else None
+        after = self._timed(queue, origin, range(low, queue.maxOffset))
+        before = self._timed(queue, origin, range(low - 1, queue.minOffset - 1, -1))
         if after is None:
-            return max(low - 1, queue.minOffset)
-        if before is None or after == timestamp:
-            return low
-        return low - 1 if timestamp - before <= after - timestamp else low
+            return low if before is None else before[0]
+        if before is None or not before[1] or after[1] == timestamp:
+            return after[0]
+        return before[0] if timestamp - before[1] <= after[1] - timestamp else after[0]
 
-    def _timestampOf(self, queue: ConsumeQueue, queueOffset: int) -> int | None:
-        entry = queue.entry(queueOffset)
-        if entry is None or entry[0] < self.log.first:
+    def _timed(self, queue: ConsumeQueue, origin: Origin, offsets: range) -> tuple[int, int] | None:
+        """
+        The first of some messages that is not damaged, and its time.
+        """
+        for each in offsets[:_PASSED]:
+            found = self._timestampOf(queue, origin, each)
+            if found is not None:
+                return each, found
+        return None
+
+    def _timestampOf(self, queue: ConsumeQueue, origin: Origin, queueOffset: int) -> int | None:
+        """
+        When a message was stored; 0 if it was deleted as old, L{None} if it is damaged.
+        """
+        entry, log = queue.entry(queueOffset), self.log
+        if entry is None:
             return None
-        try:
-            return storeTimestampAt(self.log.read(entry[0], entry[1]))
-        except MalformedRecord:
+        offset, size, _ = entry
+        if 0 <= offset < log.first:
+            return 0
+        if entryFault(offset, size, log.first, log.written, log.largest) is not None:
             return None
+        head = log.read(offset, HEAD_SIZE)
+        if headFault(head, 0, size, offset, origin, queueOffset) is not None:
+            return None
+        timestamp = storeTime(head)
+        return timestamp if timestamp > 0 else None

@@ -327,6 +327,16 @@ class Segments:
             self._mapped[base] = found
         return found, base
 
+    def opened(self, offset: int) -> tuple[int, int] | None:
+        """
+        The piece that holds an offset: its handle, good until the next call, and where it
+        begins.
+
+        @raise OSError: if it cannot be opened.
+        """
+        base = self.baseOf(offset)
+        return None if base is None else (self._handles.get(self.pathOf(base)), base)
+
     def _unmap(self, base: int) -> None:
         mapped = self._mapped.pop(base, None)
         if mapped is not None:

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The records that queue entries stand for, looked at one by one::
+
+    entries --> wanted? --> stretches of the log --> each record checked --> Got
+                                                        |
+                                          not sound: its entry is damaged, or the record
+                                          itself: L{EntrySearch} looks for the message,
+                                          else it is left out, counted and logged
+
+This is the way of everything that the quicker ones in L{txrocket.store.reading} leave
+alone: old messages, those in several files, SQL92, and damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from txrocket.errors import MalformedRecord
+from txrocket.message import MessageExt
+from txrocket.protocol.record import decodeRecord
+from txrocket.store.commitlog import CommitLog
+from txrocket.store.consumequeue import FILLER_SIZE, ConsumeQueue, entries
+from txrocket.store.damage import DamageLog
+from txrocket.store.entrysearch import EntrySearch, Place
+from txrocket.store.getresult import GetStatus, Got
+from txrocket.store.recordcheck import Origin, entryFault, headFault, recordFault
+from txrocket.store.settings import StoreSettings
+
+__all__ = ["EntryReader", "Wanted"]
+
+# Where a read goes on over what is not wanted: about what a call of the system costs.
+_GAP: Final = 16 * 1024
+
+# The sizes of entries that stand for nothing: ours, and Java's.
+_FILLERS: Final = (FILLER_SIZE, 0x7FFFFFFF)
+
+
+class Wanted(NamedTuple):
+    """
+    What a pull asks of a queue.
+
+    @ivar offset: the queue offset to begin with.
+    @ivar most: how many messages at most.
+    @ivar matches: whether a message is wanted, by the hash of its tag.
+    @ivar accepts: whether it is, by all of it but its body.
+    """
+
+    queue: ConsumeQueue
+    origin: Origin
+    offset: int
+    most: int
+    matches: Callable[[int], bool] | None
+    accepts: Callable[[MessageExt], bool] | None
+
+
+class _Chosen(NamedTuple):
+    """
+    A message that is wanted, as far as its entry tells.
+    """
+
+    queueOffset: int
+    place: Place
+
+
+class EntryReader:
+    """
+    Reads the records of entries.
+
+    @ivar checkBelow: bodies of records before this offset of the log are compared with
+        their CRC: this process did not write them.
+    """
+
+    def __init__(self, log: CommitLog, damage: DamageLog) -> None:
+        self._log = log
+        self._damage = damage
+        self._search = EntrySearch(log)
+        self.checkBelow = 2**63 - 1
+
+    def collect(
+        self, wanted: Wanted, data: bytes, settings: StoreSettings, near: int, low: int, high: int
+    ) -> Got:
+        """
+        The records of entries.
+
+        @param data: the entries.
+        @param near: how many bytes before the log's end are not old.
+        @param low: the queue's first offset, which the result tells.
+        @param high: the offset of its next message, likewise.
+        @raise StoreError: if the disk does not give them.
+        """
+        end = self._log.written
+        chosen: list[_Chosen] = []
+        size = looked = 0
+        removed = fromDisk = searched = False
+        for queueOffset, entry in enumerate(entries(data), wanted.offset):
+            place: Place | None = Place(*entry)
+            fromDisk = end - entry[0] > near
+            if chosen and (len(chosen) >= wanted.most or entry[1] in _FILLERS):
+                break
+            if entry[1] in _FILLERS or self._isDeleted(wanted.queue, entry[0]):
+                looked += 1
+                removed = True
+                continue
+            if self._fault(entry[0], entry[1]) is not None:
+                known = self._search.isKnown(wanted.origin, queueOffset)
+                if searched and not known:
+                    # One search in each pull: others wait meanwhile.
+                    break
+                searched = searched or not known
+                place = self._found(wanted, queueOffset, entry[0], entry[1])
+            if place is None:
+                looked += 1
+                removed = True
+                continue
+            if chosen and _isFull(settings, len(chosen), size + place.size, fromDisk):
+                break
+            looked += 1
+            if wanted.matches is not None and not wanted.matches(place.tagsCode):
+                continue
+            if wanted.accepts is not None and not self._accepted(wanted.accepts, place):
+                continue
+            chosen.append(_Chosen(queueOffset, place))
+            size += place.size
+        found, stopped = self._records(wanted, chosen, not searched)
+        if found:
+            status = GetStatus.FOUND
+        elif removed or chosen:
+            status = GetStatus.MESSAGE_WAS_REMOVING
+        else:
+            status = GetStatus.NO_MATCHED_MESSAGE
+        records = b"".join(found)
+        nextOffset = wanted.offset + looked if stopped is None else stopped
+        return Got(status, nextOffset, low, high, records, len(found), fromDisk)
+
+    def _fault(self, offset: int, size: int) -> str | None:
+        return entryFault(offset, size, self._log.first, self._log.written, self._log.largest)
+
+    def _isDeleted(self, queue: ConsumeQueue, offset: int) -> bool:
+        """
+        Whether a record was deleted as old, and its queue does not know yet.
+        """
+        first = self._log.first
+        if not 0 <= offset < first:
+            return False
+        oldest = queue.entry(queue.minOffset)
+        return oldest is not None and oldest[0] < first
+
+    def _found(self, wanted: Wanted, queueOffset: int, offset: int, size: int) -> Place | None:
+        """
+        Look for the message of an entry that is damaged.
+        """
+        origin = wanted.origin
+        place = self._search.find(origin, wanted.queue, queueOffset)
+        if place is not None:
+            self._damage.entry(origin.topic, origin.queueId, queueOffset, place.offset)
+        else:
+            fault = self._fault(offset, size) or "it is not the record of the queue's entry"
+            self._damage.message(origin.topic, origin.queueId, queueOffset, offset, fault)
+        return place
+
+    def _accepted(self, accepts: Callable[[MessageExt], bool], place: Place) -> bool:
+        try:
+            record = decodeRecord(self._log.read(place.offset, place.size), readBody=False)
+        except MalformedRecord:
+            # It is looked at once more, and told, with all that are read.
+            return True
+        return accepts(record)
+
+    def _records(
+        self, wanted: Wanted, chosen: list[_Chosen], maySearch: bool
+    ) -> tuple[list[bytes], int | None]:
+        """
+        The sound records of those that were chosen.
+
+        @param maySearch: whether the message of a damaged entry may be searched for.
+        @return: the records, and the queue offset that the pull ends before because it
+            has had its search, or L{None}.
+        """
+        origin = wanted.origin
+        data = self._read([(each.place.offset, each.place.size) for each in chosen])
+        found = []
+        for record, (queueOffset, place) in zip(data, chosen, strict=True):
+            fault = self._recordFault(wanted, queueOffset, place, record)
+            if fault is None:
+                found.append(record)
+                continue
+            other = None
+            # A record that names its entry's queue, offset and size is damaged itself.
+            if headFault(record, 0, place.size, place.offset, origin, queueOffset) is not None:
+                if not self._search.isKnown(origin, queueOffset):
+                    if not maySearch:
+                        return found, queueOffset
+                    maySearch = False
+                other = self._elsewhere(wanted, queueOffset, place)
+            if other is not None:
+                found.append(other)
+            else:
+                self._damage.message(origin.topic, origin.queueId, queueOffset, place.offset, fault)
+        return found, None
+
+    def _elsewhere(self, wanted: Wanted, queueOffset: int, place: Place) -> bytes | None:
+        """
+        The record of a message that is not where its entry says.
+        """
+        origin = wanted.origin
+        other = self._search.find(origin, wanted.queue, queueOffset)
+        if other is None or other.offset == place.offset:
+            return None
+        record = self._log.read(other.offset, other.size)
+        if self._recordFault(wanted, queueOffset, other, record) is not None:
+            return None
+        self._damage.entry(origin.topic, origin.queueId, queueOffset, other.offset)
+        return record
+
+    def _recordFault(
+        self, wanted: Wanted, queueOffset: int, place: Place, record: bytes
+    ) -> str | None:
+        return recordFault(
+            record,
+            0,
+            place.size,
+            place.offset,
+            wanted.origin,
+            queueOffset,
+            checkBody=place.offset < self.checkBelow,
+        )
+
+    def messages(self, places: Iterable[tuple[int, int]]) -> list[MessageExt | None]:
+        """
+        The messages at offsets of the log that have these sizes; L{None} for each that
+        is not there any more, or not sound.
+
+        @raise StoreError: if the disk does not give them.
+        """
+        listed = list(places)
+        sound = [each for each in listed if self._fault(*each) is None]
+        data = iter(self._read(sound))
+        found: list[MessageExt | None] = []
+        for offset, size in listed:
+            message = None
+            if self._fault(offset, size) is None:
+                message = self._message(offset, size, next(data))
+            elif size not in _FILLERS and not 0 <= offset < self._log.first:
+                self._damage.record(offset, self._fault(offset, size) or "")
+            found.append(message)
+        return found
+
+    def _message(self, offset: int, size: int, data: bytes) -> MessageExt | None:
+        try:
+            message = decodeRecord(data, checkCrc=offset < self.checkBelow)
+        except MalformedRecord as error:
+            self._damage.record(offset, str(error))
+            return None
+        if message.commitLogOffset != offset or message.storeSize != size:
+            self._damage.record(offset, "the entry of a queue names another place or size")
+            return None
+        return message
+
+    def _read(self, places: list[tuple[int, int]]) -> list[bytes]:
+        """
+        Parts of the log, each with its size.  Those that are near each other are read at
+        once, with what lies between: to copy a few kilobytes more costs less than another
+        call of the system.
+        """
+        fileSize = self._log.segments.size
+        pieces: list[bytes] = []
+        at = 0
+        while at < len(places):
+            start = places[at][0]
+            stop = start + places[at][1]
+            following = at + 1
+            while (
+                following < len(places)
+                and 0 <= places[following][0] - stop <= _GAP
+                and places[following][0] // fileSize == start // fileSize
+            ):
+                stop = sum(places[following])
+                following += 1
+            data = self._log.read(start, stop - start)
+            pieces += [
+                data[offset - start : offset - start + size]
+                for offset, size in places[at:following]
+            ]
+            at = following
+        return pieces
+
+
+def _isFull(settings: StoreSettings, count: int, size: int, old: bool) -> bool:
+    """
+    Whether a pull has as much as it may have.
+
+    @param old: whether the next message is.
+    """
+    if old:
+        return (
+            size > settings.maxTransferBytesOnMessageInDisk
+            or count >= settings.maxTransferCountOnMessageInDisk
+        )
+    return (
+        size > settings.maxTransferBytesOnMessageInMemory
+        or count >= settings.maxTransferCountOnMessageInMemory
+    )
