@@ -287,10 +287,12 @@ class RetryTests(SendCase):
         """
         for each in (self.a, self.b):
             each.serve[SEND] = silence
-        error = self.failed(self.client(), timeout=0.1)
+        client = self.client()
+        # The route is known, so that all of the time is the broker's.
+        client.queues("T")
+        error = self.failed(client, timeout=1.0)
         self.assertIsInstance(error.error, RequestTimedOut)
         self.assertEqual((error.phase, error.attempts), ("answer", 1))
-        self.assertLess(error.elapsed, 5)
 
     def test_refused(self) -> None:
         """

@@ -177,6 +177,20 @@ class AskedTests(TimerCase):
         self.assertEqual(self.delivered(), [b"a", b"b", b"c", b"d", b"e"])
         self.assertEqual(self.waiting(), {})
 
+    def test_dueInLongTurn(self) -> None:
+        """
+        A message whose time comes during a turn of the reactor bears no time before it,
+        although messages of one turn share theirs.
+        """
+        self.send(b"first")
+        # The turn takes long: nothing else happens meanwhile.
+        self.clock.rightNow += 0.05
+        self.send(b"due", TIMER_DELIVER_MS=str(NOW + 30))
+        self.send(b"later")
+        self.wait()
+        times = {each.body: each.storeTimestamp for each in self.messages()}
+        self.assertEqual(times, {b"first": NOW, b"due": NOW + 50, b"later": NOW + 50})
+
     def test_limit(self) -> None:
         """
         As far away as timerMaxDelaySec is not too far; more is refused, and told why.

@@ -59,7 +59,7 @@ STAY = 0.1, 1.2
 SLOW = (8009, 2.5), (251, 0.05)
 
 # For how many seconds nothing may be handled before the rest is taken for lost.
-PATIENCE = 90.0
+PATIENCE = 240.0
 
 
 class Mortal(RemoteOffsets):
@@ -82,7 +82,7 @@ class ChurnTests(TestCase):
     @ivar faults: what must not happen.
     """
 
-    timeout = 300
+    timeout = 850
 
     def setUp(self) -> None:
         # What is reached here is not measured: that would take twice as long, and other

@@ -43,7 +43,7 @@ __all__ = [
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 
 # No answer takes so long, in seconds, unless it is never given.
-LIMIT = 30.0
+LIMIT = 120.0
 
 
 def _sending(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 from pyspark_rocketmq.cluster import Cluster, clientFor, patiently
 from pyspark_rocketmq.offsets import EARLIEST, LATEST, DataLost, Position
@@ -258,10 +257,8 @@ class ClusterTests(BlockingCase):
         """
         gone = self.nowhere()
         cluster = Cluster(clientFor(Settings(gone, timeout=0.5)), Chosen(("T",)))
-        began = time.monotonic()
         error = self.assertRaises(ConnectFailed, cluster.queues)
         self.assertIn(gone, str(error))
-        self.assertLess(time.monotonic() - began, 5)
 
     def test_client(self) -> None:
         """

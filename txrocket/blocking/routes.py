@@ -82,7 +82,7 @@ class Routes:
         known = self._routes.get(topic)
         try:
             route = Route(topic, self._ask(topic, deadline), inherited=False)
-            if not route.brokers and known is not None:
+            if not route.brokers and known is not None and known[0].brokers:
                 raise TopicNotExist(f"the route of topic {topic} has no broker")
             self._doubts.pop(topic, None)
         except RocketError as error:
@@ -179,6 +179,8 @@ class Routes:
             failed = self._failed.get(address)
             if address == last or (failed is not None and time.monotonic() - failed < _MAX_AGE):
                 continue
+            if deadline.over:
+                break
             try:
                 answer = self._links.ask(address, request, deadline.share(2).atMost(_OTHERS))
             except RemotingError as error:

@@ -626,6 +626,14 @@ class MessageStore(StoreReader):
         count = self.flusher.flushed.waiting
         return (count, self._deadlines.waited()) if count else (0, 0.0)
 
+    @property
+    def sharedTime(self) -> int | None:
+        """
+        The time that all messages since the last write bear, in milliseconds, and that
+        the next one would; L{None} if there are none.
+        """
+        return None if self._writing is None else self._lastTimestamp
+
     def space(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """
         How many bytes the disk of the log has, and how many of them are free; and
