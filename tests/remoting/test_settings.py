@@ -29,6 +29,7 @@ from txrocket.remoting.settings import (
 from txrocket.remoting.tls import ClientAuth, ClientTLS, ServerTLS, TLSMode
 
 FRAME_KEY = "com.rocketmq.remoting.frameMaxLength"
+HEADER_KEY = "com.rocketmq.remoting.headerMaxLength"
 
 
 class ServerSettingsTests(SynchronousTestCase):
@@ -39,10 +40,10 @@ class ServerSettingsTests(SynchronousTestCase):
     def test_java(self) -> None:
         """
         Names, types and defaults are those of NettyServerConfig, but for a system
-        property and a setting of RocketMQ 5; each server has its own port, as
-        NamesrvStartup and BrokerStartup set it.
+        property, a limit of ours and a setting of RocketMQ 5; each server has its own
+        port, as NamesrvStartup and BrokerStartup set it.
         """
-        added = {"bindAddress": "not in RocketMQ", FRAME_KEY: "not in RocketMQ"}
+        added = dict.fromkeys(("bindAddress", FRAME_KEY, HEADER_KEY), "not in RocketMQ")
         for section, ports in (
             (ServerSettings, {}),
             (NamesrvServerSettings, {"listenPort": "9876, not 8888"}),
@@ -58,9 +59,12 @@ class ServerSettingsTests(SynchronousTestCase):
         The settings that bound a connection become its limits.
         """
         settings = ServerSettings(
-            frameMaxLength=2048, serverAsyncSemaphoreValue=3, serverOnewaySemaphoreValue=4
+            frameMaxLength=2048,
+            headerMaxLength=1024,
+            serverAsyncSemaphoreValue=3,
+            serverOnewaySemaphoreValue=4,
         )
-        self.assertEqual(settings.limits, Limits(frame=2048, requests=3, oneways=4))
+        self.assertEqual(settings.limits, Limits(frame=2048, header=1024, requests=3, oneways=4))
 
     def test_endpoint(self) -> None:
         """

@@ -15,12 +15,14 @@ it may be consuming what it has got already::
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nsmallest
 from typing import NamedTuple
 
 import attrs
 
 from txrocket.model import MessageQueue
 from txrocket.protocol.inspection import HeldLock, LockList
+from txrocket.protocol.javajson import Gradual
 
 __all__ = ["LOCK_MAX_LIVE_TIME", "Holder", "QueueLocks"]
 
@@ -108,7 +110,7 @@ class QueueLocks:
             if not self._expired(lock, now)
         }
 
-    def first(self, most: int, now: int, only: str | None = None) -> LockList:
+    def first(self, most: int, now: int, only: str | None = None) -> Gradual[LockList]:
         """
         Who has which queue.
 
@@ -121,18 +123,22 @@ class QueueLocks:
             found = self.holders(group, now)
             count += len(found)
             room = most - len(told)
-            told += [HeldLock(group, each, *found[each]) for each in sorted(found)[:room]]
+            told += [HeldLock(group, each, *found[each]) for each in nsmallest(room, found)]
+            yield
         return LockList(tuple(told), count - len(told))
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: int) -> Gradual[None]:
         """
         Forget the locks that nobody holds any more.
         """
         for group, locks in list(self._groups.items()):
-            for queue, lock in list(locks.items()):
-                if self._expired(lock, now):
-                    del locks[queue]
-            self._forgetEmpty(group, locks)
+            gone = [queue for queue, lock in locks.items() if self._expired(lock, now)]
+            for queue in gone:
+                del locks[queue]
+            # It may have been forgotten while others had their turn.
+            if self._groups.get(group) is locks:
+                self._forgetEmpty(group, locks)
+            yield
 
     def _expired(self, lock: _Lock, now: int) -> bool:
         return now - lock.heard > self._maxLiveTime

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.frames import FRAME_LIMIT, HEADER_LIMIT
 from txrocket.remoting.interfaces import IExecutor, IHook, IRequestProcessor, Process
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Limits:
     How much one connection may cost.
 
     @ivar frame: the longest frame in bytes, in and out.
+    @ivar header: the longest header in bytes of a frame that comes in.
     @ivar requests: how many of our requests may wait for their answers, as
         RocketMQ's C{clientAsyncSemaphoreValue}.
     @ivar oneways: how many oneway requests may wait to be written, as
@@ -39,6 +40,7 @@ class Limits:
     """
 
     frame: int = FRAME_LIMIT
+    header: int = HEADER_LIMIT
     requests: int = 65535
     oneways: int = 65535
     unanswered: int = 65535

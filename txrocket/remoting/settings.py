@@ -14,7 +14,7 @@ from twisted.internet.endpoints import TCP4ServerEndpoint, TCP6ServerEndpoint
 from twisted.internet.interfaces import IReactorTCP, IStreamServerEndpoint
 
 from txrocket.config import atLeast, between
-from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.frames import FRAME_LIMIT, HEADER_LIMIT
 from txrocket.remoting.node import Limits
 from txrocket.remoting.tls import ClientAuth, ClientTLS, ServerTLS, TLSMode
 
@@ -46,6 +46,8 @@ class ServerSettings:
         wait to be written.  In Java this is for all clients together.
     @ivar serverSocketBacklog: how many connections may wait to be accepted.
     @ivar frameMaxLength: the longest frame in bytes; in Java a system property.
+    @ivar headerMaxLength: the longest header in bytes.  The properties of a message are
+        in it, at most 32,767 bytes, of which JSON may make six times as many.
     """
 
     listenPort: int = attrs.field(default=8888, validator=_port)
@@ -60,6 +62,11 @@ class ServerSettings:
         validator=between(1024, 0x16000000 - 1),
         metadata={"key": "com.rocketmq.remoting.frameMaxLength"},
     )
+    headerMaxLength: int = attrs.field(
+        default=256 * 1024,
+        validator=between(1024, HEADER_LIMIT),
+        metadata={"key": "com.rocketmq.remoting.headerMaxLength"},
+    )
 
     @property
     def limits(self) -> Limits:
@@ -68,6 +75,7 @@ class ServerSettings:
         """
         return Limits(
             frame=self.frameMaxLength,
+            header=self.headerMaxLength,
             requests=self.serverAsyncSemaphoreValue,
             oneways=self.serverOnewaySemaphoreValue,
         )
