@@ -15,7 +15,6 @@ it may be consuming what it has got already::
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import nsmallest
 from typing import NamedTuple
 
 import attrs
@@ -120,10 +119,16 @@ class QueueLocks:
         told: list[HeldLock] = []
         count = 0
         for group in list(self._groups) if only is None else [only]:
-            found = self.holders(group, now)
-            count += len(found)
-            room = most - len(told)
-            told += [HeldLock(group, each, *found[each]) for each in nsmallest(room, found)]
+            locks = self._groups.get(group, {})
+            held = [queue for queue, lock in locks.items() if not self._expired(lock, now)]
+            count += len(held)
+            if most > len(told):
+                held.sort()
+                for queue in held[: most - len(told)]:
+                    lock = locks[queue]
+                    told.append(
+                        HeldLock(group, queue, lock.clientId, now - lock.since, now - lock.heard)
+                    )
             yield
         return LockList(tuple(told), count - len(told))
 

@@ -27,8 +27,8 @@ __all__ = [
     *("buildSubscription", "checkExpression"),
 ]
 
-#: How many characters an expression may have: to read so many takes 20 ms.
-EXPRESSION_LIMIT: Final = 64 * 1024
+#: How many characters an expression may have: to read so many takes 15 ms.
+EXPRESSION_LIMIT: Final = 32 * 1024
 
 
 @attrs.frozen

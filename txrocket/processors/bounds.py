@@ -40,12 +40,12 @@ BODY_LIMITS: Final[Mapping[int, int]] = {
     RequestCode.LOCK_BATCH_MQ: 1024 * _KIB,
     RequestCode.UNLOCK_BATCH_MQ: 1024 * _KIB,
     # An expression of the greatest length, escaped.
-    RequestCode.CHECK_CLIENT_CONFIG: 128 * _KIB,
+    RequestCode.CHECK_CLIENT_CONFIG: 64 * _KIB,
     # All settings that there are take less than ten kilobytes.
     RequestCode.UPDATE_BROKER_CONFIG: 64 * _KIB,
     RequestCode.UPDATE_NAMESRV_CONFIG: 64 * _KIB,
-    # Some 50,000 topics.
-    RequestCode.REGISTER_BROKER: 8 * _KIB * _KIB,
+    # Some 40,000 topics.
+    RequestCode.REGISTER_BROKER: 6 * _KIB * _KIB,
 }
 
 #: The requests whose bodies are stored as they are.

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from txrocket.broker.clients import Client, Consumers, Producers
 from txrocket.broker.names import checkGroup
 from txrocket.broker.progress import Gradual
+from txrocket.errors import RemoteSystemError
 from txrocket.filters.expressions import checkExpression
 from txrocket.model import SubscriptionGroupConfig
 from txrocket.processors.gradual import Slices, Turns
@@ -23,7 +24,13 @@ from txrocket.protocol.headers import UnregisterClientRequestHeader
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
-__all__ = ["GroupConfigs", "HeartbeatProcessor", "RetryTopics"]
+__all__ = ["SUBSCRIPTIONS_LIMIT", "GroupConfigs", "HeartbeatProcessor", "RetryTopics"]
+
+#: How many topics a group may subscribe to: those of one group are noted in one turn.
+SUBSCRIPTIONS_LIMIT: Final = 4096
+
+# Bytes from which on a heartbeat is decoded in a turn of its own.
+_LARGE: Final = 32 * 1024
 
 # Groups and subscriptions that are dealt with at once.
 _STEP: Final = 32
@@ -99,11 +106,18 @@ class HeartbeatProcessor:
         self, request: RemotingCommand, peer: RemotingProtocol
     ) -> Gradual[RemotingCommand]:
         data = yield from decodeGradually(HeartbeatData, request.body)
+        if len(request.body) > _LARGE:
+            yield
         names = [consumer.groupName for consumer in data.consumerDataSet]
         names += [producer.groupName for producer in data.producerDataSet]
         for name in names:
             checkGroup(name)
         for consumer in data.consumerDataSet:
+            if len(consumer.subscriptionDataSet) > SUBSCRIPTIONS_LIMIT:
+                raise RemoteSystemError(
+                    f"group {consumer.groupName} has {len(consumer.subscriptionDataSet)}"
+                    f" subscriptions: the limit is {SUBSCRIPTIONS_LIMIT}"
+                )
             for subscription in consumer.subscriptionDataSet:
                 checkExpression(subscription.topic, subscription.subString)
         client = Client(data.clientID, peer, request.language, request.version)

@@ -38,6 +38,12 @@ __all__ = ["RegistrationRequests"]
 # Java's ordinal of V3_0_11: brokers before it send their topics and nothing else.
 _FILTER_SERVERS_SINCE: Final = 37
 
+# Bytes from which on it takes milliseconds to check and to decode a body.
+_LARGE: Final = 256 * 1024
+
+# Topics that are put into the routes in the turn in which they were read.
+_AT_ONCE: Final = 1024
+
 # How many bytes these may send: their topics are decoded without a pause.
 _OLD_LIMIT: Final = 2 * 1024 * 1024
 
@@ -89,8 +95,12 @@ class RegistrationRequests:
         if header.bodyCrc32 and header.bodyCrc32 != zlib.crc32(request.body) & 0x7FFFFFFF:
             raise RemoteSystemError("the body does not match its bodyCrc32")
         broker = _broker(header)
+        if len(request.body) > _LARGE:
+            yield
         told, skipped = yield from self._registration(header, broker, request)
         queues = yield from self._routes.queuesOf(broker, told.topics)
+        if len(queues) > _AT_ONCE:
+            yield
         if skipped and self._routes.wants(broker, told.dataVersion):
             # It was known when its topics were passed over, and is not any more.
             raise SystemBusy(f"{broker} was dropped while it registered: it should do so anew")

@@ -160,15 +160,8 @@ class ResetProcessor:
             raise RemoteSystemError(f"no consumer of the group {header.group} is connected")
         asked = [each for each in clients if header.clientAddr in (None, "", each.clientId)]
         told = GetConsumerStatusRequestHeader(header.topic, header.group)
-        answers = yield DeferredList(
-            [
-                each.peer.request(
-                    requestCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, told), _TIMEOUT
-                ).addCallback(self._table)
-                for each in asked
-            ],
-            consumeErrors=True,
-        )
+        asking = yield gradually(self._cooperator, self._ask(asked, told))
+        answers = yield DeferredList(asking, consumeErrors=True)
         tables = {
             client.clientId: table
             for client, (succeeded, table) in zip(asked, answers, strict=True)
@@ -178,6 +171,19 @@ class ResetProcessor:
             self._cooperator, encodeGradually(GetConsumerStatusBody(consumerTable=tables))
         )
         return responseCommand(body=body)
+
+    def _ask(
+        self, clients: list[Client], header: GetConsumerStatusRequestHeader
+    ) -> Gradual[list[Deferred[Any]]]:
+        """
+        Ask consumers where they are.
+        """
+        asking = []
+        for each in clients:
+            request = requestCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+            asking.append(each.peer.request(request, _TIMEOUT).addCallback(self._table))
+            yield
+        return asking
 
     def _table(self, answer: RemotingCommand) -> Deferred[dict[MessageQueue, int] | None] | None:
         if answer.code or not 0 < len(answer.body) <= _LONGEST_STATUS:
