@@ -8,7 +8,7 @@ shared, so what counts are the ratios within one run.
 
 from __future__ import annotations
 
-from benchmarks import broker, client, remoting, spark, store, timers
+from benchmarks import broker, client, remoting, spark, store, timers, turns
 
 if __name__ == "__main__":
     remoting.main()
@@ -18,6 +18,8 @@ if __name__ == "__main__":
     broker.main()
     print()
     timers.main()
+    print()
+    turns.main()
     print()
     client.main()
     print()

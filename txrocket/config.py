@@ -32,6 +32,7 @@ import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import count
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -51,6 +52,10 @@ _KINDS = (bool, int, float, str, Enum)
 
 # More of a key or a value in a message would hide what the message says.
 _SHOWN = 100
+
+# How many names are looked for that are like those of a request: each takes half a
+# millisecond.
+_HINTS = 16
 
 
 def atLeast(least: float) -> _Validator:
@@ -185,10 +190,11 @@ class Configuration:
         if len(changes) > len(self._settings):
             # To look for a name like each of a million would take the server's time.
             raise ConfigError(f"{len(changes)} settings: there are {len(self._settings)}")
+        asked = count()
         values, problems = _convertAll(
             {key: _Text(_shown(key), text) for key, text in changes.items()},
             {key: each for key, each in self._settings.items() if each.live},
-            self._notLive,
+            lambda key: self._notLive(key, hint=next(asked) < _HINTS),
         )
         if problems:
             raise ConfigError(*problems)
@@ -216,15 +222,19 @@ class Configuration:
         setting = self._settings[key]
         return getattr(self._sections[setting.section], setting.attribute.name)
 
-    def _notLive(self, key: str) -> str:
+    def _notLive(self, key: str, *, hint: bool) -> str:
         """
         Why a setting cannot be changed.
+
+        @param hint: whether to look for the one that was meant.
         """
         if key in self._settings:
             where = "its options" if self._file is None else self._file.path
             return f"needs a restart: change it in {where} and start the server anew"
         if key in self._notNeeded:
             return "has no effect here"
+        if not hint:
+            return "unknown"
         return _unknown(key, {key for key, each in self._settings.items() if each.live})
 
 

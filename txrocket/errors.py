@@ -134,6 +134,20 @@ class FrameTooLarge(ProtocolError):
         self.limit = limit
 
 
+class HeaderOverLimit(ProtocolError):
+    """
+    A frame announces a longer header than this end takes.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"header of {size} bytes is larger than the limit of {limit},"
+            " com.rocketmq.remoting.headerMaxLength"
+        )
+        self.size = size
+        self.limit = limit
+
+
 class InvalidFrameLength(ProtocolError):
     """
     A frame's length is negative, or too small to hold a header length.

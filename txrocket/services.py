@@ -65,11 +65,12 @@ from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.processors.admission import Admission
 from txrocket.processors.blacklist import SettingChanges
+from txrocket.processors.bounds import bounded
 from txrocket.processors.broker import BrokerProcessor
 from txrocket.processors.clients import ClientProcessor
 from txrocket.processors.express import Express, inTurn
 from txrocket.processors.expresspull import ExpressPull
-from txrocket.processors.gradual import cooperator
+from txrocket.processors.gradual import begun, cooperator, gradually
 from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
 from txrocket.processors.heartbeat import HeartbeatProcessor
 from txrocket.processors.inspect import InspectProcessor
@@ -90,6 +91,7 @@ from txrocket.processors.sendhooks import SendHooks
 from txrocket.processors.topics import TopicProcessor
 from txrocket.processors.transaction import TransactionProcessor
 from txrocket.processors.ways import Ways
+from txrocket.protocol.javajson import Gradual
 from txrocket.protocol.parts import encodeHost
 from txrocket.remoting.addresses import parseAddresses
 from txrocket.remoting.executors import InlineExecutor, TurnExecutor
@@ -144,16 +146,19 @@ def nameServer(around: Surroundings, configuration: Configuration) -> NameServer
     settings = partial(configuration.__getitem__, NamesrvSettings)
     listen = configuration[NamesrvServerSettings]
     table = Table(around.files, os.path.abspath(settings().kvConfigPath))
+    slices = cooperator(around.clock)
     kvConfig = KVConfig(
-        lambda data: around.inThread(lambda: table.save(data)), table.load(decodeKVConfig)
+        lambda data: around.inThread(lambda: table.save(data)),
+        table.load(decodeKVConfig),
+        partial(begun, slices),
     )
     routes = RouteTable()
     remoting = Remoting(around.clock, listen.limits)
     inline = InlineExecutor()
     for codes in (
-        RegistrationRequests(routes, kvConfig, around.elapsed).codes(),
-        RouteRequests(routes, kvConfig, settings).codes(),
-        KVConfigRequests(kvConfig).codes(),
+        RegistrationRequests(routes, kvConfig, around.elapsed, slices).codes(),
+        RouteRequests(routes, kvConfig, settings, slices).codes(),
+        KVConfigRequests(kvConfig, slices).codes(),
         NamesrvConfigRequests(
             configuration, SettingChanges(configuration, settings().configBlackList, around.now)
         ).codes(),
@@ -185,6 +190,7 @@ def broker(
         return Table(around.files, os.path.join(folder, "config", name))
 
     remoting = Remoting(around.clock, listen.limits)
+    slices = cooperator(around.clock)
     backoff = shortBackoff(around.choose)
     peers = Peers(Remoting(around.clock), around.connect(tls.client()), backoff)
     stats = Stats(identity.cluster, around.now, around.elapsed)
@@ -238,8 +244,9 @@ def broker(
         around.now,
         memberLimits,
         clients.maxSubscriptionNumPerGroup,
+        slices,
     )
-    producers = Producers(around.timeOf, memberLimits)
+    producers = Producers(around.timeOf, memberLimits, slices.cooperate)
     transactions = Transactions(store, topics, storeHost, around.now)
     checks = TransactionChecks(
         around.clock,
@@ -271,6 +278,7 @@ def broker(
         topics,
         _nameServers(configuration),
         backoff,
+        partial(begun, slices),
     )
     announcement.permit(own.brokerPermission)
     retries = Retries(topics, groups)
@@ -329,16 +337,15 @@ def broker(
         reply,
         pull,
         TransactionProcessor(store, transactions, detours, stats.put),
-        HeartbeatProcessor(consumers, producers, groups, topics, around.elapsed),
-        ClientProcessor(consumers, producers, subscriptions),
-        LockProcessor(locks, around.elapsed),
-        OffsetProcessor(offsets, delays, store, topics, consumers),
+        HeartbeatProcessor(consumers, producers, groups, topics, around.elapsed, slices),
+        ClientProcessor(consumers, producers, subscriptions, slices),
+        LockProcessor(locks, around.elapsed, slices),
+        OffsetProcessor(offsets, delays, store, topics, consumers, slices),
     ):
         _register(remoting, traffic.codes(), inline)
     progress = Progress(identity.name, store, topics, offsets, consumers, stats)
     removal = Removal(topics, groups, offsets, store, stats)
     runtime = RuntimeInfo(store, stats, longPoll, configuration, [delays.runtime, timers.runtime])
-    slices = cooperator(around.clock)
     pools = configuration[PoolSettings]
     # Keys are searched for in threads, and administrators wait for the disk and for
     # name servers: so many at a time, and the rest in their turn.
@@ -360,6 +367,7 @@ def broker(
             lambda most, group: locks.first(most, around.elapsed(), group),
             transactions.pending,
             consumers.differing.first,
+            slices,
         ),
         BrokerProcessor(
             stats,
@@ -372,19 +380,23 @@ def broker(
         _register(remoting, rare.codes(), admin)
     threads = around.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
     for codes, blocking in plugged.codes:
-        _register(remoting, codes, threads if blocking else inline)
+        # What these are, and how large, their makers know.
+        _register(remoting, codes, threads if blocking else inline, bound=False)
     _follow(configuration, send, pull, subscriptions, topics, groups, announcement, longPoll, store)
     configuration.follow(DelaySettings, lambda settings: setattr(timers, "settings", settings))
 
-    def expire() -> None:
+    def expire() -> Gradual[None]:
         now = around.elapsed()
-        producers.expire(now)
-        consumers.expire(now)
-        locks.expire(now)
+        yield from producers.expire(now)
+        yield from consumers.expire(now)
+        yield from locks.expire(now)
+
+    def keepFilters() -> Deferred[None]:
+        return gradually(slices, filters.follow()).addCallback(lambda none: filters.write())
 
     chores = [
-        Chore("Sampling the statistics", SAMPLE_PERIOD, stats.sample),
-        Chore("Forgetting silent clients", _SCAN_INTERVAL, expire),
+        Chore("Sampling the statistics", SAMPLE_PERIOD, lambda: gradually(slices, stats.sample())),
+        Chore("Forgetting silent clients", _SCAN_INTERVAL, lambda: gradually(slices, expire())),
         Chore(
             "Writing the consumers' offsets",
             configuration[OffsetSettings].flushConsumerOffsetInterval / 1000,
@@ -401,7 +413,7 @@ def broker(
             timers.save,
         ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
-        Chore("Writing the consumers' filters", SAVE_PERIOD, filters.save),
+        Chore("Writing the consumers' filters", SAVE_PERIOD, keepFilters),
         Chore("Looking at decisions about transactions", _DECISIONS_LOOK, checks.look),
         Chore(
             "Asking about undecided transactions",
@@ -461,9 +473,12 @@ def _factory(
     )
 
 
-def _register(remoting: Remoting, codes: Mapping[int, Process], executor: IExecutor) -> None:
+def _register(
+    remoting: Remoting, codes: Mapping[int, Process], executor: IExecutor, *, bound: bool = True
+) -> None:
     for code, function in codes.items():
-        remoting.registerProcessor(code, FunctionProcessor(function), executor)
+        process = bounded(code, function) if bound else function
+        remoting.registerProcessor(code, FunctionProcessor(process), executor)
 
 
 def _identity(settings: BrokerSettings, port: int) -> tuple[Identity, bytes]:

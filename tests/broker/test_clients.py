@@ -23,6 +23,7 @@ from txrocket.protocol.bodies import (
     ProducerTableInfo,
 )
 from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.javajson import finish
 from txrocket.remoting.node import Limits
 
 
@@ -55,7 +56,7 @@ class ProducersTests(SynchronousTestCase):
         self.assertEqual(known(), [a, b, c])
         self.producers.unregister("P", clients[0].peer)
         self.assertEqual(known(), [b, c])
-        self.producers.expire(120_001)
+        finish(self.producers.expire(120_001))
         self.assertEqual(known(), [c])
         clients[2].lose()
         self.assertIsNone(self.producers.connection("P"))
@@ -75,13 +76,13 @@ class ProducersTests(SynchronousTestCase):
         All producers can be listed, with the time of their last heartbeat and
         addresses as Java prints them.
         """
-        self.assertEqual(self.producers.table(), ProducerTableInfo())
+        self.assertEqual(finish(self.producers.table()), ProducerTableInfo())
         one, two = Connected("192.0.2.7:1"), Connected("192.0.2.7:2")
         self.producers.register("P", one.client("a"), 5)
         self.producers.register("P", two.client("b"), 6)
         self.producers.register("Q", one.client("a"), 7)
         self.assertEqual(
-            self.producers.table(),
+            finish(self.producers.table()),
             ProducerTableInfo(
                 {
                     "P": (
@@ -307,7 +308,7 @@ class ConsumersTests(RemotingTests):
         for goes in (
             lambda each: self.consumers.unregister("G", each.peer),
             lambda each: each.lose(),
-            lambda each: self.consumers.expire(120_001),
+            lambda each: finish(self.consumers.expire(120_001)),
         ):
             one = Connected()
             self.consumers.register(consumer("G", "T"), one.client("a"), 0)
@@ -418,5 +419,5 @@ class ClockTests(SynchronousTestCase):
         consumers.register(consumer("G", "T"), one.client("a"), 0)
         clock.advance(0)
         consumers.register(consumer("G", "T"), one.client("a"), 1)
-        consumers.expire(1)
+        finish(consumers.expire(1))
         self.assertEqual(clock.getDelayedCalls(), [])

@@ -25,6 +25,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.broker.peers import Connected, consumer
 from txrocket.broker.clients import Consumers
 from txrocket.model import SubscriptionData
+from txrocket.protocol.javajson import finish
 
 GROUPS = ("G", "H", "quiet")
 TOPICS = ("T", "U")
@@ -159,7 +160,7 @@ class ConsumersMachine(RuleBasedStateMachine):
         Time goes by, and those who were silent are looked for.
         """
         self.now += pause
-        self.consumers.expire(self.now)
+        finish(self.consumers.expire(self.now))
         self.forget([each for each in self.members if self.now - each.heard > 120_000])
 
     @rule()
@@ -181,7 +182,7 @@ class ConsumersMachine(RuleBasedStateMachine):
             for name in GROUPS
             if len({each.said for each in self.members if each.group == name}) > 1
         }
-        told = self.consumers.differing.first(len(GROUPS))
+        told = finish(self.consumers.differing.first(len(GROUPS)))
         assert {each.group for each in told.groups} == differing
 
     @invariant()

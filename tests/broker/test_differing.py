@@ -14,6 +14,7 @@ from tests.broker.peers import Connected, consumer
 from tests.remoting.doubles import RemotingTests
 from txrocket.broker.clients import Consumers
 from txrocket.protocol.inspection import DifferingConsumerConnection
+from txrocket.protocol.javajson import finish
 
 WARNING = "The members of consumer group G have different subscriptions and lose messages by that: "
 AGAIN = "The members of consumer group G have the same subscriptions again"
@@ -50,7 +51,7 @@ class DifferingTests(RemotingTests):
         """
         The groups that differ.
         """
-        return [each.group for each in self.consumers.differing.first(10).groups]
+        return [each.group for each in finish(self.consumers.differing.first(10)).groups]
 
     def test_once(self) -> None:
         """
@@ -103,7 +104,7 @@ class DifferingTests(RemotingTests):
         self.said()
         self.beat("c", "T", expression="z")
         self.assertEqual(self.said(), [f"{WARNING}T: 'x' by a; 'y' by b; 'z' by c"])
-        [group] = self.consumers.differing.first(10).groups
+        [group] = finish(self.consumers.differing.first(10)).groups
         self.assertEqual((group.since, group.members, group.more), (1_000_000, 3, 0))
 
     def test_gone(self) -> None:
@@ -145,12 +146,12 @@ class DifferingTests(RemotingTests):
             self.beat("a", "T", group=group)
             self.beat("b", "T", group=group, expression="*" if group == "same" else "y")
             self.clock.advance(1)
-        told = self.consumers.differing.first(2)
+        told = finish(self.consumers.differing.first(2))
         self.assertEqual([each.group for each in told.groups], ["H", "G"])
         self.assertEqual(told.more, 1)
-        told = self.consumers.differing.first(2, "I")
+        told = finish(self.consumers.differing.first(2, "I"))
         self.assertEqual([each.group for each in told.groups], ["I"])
-        self.assertEqual(self.consumers.differing.first(2, "same").groups, ())
+        self.assertEqual(finish(self.consumers.differing.first(2, "same")).groups, ())
 
     def test_topicsLeftOff(self) -> None:
         """
@@ -158,7 +159,7 @@ class DifferingTests(RemotingTests):
         """
         self.beat("a", *(f"T{number:02}" for number in range(30)))
         self.beat("b")
-        [group] = self.consumers.differing.first(10).groups
+        [group] = finish(self.consumers.differing.first(10)).groups
         self.assertEqual((len(group.differences), group.more), (20, 10))
 
     def test_connection(self) -> None:

@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from txrocket.broker.locks import Holder, QueueLocks
 from txrocket.model import MessageQueue
 from txrocket.protocol.inspection import HeldLock, LockList
+from txrocket.protocol.javajson import finish
 
 Q0, Q1, Q2 = (MessageQueue("T", "broker-a", each) for each in range(3))
 
@@ -61,7 +62,7 @@ class LockTests(SynchronousTestCase):
         self.locks.lock("G", [Q0, Q1], "c1", 0)
         self.locks.lock("H", [Q0], "c2", 50_000)
         self.locks.lock("G", [Q0], "c1", 40_000)
-        told = self.locks.first(10, 60_000)
+        told = finish(self.locks.first(10, 60_000))
         self.assertEqual(
             told,
             LockList(
@@ -72,11 +73,11 @@ class LockTests(SynchronousTestCase):
                 )
             ),
         )
-        self.assertEqual(self.locks.first(1, 60_000), LockList(told.locks[:1], 2))
-        self.assertEqual(self.locks.first(9, 60_000, "H"), LockList(told.locks[2:]))
-        self.assertEqual(self.locks.first(9, 60_000, "I"), LockList())
+        self.assertEqual(finish(self.locks.first(1, 60_000)), LockList(told.locks[:1], 2))
+        self.assertEqual(finish(self.locks.first(9, 60_000, "H")), LockList(told.locks[2:]))
+        self.assertEqual(finish(self.locks.first(9, 60_000, "I")), LockList())
         # What nobody holds any more is not told of.
-        self.assertEqual(len(self.locks.first(9, 60_001).locks), 2)
+        self.assertEqual(len(finish(self.locks.first(9, 60_001)).locks), 2)
 
     def test_groups(self) -> None:
         """
@@ -156,7 +157,7 @@ class LockTests(SynchronousTestCase):
         self.locks.lock("I", [Q0], "c1", 0)
         self.locks.lock("J", [Q0, Q1], "c1", 0)
         self.locks.lock("J", [Q1], "c1", 30_000)
-        self.locks.expire(60_001)
+        finish(self.locks.expire(60_001))
         self.assertEqual(self.locks._groups.keys(), {"J"})
         self.assertEqual(self.locks._groups["J"].keys(), {Q1})
 
@@ -186,7 +187,7 @@ class LockTests(SynchronousTestCase):
                     if table.get((group, each), ("", 0))[0] == client:
                         del table[group, each]
             else:
-                locks.expire(now)
+                finish(locks.expire(now))
             for asked in ("G", "H"):
                 self.assertEqual(
                     {queue: who.clientId for queue, who in locks.holders(asked, now).items()},

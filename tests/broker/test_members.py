@@ -11,6 +11,7 @@ from tests.broker.peers import Connected
 from tests.remoting.doubles import RemotingTests
 from txrocket.broker.members import Members, Registry
 from txrocket.protocol.bodies import Connection
+from txrocket.protocol.javajson import finish
 
 
 class RegistryTests(RemotingTests):
@@ -166,9 +167,9 @@ class RegistryTests(RemotingTests):
         self.registry.join("H", one.client("a"), 0)
         self.registry.join("G", two.client("b"), 1)
         self.registry.join("H", one.client("a"), 1)
-        self.registry.expire(120_000)
+        finish(self.registry.expire(120_000))
         self.assertEqual(self.ids("G"), ["a", "b"])
-        self.registry.expire(120_001)
+        finish(self.registry.expire(120_001))
         self.assertEqual(self.ids("G"), ["b"])
         self.assertEqual(self.ids("H"), ["a"])
         self.assertTrue(one.wire.disconnecting)
@@ -189,7 +190,7 @@ class RegistryTests(RemotingTests):
         """
         for each in ("a", "b"):
             self.registry.join("G", Connected().client(each), 0)
-        self.registry.expire(200_000)
+        finish(self.registry.expire(200_000))
         self.assertEqual(self.registry.groups, {})
 
     def test_watchedOnce(self) -> None:

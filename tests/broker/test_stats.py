@@ -17,6 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.stats import Stats
 from txrocket.protocol.bodies import BrokerStatsData, BrokerStatsItem
+from txrocket.protocol.javajson import finish
 
 # 14 November 2023, 22:13:20 UTC.
 START = 1_700_000_000
@@ -51,7 +52,7 @@ class StatsCase(SynchronousTestCase):
         """
         for _ in range(seconds // 10):
             self.now += 10_000
-            self.stats.sample()
+            finish(self.stats.sample())
 
 
 class WindowTests(StatsCase):
@@ -228,7 +229,7 @@ class WindowTests(StatsCase):
         """
         self.stats.put("T", 7, 1)
         self.now -= 10_000
-        self.stats.sample()
+        finish(self.stats.sample())
         self.assertEqual(BrokerStatsItem(7, 0.0, 7.0), self.data("TOPIC_PUT_NUMS", "T").statsMinute)
         self.assertEqual("0.0  ", self.stats.runtime()["putTps"])
 

@@ -16,6 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from txrocket.model import DataVersion, QueueData, TopicConfig
 from txrocket.nameserver.brokers import Broker, Registration
 from txrocket.nameserver.routes import RouteTable
+from txrocket.protocol.javajson import finish
 
 TOPICS = ("T", "U", "V")
 CHANNELS = ("x", "y", "z")
@@ -279,7 +280,7 @@ class RouteMachine(RuleBasedStateMachine):
             assert {each.brokerName for each in route.brokerDatas} == names
             assert all(each.brokerAddrs for each in route.brokerDatas)
         for cluster in CLUSTERS:
-            assert routes.topicsOfCluster(cluster).topicList == {
+            assert finish(routes.topicsOfCluster(cluster)).topicList == {
                 topic for topic, name in self.has if self.cluster[name] == cluster
             }
         assert routes.allTopics().topicList == {topic for topic, name in self.has}

@@ -14,6 +14,7 @@ from txrocket.model import BrokerData, DataVersion, QueueData, TopicConfig, Topi
 from txrocket.nameserver.brokers import Broker, Master, Registration
 from txrocket.nameserver.routes import EXPIRED_TIME, RouteTable
 from txrocket.protocol.bodies import ClusterInfo, TopicList
+from txrocket.protocol.javajson import finish
 
 MASTER = Broker("east", "broker-a", 0, "192.0.2.1:10911")
 SLAVE = Broker("east", "broker-a", 1, "192.0.2.2:10911")
@@ -494,11 +495,11 @@ class ListTests(RouteTableTests):
         self.assertEqual(routes.clusterInfo(), ClusterInfo())
         for each in (
             routes.allTopics(),
-            routes.topicsOfCluster("east"),
+            finish(routes.topicsOfCluster("east")),
             routes.systemTopics(),
-            routes.unitTopics(),
-            routes.unitSubTopics(),
-            routes.unitSubTopicsOfNoUnit(),
+            finish(routes.unitTopics()),
+            finish(routes.unitSubTopics()),
+            finish(routes.unitSubTopicsOfNoUnit()),
         ):
             self.assertEqual(each, TopicList())
 
@@ -527,8 +528,10 @@ class ListTests(RouteTableTests):
             TopicList(frozenset({"east", "west", "broker-a", "broker-b"}), MASTER.brokerAddr),
         )
         self.assertEqual(self.routes.allTopics(), TopicList(frozenset({"T", "U"})))
-        self.assertEqual(self.routes.topicsOfCluster("east"), TopicList(frozenset({"T"})))
-        self.assertEqual(self.routes.topicsOfCluster("west"), TopicList(frozenset({"T", "U"})))
+        self.assertEqual(finish(self.routes.topicsOfCluster("east")), TopicList(frozenset({"T"})))
+        self.assertEqual(
+            finish(self.routes.topicsOfCluster("west")), TopicList(frozenset({"T", "U"}))
+        )
         self.routes.unregister(MASTER)
         self.assertEqual(len(info.brokerAddrTable["broker-a"].brokerAddrs), 2)
 
@@ -538,9 +541,9 @@ class ListTests(RouteTableTests):
         """
         topics = [TopicConfig(f"T{flag}", topicSysFlag=flag) for flag in range(4)]
         self.register(MASTER, registration(*topics))
-        self.assertEqual(self.routes.unitTopics().topicList, {"T1", "T3"})
-        self.assertEqual(self.routes.unitSubTopics().topicList, {"T2", "T3"})
-        self.assertEqual(self.routes.unitSubTopicsOfNoUnit().topicList, {"T2"})
+        self.assertEqual(finish(self.routes.unitTopics()).topicList, {"T1", "T3"})
+        self.assertEqual(finish(self.routes.unitSubTopics()).topicList, {"T2", "T3"})
+        self.assertEqual(finish(self.routes.unitSubTopicsOfNoUnit()).topicList, {"T2"})
 
 
 class BrokerTests(SynchronousTestCase):

@@ -150,7 +150,9 @@ class AdminCase(StoreCase):
         )
         self.cooperator = cooperator(self.clock)
         processors: tuple[Any, ...] = (
-            OffsetProcessor(self.offsets, self.delays, self.store, self.topics, self.consumers),
+            OffsetProcessor(
+                self.offsets, self.delays, self.store, self.topics, self.consumers, self.cooperator
+            ),
             ResetProcessor(progress, self.consumers, self.cooperator),
             QueryProcessor(self.store, self.consumers),
             ConsumptionProcessor(progress, self.offsets, self.consumers, self.cooperator, self.now),

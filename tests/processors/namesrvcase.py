@@ -24,6 +24,7 @@ from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.processors.blacklist import SettingChanges
+from txrocket.processors.gradual import cooperator
 from txrocket.processors.kvconfig import KVConfigRequests
 from txrocket.processors.namesrvconfig import NamesrvConfigRequests
 from txrocket.processors.registration import RegistrationRequests
@@ -74,10 +75,11 @@ def assembled(
     kvConfig = KVConfig(lambda data: inThread(lambda: table.save(data)), table.load(decodeKVConfig))
     routes = RouteTable()
     remoting = Remoting(clock)
+    slices = cooperator(clock)
     for codes in (
-        RegistrationRequests(routes, kvConfig, now).codes(),
-        RouteRequests(routes, kvConfig, settings).codes(),
-        KVConfigRequests(kvConfig).codes(),
+        RegistrationRequests(routes, kvConfig, now, slices).codes(),
+        RouteRequests(routes, kvConfig, settings, slices).codes(),
+        KVConfigRequests(kvConfig, slices).codes(),
         NamesrvConfigRequests(
             configuration, SettingChanges(configuration, settings().configBlackList, now)
         ).codes(),

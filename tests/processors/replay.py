@@ -50,16 +50,20 @@ class Server:
     @ivar peer: the server's end of it.
     """
 
-    def __init__(self, codes: dict[int, Process]) -> None:
+    def __init__(self, codes: dict[int, Process], clock: Clock | None = None) -> None:
         self.peer: RemotingProtocol
         self.wire: Wire
         self.peer, self.wire = connected(serving(Clock(), codes))
+        self._clock = clock
 
     def send(self, frame: bytes) -> RemotingCommand | None:
         """
         What is answered to a request, if anything.
         """
         self.peer.dataReceived(frame)
+        if self._clock is not None:
+            # What is done bit by bit.
+            self._clock.pump([0] * 10)
         answers = self.wire.drain()
         assert len(answers) < 2, answers
         return answers[0] if answers else None

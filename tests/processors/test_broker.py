@@ -20,6 +20,7 @@ from txrocket.protocol.headers import (
     GetBrokerConfigResponseHeader,
     ViewBrokerStatsDataRequestHeader,
 )
+from txrocket.protocol.javajson import finish
 from txrocket.protocol.properties import Properties
 from txrocket.store.settings import FlushDiskType
 
@@ -86,7 +87,7 @@ class StatsTests(AdminCase):
         """
         self.stats.put("T", 20, 2000)
         self.clock.advance(10)
-        self.stats.sample()
+        finish(self.stats.sample())
         for name, key, item in (
             ("TOPIC_PUT_NUMS", "T", BrokerStatsItem(20, 2.0, 20.0)),
             ("BROKER_PUT_NUMS", CLUSTER, BrokerStatsItem(20, 2.0, 0.0)),

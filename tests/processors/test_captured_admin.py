@@ -37,7 +37,7 @@ from txrocket.protocol.headers import (
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from txrocket.protocol.javajson import parse
+from txrocket.protocol.javajson import finish, parse
 from txrocket.protocol.properties import Properties
 from txrocket.protocol.record import decodeRecord
 from txrocket.store.messages import MessageStore
@@ -485,13 +485,13 @@ class CapturedTests(ReplayCase):
         """
         After 24 sends and four pulls of six messages the figures are Java's.
         """
-        self.stats.sample()
+        finish(self.stats.sample())
         for _ in range(24):
             self.stats.put("hcadm_T_e25d148e", 1, 228)
         for _ in range(4):
             self.stats.got("hcadm_G_e25d148e", "hcadm_T_e25d148e", 6, 6 * 228)
         self.clock.rightNow += 10
-        self.stats.sample()
+        finish(self.stats.sample())
         self.replayAll(RequestCode.VIEW_BROKER_STATS_DATA, 2)
 
     def test_getBrokerRuntimeInfo(self) -> None:

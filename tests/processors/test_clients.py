@@ -20,6 +20,7 @@ from txrocket.broker.settings import GroupSettings, PullSettings
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.model import SubscriptionData
 from txrocket.processors.clients import ClientProcessor
+from txrocket.processors.gradual import cooperator
 from txrocket.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerConnection,
@@ -50,8 +51,11 @@ class ProcessorTests(SynchronousTestCase):
             plug(Plugins()).expressionTypes,
             PullSettings(enablePropertyFilter=True),
         )
-        processor = ClientProcessor(self.consumers, self.producers, self.subscriptions)
-        self.server = Server(processor.codes())
+        clock = Clock()
+        processor = ClientProcessor(
+            self.consumers, self.producers, self.subscriptions, cooperator(clock)
+        )
+        self.server = Server(processor.codes(), clock)
 
     def ask(self, code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
         """

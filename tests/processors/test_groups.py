@@ -26,6 +26,7 @@ from txrocket.protocol.headers import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
 )
+from txrocket.protocol.javajson import finish
 from txrocket.protocol.messageid import encodeMessageId
 from txrocket.protocol.record import decodeRecord
 
@@ -177,7 +178,7 @@ class ProgressTests(AdminCase):
         self.commit("G", "U", 2)
         for topic, count in (("T", 70), ("U", 14), ("V", 700)):
             self.stats.got("G", topic, count, 1)
-        self.stats.sample()
+        finish(self.stats.sample())
         # Seven seconds have gone by.
         self.assertEqual(12.0, self.progress("G").consumeTps)
         self.assertEqual(2.0, self.progress("G", "U").consumeTps)

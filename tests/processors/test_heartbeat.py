@@ -12,10 +12,12 @@ from tests.processors.replay import Server, fieldsOf, fieldsOfOurs, requests, re
 from tests.remoting.doubles import frame
 from txrocket.broker.clients import Consumers, Producers
 from txrocket.model import SubscriptionGroupConfig
+from txrocket.processors.gradual import cooperator
 from txrocket.processors.heartbeat import HeartbeatProcessor
 from txrocket.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.javajson import finish
 
 
 class Groups:
@@ -58,7 +60,12 @@ class HeartbeatTests(SynchronousTestCase):
         self.groups = Groups()
         self.topics = Topics()
         self.processor = HeartbeatProcessor(
-            self.consumers, self.producers, self.groups, self.topics, lambda: 1234
+            self.consumers,
+            self.producers,
+            self.groups,
+            self.topics,
+            lambda: 1234,
+            cooperator(self.clock),
         )
         self.server = Server(self.processor.codes())
 
@@ -83,7 +90,7 @@ class HeartbeatTests(SynchronousTestCase):
         self.assertEqual(self.beat(data, language="GO", version=317), (ResponseCode.SUCCESS, None))
         self.assertEqual(self.consumers.clientIds("G"), ("c1",))
         self.assertIs(self.consumers.peer("H", "c1"), self.server.peer)
-        (info,) = self.producers.table().data["P"]
+        (info,) = finish(self.producers.table()).data["P"]
         self.assertEqual(
             (info.clientId, info.language, info.version, info.lastUpdateTimestamp),
             ("c1", "GO", 317, 1234),
@@ -153,7 +160,7 @@ class HeartbeatTests(SynchronousTestCase):
             self.assertEqual(answer.code, ResponseCode.SUCCESS)
         self.assertEqual(self.consumers.clientIds("G"), ())
         self.assertEqual(self.consumers.clientIds("H"), ("c1",))
-        self.assertEqual(self.producers.table().data.keys(), {"Q"})
+        self.assertEqual(finish(self.producers.table()).data.keys(), {"Q"})
 
     def test_unregisterNothing(self) -> None:
         """
@@ -194,7 +201,7 @@ class HeartbeatTests(SynchronousTestCase):
             data = decodeBody(HeartbeatData, theirs.body)
             self.assertTrue(data.producerDataSet or data.consumerDataSet)
             for producer in data.producerDataSet:
-                (info,) = self.producers.table().data[producer.groupName]
+                (info,) = finish(self.producers.table()).data[producer.groupName]
                 self.assertEqual(info.clientId, data.clientID)
                 self.assertEqual(info.version, theirs.header["version"])
             for consumer in data.consumerDataSet:
@@ -235,7 +242,7 @@ class HeartbeatTests(SynchronousTestCase):
                 (ours.code, ours.remark, ours.extFields, ours.body), (0, None, {}, b"")
             )
             self.assertEqual(self.consumers.clientIds(consumer or ""), ())
-            self.assertEqual(self.producers.table().data, {})
+            self.assertEqual(finish(self.producers.table()).data, {})
             expected = responseTo(theirs)
             if expected is not None:
                 compared += 1

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.processors.replay import Server
@@ -20,7 +21,8 @@ from txrocket.client.transaction import TransactionProducer
 from txrocket.errors import StoreError
 from txrocket.message import Message
 from txrocket.model import ConsumeFromWhere, MessageQueue
-from txrocket.processors.inspect import InspectProcessor
+from txrocket.processors.gradual import cooperator
+from txrocket.processors.inspect import Halves, InspectProcessor
 from txrocket.protocol.bodycodec import decodeBody
 from txrocket.protocol.codes import InspectCode, RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
@@ -37,6 +39,7 @@ from txrocket.protocol.inspection import (
     LockList,
     PendingHalf,
 )
+from txrocket.protocol.javajson import Gradual
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers
 from txrocket.testing.trial import memoryCluster
@@ -52,13 +55,23 @@ class InspectTests(SynchronousTestCase):
         self.halves: list[tuple[Any, ...]] = []
         self.lock = HeldLock("G", MessageQueue("T", "b", 1), "c", 5000, 10)
         self.differing = DifferingGroup("G", 7, 2)
-        self.server = Server(InspectProcessor(self.locks, self.some, self.groups).codes())
+        self.clock = Clock()
+        self.server = self.serve(self.some)
 
-    def locks(self, most: int, group: str | None) -> LockList:
+    def serve(self, halves: Halves) -> Server:
+        """
+        The processor behind a connection.
+        """
+        slices = cooperator(self.clock)
+        processor = InspectProcessor(self.locks, halves, self.groups, slices)
+        return Server(processor.codes(), self.clock)
+
+    def locks(self, most: int, group: str | None) -> Gradual[LockList]:
         """
         The locks.
         """
         self.asked.append((most, group))
+        yield
         return LockList((self.lock,), 3)
 
     def some(self, most: int, offset: int) -> list[tuple[Any, ...]]:
@@ -68,11 +81,12 @@ class InspectTests(SynchronousTestCase):
         self.asked.append((most, offset))
         return self.halves[offset : offset + most]
 
-    def groups(self, most: int, group: str | None) -> DifferingGroupList:
+    def groups(self, most: int, group: str | None) -> Gradual[DifferingGroupList]:
         """
         The groups that differ.
         """
         self.asked.append((most, group))
+        yield
         return DifferingGroupList((self.differing,))
 
     def ask(self, code: int, header: Header | None = None) -> RemotingCommand:
@@ -127,7 +141,7 @@ class InspectTests(SynchronousTestCase):
         def broken(most: int, offset: int) -> list[tuple[Any, ...]]:
             raise StoreError("broken")
 
-        self.server = Server(InspectProcessor(self.locks, broken, self.groups).codes())
+        self.server = self.serve(broken)
         answer = self.ask(InspectCode.INSPECT_HALVES)
         self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
         self.assertIn("broken", answer.remark or "")

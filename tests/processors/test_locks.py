@@ -5,12 +5,14 @@ Tests for L{txrocket.processors.locks}.
 
 from __future__ import annotations
 
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.processors.replay import Server, fieldsOf, fieldsOfOurs, requests, responseTo
 from tests.remoting.doubles import frame
 from txrocket.broker.locks import QueueLocks
 from txrocket.model import MessageQueue
+from txrocket.processors.gradual import cooperator
 from txrocket.processors.locks import LockProcessor
 from txrocket.protocol.bodies import (
     LockBatchRequestBody,
@@ -31,7 +33,9 @@ class LockTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.now = 0
         self.locks = QueueLocks()
-        self.server = Server(LockProcessor(self.locks, lambda: self.now).codes())
+        self.clock = Clock()
+        self.processor = LockProcessor(self.locks, lambda: self.now, cooperator(self.clock))
+        self.server = Server(self.processor.codes(), self.clock)
 
     def lock(self, clientId: str, *queues: MessageQueue) -> frozenset[MessageQueue]:
         """

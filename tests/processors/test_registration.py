@@ -5,6 +5,8 @@ Tests for L{txrocket.processors.registration}.
 
 from __future__ import annotations
 
+from typing import Any
+
 from twisted.internet.error import ConnectionDone
 from twisted.logger import LogLevel
 
@@ -12,7 +14,7 @@ from tests.processors.namesrvcase import NameServerTests
 from tests.remoting.doubles import lose
 from txrocket.model import DataVersion, TopicConfig
 from txrocket.processors import registration
-from txrocket.protocol.bodies import KVTable, TopicConfigSerializeWrapper
+from txrocket.protocol.bodies import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import (
@@ -23,7 +25,8 @@ from txrocket.protocol.headers import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from txrocket.protocol.registration import decodeRegisterBroker
+from txrocket.protocol.javajson import Gradual
+from txrocket.protocol.registration import decodingRegisterBroker
 
 ADDRESS = "192.0.2.1:10911"
 HEADER = RegisterBrokerRequestHeader("broker-a", ADDRESS, "east", "h:2", 0)
@@ -128,12 +131,12 @@ class RegisterTests(NameServerTests):
         """
         read: list[int] = []
 
-        def counting(*args: object) -> object:
-            body = decodeRegisterBroker(*args)  # type: ignore[arg-type]
+        def counting(*args: Any) -> Gradual[RegisterBrokerBody]:
+            body = yield from decodingRegisterBroker(*args)
             read.append(len(body.topicConfigSerializeWrapper.topicConfigTable))
             return body
 
-        self.patch(registration, "decodeRegisterBroker", counting)
+        self.patch(registration, "decodingRegisterBroker", counting)
         for version in (1, 1, 2, 2):
             for compressed in (False, True):
                 self.register("T", "U", version=version, compressed=compressed)

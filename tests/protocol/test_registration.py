@@ -130,7 +130,9 @@ class RegisterBrokerTests(SynchronousTestCase):
         self.refuse(self.INFLATED[:-1], "is not there")
         self.refuse(b"\xff\xff\xff\xff" + self.INFLATED, "is not there")
         self.refuse(b"\x7f\xff\xff\xff" + self.INFLATED, "is not there")
-        self.refuse(self.INFLATED[:45] + b"\x7f\xff\xff\xff" + self.INFLATED[49:], "not five words")
+        self.refuse(
+            self.INFLATED[:45] + b"\x7f\xff\xff\xff" + self.INFLATED[49:], "the limit is 100000"
+        )
         self.refuse(self.INFLATED.replace(b"topicA 8", b"topicA x"), "readQueueNums")
         self.refuse(self.INFLATED.replace(b"SINGLE_TAG", b"DOUBLE_TAG"), "topicFilterType")
         self.refuse(self.INFLATED.replace(b"topicA 8", b"topicA88"), "not five words")

@@ -35,6 +35,7 @@ LIMITS = (
 )
 
 FRAME_KEY = "com.rocketmq.remoting.frameMaxLength"
+HEADER_KEY = "com.rocketmq.remoting.headerMaxLength"
 
 
 class ServerSettingsTests(SynchronousTestCase):
@@ -48,7 +49,7 @@ class ServerSettingsTests(SynchronousTestCase):
         property, a setting of RocketMQ 5, and limits of our own; each server has its own port, as
         NamesrvStartup and BrokerStartup set it.
         """
-        added = dict.fromkeys(("bindAddress", FRAME_KEY, *LIMITS), "not in RocketMQ")
+        added = dict.fromkeys(("bindAddress", FRAME_KEY, HEADER_KEY, *LIMITS), "not in RocketMQ")
         for section, ports in (
             (ServerSettings, {}),
             (NamesrvServerSettings, {"listenPort": "9876, not 8888"}),
@@ -64,9 +65,12 @@ class ServerSettingsTests(SynchronousTestCase):
         The settings that bound a connection become its limits.
         """
         settings = ServerSettings(
-            frameMaxLength=2048, serverAsyncSemaphoreValue=3, serverOnewaySemaphoreValue=4
+            frameMaxLength=2048,
+            headerMaxLength=1024,
+            serverAsyncSemaphoreValue=3,
+            serverOnewaySemaphoreValue=4,
         )
-        self.assertEqual(settings.limits, Limits(frame=2048, requests=3, oneways=4))
+        self.assertEqual(settings.limits, Limits(frame=2048, header=1024, requests=3, oneways=4))
 
     def test_endpoint(self) -> None:
         """

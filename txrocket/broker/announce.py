@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, succ
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from txrocket.broker.namesrvlink import NameServerLink, shortBackoff
 from txrocket.broker.settings import AnnounceSettings
@@ -38,7 +39,8 @@ from txrocket.protocol.headers import (
     RegisterBrokerRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
-from txrocket.protocol.registration import encodeRegisterBroker
+from txrocket.protocol.javajson import Gradual, finish
+from txrocket.protocol.registration import encodingRegisterBroker
 from txrocket.remoting.peers import Backoff, Peers
 
 __all__ = ["Announcement", "Identity"]
@@ -87,11 +89,14 @@ class Announcement:
         topics: Topics,
         addresses: Sequence[str],
         backoff: Backoff | None = None,
+        gradually: Callable[[Gradual[bytes]], Deferred[bytes]] = lambda work: succeed(finish(work)),
     ) -> None:
         """
         @param addresses: the name servers.
         @param backoff: how many seconds to pause after so many failures in a row.
+        @param gradually: does work that takes long: to write 20,000 topics takes 0.2 s.
         """
+        self._gradually = gradually
         self._clock = clock
         self._peers = peers
         self.identity = identity
@@ -102,6 +107,7 @@ class Announcement:
         self._running = False
         self._again: IDelayedCall | None = None
         self._soon: IDelayedCall | None = None
+        self._stale = False
         self._waiting: list[Deferred[None]] = []
         self._failing: set[str] = set()
         backoff = backoff or shortBackoff(random.randrange)
@@ -134,22 +140,34 @@ class Announcement:
 
     def announceSoon(self) -> None:
         """
-        Something has changed.  Many changes of one turn are told once.
+        Something has changed.  Many changes of one turn are told once, and so are those
+        that come while the last are being written.
         """
-        if self._soon is None and self._running:
-            self._soon = self._clock.callLater(0, self._announceNow)
+        if self._running:
+            self._stale = True
+            if self._soon is None:
+                self._soon = self._clock.callLater(0, self._announceNow)
 
     def _announceNow(self) -> None:
-        self._soon = None
+        self._stale = False
         waiting, self._waiting = self._waiting, []
-        self.announce(force=True).addCallback(lambda none: _tellAll(waiting))
+        wrapper = self._wrapper()
+        self._written(wrapper).addBoth(self._mayRepeat).addCallback(
+            self._tellEach, self._addresses, wrapper, force=True
+        ).addErrback(self._notTold).addCallback(lambda none: _tellAll(waiting))
+
+    def _mayRepeat(self, result: Any) -> Any:
+        self._soon = None
+        if self._stale:
+            self.announceSoon()
+        return result
 
     def whenTold(self) -> Deferred[None]:
         """
         A Deferred that fires once all name servers have heard of what changed in
         this turn, or failed to.
         """
-        if self._soon is None:
+        if not self._stale:
             return succeed(None)
         told: Deferred[None] = Deferred()
         self._waiting.append(told)
@@ -178,14 +196,33 @@ class Announcement:
 
     def _announceTo(self, addresses: Sequence[str], force: bool = True) -> Deferred[None]:
         wrapper = self._wrapper()
-        body = encodeRegisterBroker(RegisterBrokerBody(wrapper), self._settings.compressedRegister)
+        written = self._written(wrapper)
+        written.addCallback(self._tellEach, addresses, wrapper, force=force)
+        return written.addErrback(self._notTold)
+
+    def _written(self, wrapper: TopicConfigSerializeWrapper) -> Deferred[bytes]:
+        return self._gradually(
+            encodingRegisterBroker(RegisterBrokerBody(wrapper), self._settings.compressedRegister)
+        )
+
+    def _tellEach(
+        self,
+        body: bytes,
+        addresses: Sequence[str],
+        wrapper: TopicConfigSerializeWrapper,
+        *,
+        force: bool,
+    ) -> Deferred[None] | None:
+        if not self._running:
+            # It has said goodbye meanwhile.
+            return None
         telling = [
-            self._tell(each, wrapper, body, force).addErrback(
-                lambda failure: self._log.failure("Telling a name server failed", failure)
-            )
-            for each in addresses
+            self._tell(each, wrapper, body, force).addErrback(self._notTold) for each in addresses
         ]
         return DeferredList(telling).addCallback(lambda results: None)
+
+    def _notTold(self, failure: Failure) -> None:
+        self._log.failure("Telling a name server failed", failure)
 
     def stop(self) -> Deferred[None]:
         """
@@ -198,6 +235,7 @@ class Announcement:
             if call is not None and call.active():
                 call.cancel()
         self._soon = None
+        self._stale = False
         if self._loop.running:
             self._loop.stop()
         waiting, self._waiting = self._waiting, []
@@ -214,7 +252,8 @@ class Announcement:
     def _wrapper(self) -> TopicConfigSerializeWrapper:
         wrapper = self._topics.wrapper()
         if self._permission & _BOTH == _BOTH:
-            return wrapper
+            # Topics may come and go while it is written.
+            return replace(wrapper, topicConfigTable=dict(wrapper.topicConfigTable))
         return TopicConfigSerializeWrapper(
             {
                 name: replace(config, perm=self._permission)

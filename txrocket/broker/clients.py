@@ -22,12 +22,22 @@ is logged when it begins, when it changes and when it ends, and can be asked for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 
 from txrocket.broker.differing import DifferingGroups, differencesOf
-from txrocket.broker.members import Client, Member, MemberLimits, Members, Registry
+from txrocket.broker.members import (
+    Client,
+    Later,
+    Member,
+    MemberLimits,
+    Members,
+    Registry,
+    atOnce,
+)
 from txrocket.broker.views import Views
 from txrocket.errors import RemoteSystemError, RocketError
 from txrocket.model import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
@@ -42,6 +52,7 @@ from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import NotifyConsumerIdsChangedRequestHeader
 from txrocket.protocol.inspection import DifferingConsumerConnection
+from txrocket.protocol.javajson import Gradual
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["Client", "ConsumerGroup", "Consumers", "Producers"]
@@ -57,6 +68,10 @@ class _ProducerGroup(Members):
     turn = 0
 
 
+# Groups that are told of at once.
+_STEP: Final = 64
+
+
 class Producers:
     """
     The connected producers.
@@ -66,13 +81,15 @@ class Producers:
         self,
         timeOf: Callable[[int], int] = lambda now: now,
         limits: MemberLimits | None = None,
+        later: Later = atOnce,
     ) -> None:
         """
         @param timeOf: the time of day to show for a C{now} of L{register}, which is that
             of a clock which nobody can set.
+        @param later: as in L{Registry}.
         """
         self._timeOf = timeOf
-        self._registry = Registry(_ProducerGroup, lambda group: None, limits)
+        self._registry = Registry(_ProducerGroup, lambda group: None, limits, later)
 
     def register(self, group: str, client: Client, now: int) -> None:
         """
@@ -89,11 +106,11 @@ class Producers:
         """
         self._registry.leave(group, peer)
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: int) -> Gradual[None]:
         """
-        Forget who was silent for too long; called every 10 seconds.
+        Forget the clients that were silent for too long; called every 10 seconds.
         """
-        self._registry.expire(now)
+        return self._registry.expire(now)
 
     def choose(self, group: str) -> RemotingProtocol | None:
         """
@@ -126,26 +143,24 @@ class Producers:
         found = self._registry.groups.get(group)
         return None if found is None else ProducerConnection(found.connections())
 
-    def table(self) -> ProducerTableInfo:
+    def table(self) -> Gradual[ProducerTableInfo]:
         """
         All producers.
         """
-        return ProducerTableInfo(
-            {
-                name: tuple(
-                    ProducerInfo(
-                        each.client.clientId,
-                        # As Java prints an address.
-                        f"/{each.client.peer.address}",
-                        each.client.language,
-                        each.client.version,
-                        self._timeOf(each.heard),
-                    )
-                    for each in group.byId.values()
-                )
-                for name, group in self._registry.groups.items()
-            }
-        )
+        groups = list(self._registry.groups.items())
+        table = {}
+        for count, (name, group) in enumerate(groups, 1):
+            table[name] = tuple(map(self._info, group.byId.values()))
+            if count % _STEP == 0:
+                yield
+        return ProducerTableInfo(table)
+
+    def _info(self, member: Member) -> ProducerInfo:
+        client = member.client
+        # As Java prints an address.
+        address = f"/{client.peer.address}"
+        heard = self._timeOf(member.heard)
+        return ProducerInfo(client.clientId, address, client.language, client.version, heard)
 
 
 class ConsumerGroup(Members):
@@ -213,22 +228,25 @@ class Consumers:
         now: Callable[[], int] | None = None,
         limits: MemberLimits | None = None,
         maxSubscriptions: int = 4_096,
+        slices: Cooperator | None = None,
     ) -> None:
         """
         @param maxSubscriptions: to how many topics a member may subscribe,
             C{maxSubscriptionNumPerGroup}.
+        @param slices: divides the time among work that takes long.
         @param notifies: whether a group's members are to be told of changes: its
             C{notifyConsumerIdsChangedEnable}, true for a group without a
             configuration, and the broker's own.
         @param now: the time of day in milliseconds, to be shown; without it, the clock's.
         """
-        self._clock = clock
         self._notifies = notifies
         self._maxSubscriptions = maxSubscriptions
-        self._registry = Registry(ConsumerGroup, self._changed, limits)
+        self._slices = slices or Cooperator(scheduler=lambda each: clock.callLater(0, each))
+        self._registry = Registry(ConsumerGroup, self._changed, limits, self._slices.cooperate)
         # Groups whose members are told, and those that are looked at, when the turn ends.
         self._told: dict[str, None] = {}
         self._looked: dict[str, None] = {}
+        self._telling = False
         self.differing = DifferingGroups(
             self._registry.groups, now or (lambda: int(clock.seconds() * 1000))
         )
@@ -267,11 +285,11 @@ class Consumers:
         """
         self._registry.leave(group, peer)
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: int) -> Gradual[None]:
         """
-        Forget who was silent for too long; called every 10 seconds.
+        Forget the clients that were silent for too long; called every 10 seconds.
         """
-        self._registry.expire(now)
+        return self._registry.expire(now)
 
     def get(self, group: str) -> ConsumerGroup | None:
         """
@@ -347,21 +365,29 @@ class Consumers:
         self._soon(self._told, group)
 
     def _soon(self, due: dict[str, None], group: str) -> None:
-        if not self._told and not self._looked:
-            self._clock.callLater(0, self._tell)
         due[group] = None
+        if not self._telling:
+            self._telling = True
+            self._slices.cooperate(self._tell())
 
-    def _tell(self) -> None:
-        told, looked = self._told, self._looked
-        self._told, self._looked = {}, {}
-        for name in told | looked:
-            self.differing.look(name)
-        for name in told:
-            group = self._registry.groups.get(name)
-            if group is not None and self._notifies(name):
-                self._notify(name, list(group.byPeer))
+    def _tell(self) -> Iterator[None]:
+        """
+        Tell members, bit by bit: a group may have ten thousand of them, and a client may
+        be in thousands of groups.
+        """
+        while self._told or self._looked:
+            told, looked = self._told, self._looked
+            self._told, self._looked = {}, {}
+            for name in told | looked:
+                self.differing.look(name)
+                yield
+            for name in told:
+                group = self._registry.groups.get(name)
+                if group is not None and self._notifies(name):
+                    yield from self._notify(name, list(group.byPeer))
+        self._telling = False
 
-    def _notify(self, group: str, peers: list[RemotingProtocol]) -> None:
+    def _notify(self, group: str, peers: list[RemotingProtocol]) -> Iterator[None]:
         header = NotifyConsumerIdsChangedRequestHeader(group)
         failed = 0
         for peer in peers:
@@ -370,6 +396,7 @@ class Consumers:
             except RocketError as error:
                 failed += 1
                 said = error
+            yield
         if failed:
             self._log.info(
                 "{failed} of {count} members of group {group} could not be told that it changed;"

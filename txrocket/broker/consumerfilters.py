@@ -24,7 +24,8 @@ may be given what it asked for last week.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -39,6 +40,7 @@ from txrocket.filters.expressions import ExpressionTypes
 from txrocket.filters.tags import isTagType
 from txrocket.model import SubscriptionData
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.javajson import Gradual, finish
 from txrocket.store.flush import InThread
 from txrocket.store.tables import Table
 
@@ -50,6 +52,9 @@ SAVE_PERIOD = 10.0
 # A filter that was alive when a broker ended is taken to have died so many
 # milliseconds before the start, or when it was born.
 _PRESUMED = 30_000
+
+# Groups and filters that are looked at without a pause.
+_STEP: Final = 256
 
 
 class _Bits(msgspec.Struct, frozen=True):
@@ -177,22 +182,44 @@ class ConsumerFilters:
 
         @return: a Deferred that fires once nothing is being written.
         """
-        self._follow(self._now())
+        finish(self.follow())
+        return self.write()
+
+    def write(self) -> Deferred[None]:
+        """
+        Write the table if it has changed.  A failure is logged: it is written the next
+        time.
+
+        @return: a Deferred that fires once nothing is being written.
+        """
         if not self._changed:
             return self._kept.idle()
         self._changed = False
         return self._kept.save().addErrback(self._kept.failed)
 
-    def _follow(self, now: int) -> None:
+    def follow(self) -> Gradual[None]:
+        """
+        Look what the connected consumers want now.
+        """
+        now = self._now()
         alive = set()
-        for group, subscription in self._wanted():
-            key = subscription.topic, group
-            alive.add(key)
-            if key in self._table or len(self._table) < self._limit:
-                self._put(key, self._renewed(key, subscription, now))
-            else:
-                self._refuse(*key)
-        for key, each in list(self._table.items()):
+        groups = [(name, list(wanted)) for name, wanted in self._consumers.subscriptions()]
+        for count, (group, wanted) in enumerate(groups, 1):
+            if count % _STEP == 0:
+                yield
+            for subscription in wanted:
+                if subscription.subString and not isTagType(subscription.expressionType):
+                    key = subscription.topic, group
+                    alive.add(key)
+                    if key in self._table or len(self._table) < self._limit:
+                        self._put(key, self._renewed(key, subscription, now))
+                    else:
+                        self._refuse(*key)
+                    # A new expression is compiled.
+                    yield
+        for count, (key, each) in enumerate(list(self._table.items()), 1):
+            if count % _STEP == 0:
+                yield
             if key not in alive:
                 if not each.dead:
                     self._put(key, _died(each, now))
@@ -210,12 +237,6 @@ class ConsumerFilters:
                 topic=topic,
                 limit=self._limit,
             )
-
-    def _wanted(self) -> Iterator[tuple[str, SubscriptionData]]:
-        for group, subscriptions in self._consumers.subscriptions():
-            for each in subscriptions:
-                if each.subString and not isTagType(each.expressionType):
-                    yield group, each
 
     def _renewed(
         self, key: tuple[str, str], subscription: SubscriptionData, now: int

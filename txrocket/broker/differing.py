@@ -20,6 +20,7 @@ from txrocket.protocol.inspection import (
     DifferingGroupList,
     SubscriptionDifference,
 )
+from txrocket.protocol.javajson import Gradual
 
 __all__ = ["DifferingGroups", "differencesOf"]
 
@@ -99,7 +100,7 @@ class DifferingGroups:
                 differences=describe(group.views.differences()),
             )
 
-    def first(self, most: int, only: str | None = None) -> DifferingGroupList:
+    def first(self, most: int, only: str | None = None) -> Gradual[DifferingGroupList]:
         """
         The groups that differ, those first that have for the longest.
 
@@ -112,8 +113,13 @@ class DifferingGroups:
             # One may be gone of which that is not seen yet.
             if name in self._groups and only in (None, name)
         ]
-        told = tuple(map(self._told, known[:most]))
-        return DifferingGroupList(told, len(known) - len(told))
+        told = []
+        for name in known[:most]:
+            # To compare the views of one group takes milliseconds.
+            yield
+            if name in self._known and name in self._groups:
+                told.append(self._told(name))
+        return DifferingGroupList(tuple(told), len(known) - len(told))
 
     def _told(self, name: str) -> DifferingGroup:
         group = self._groups[name]

@@ -24,6 +24,7 @@ import attrs
 from txrocket.errors import RemoteSystemError
 from txrocket.model import MessageQueue
 from txrocket.protocol.inspection import HeldLock, LockList
+from txrocket.protocol.javajson import Gradual
 
 __all__ = ["LOCK_MAX_LIVE_TIME", "Holder", "QueueLocks"]
 
@@ -128,7 +129,7 @@ class QueueLocks:
             if not self._expired(lock, now)
         }
 
-    def first(self, most: int, now: int, only: str | None = None) -> LockList:
+    def first(self, most: int, now: int, only: str | None = None) -> Gradual[LockList]:
         """
         Who has which queue.
 
@@ -138,22 +139,32 @@ class QueueLocks:
         told: list[HeldLock] = []
         count = 0
         for group in list(self._groups) if only is None else [only]:
-            found = self.holders(group, now)
-            count += len(found)
-            room = most - len(told)
-            told += [HeldLock(group, each, *found[each]) for each in sorted(found)[:room]]
+            locks = self._groups.get(group, {})
+            held = [queue for queue, lock in locks.items() if not self._expired(lock, now)]
+            count += len(held)
+            if most > len(told):
+                held.sort()
+                for queue in held[: most - len(told)]:
+                    lock = locks[queue]
+                    told.append(
+                        HeldLock(group, queue, lock.clientId, now - lock.since, now - lock.heard)
+                    )
+            yield
         return LockList(tuple(told), count - len(told))
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: int) -> Gradual[None]:
         """
         Forget the locks that nobody holds any more.
         """
         for group, locks in list(self._groups.items()):
-            for queue, lock in list(locks.items()):
-                if self._expired(lock, now):
-                    del locks[queue]
-                    self._count -= 1
-            self._forgetEmpty(group, locks)
+            gone = [queue for queue, lock in locks.items() if self._expired(lock, now)]
+            for queue in gone:
+                del locks[queue]
+                self._count -= 1
+            # It may have been forgotten while others had their turn.
+            if self._groups.get(group) is locks:
+                self._forgetEmpty(group, locks)
+            yield
 
     def _expired(self, lock: _Lock, now: int) -> bool:
         return now - lock.heard > self._maxLiveTime

@@ -20,21 +20,36 @@ many members all groups may have, is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import attrs
 from twisted.logger import Logger
 
 from txrocket.errors import RemoteSystemError
 from txrocket.protocol.bodies import Connection
+from txrocket.protocol.javajson import Gradual
 from txrocket.remoting.protocol import RemotingProtocol
 
-__all__ = ["SILENCE_LIMIT", "Client", "Member", "MemberLimits", "Members", "Registry"]
+__all__ = [
+    "SILENCE_LIMIT",
+    "Client",
+    "Later",
+    "Member",
+    "MemberLimits",
+    "Members",
+    "Registry",
+    "atOnce",
+]
 
 #: How many milliseconds a member may be silent; Java's CHANNEL_EXPIRED_TIMEOUT.
 SILENCE_LIMIT = 120_000
 
+#: Has the steps of some work done, now or bit by bit.
+Later: TypeAlias = Callable[[Iterator[None]], object]
+
+# Members that are looked at, and groups that are left, at once.
+_STEP: Final = 256
 # How much of a client's id an error shows.
 _SHOWN = 100
 
@@ -50,6 +65,14 @@ class MemberLimits:
 
     perClient: int = 2_000
     inAll: int = 200_000
+
+
+def atOnce(steps: Iterator[None]) -> None:
+    """
+    Do all steps of some work now.
+    """
+    for _ in steps:
+        pass
 
 
 @attrs.frozen(eq=False)
@@ -126,13 +149,16 @@ class Registry(Generic[_Group]):
         make: Callable[[], _Group],
         left: Callable[[str], None],
         limits: MemberLimits | None = None,
+        later: Later = atOnce,
     ) -> None:
         """
         @param make: makes a group for its first member.
         @param left: told of each group that a member has left.
+        @param later: has done what need not be done at once.
         """
         self._limits = limits or MemberLimits()
         self._count = 0
+        self._later = later
         self._make = make
         self._left = left
         self._groups: dict[str, _Group] = {}
@@ -200,25 +226,34 @@ class Registry(Generic[_Group]):
         members = self._byId.get(clientId)
         return next(reversed(members)).client.peer if members else None
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: int) -> Gradual[None]:
         """
         Take out the members that have been silent for too long, and close their
         connections.
         """
+        count = 0
         for name, group in list(self._groups.items()):
             for member in list(group.byId.values()):
-                if now - member.heard > SILENCE_LIMIT:
-                    client = member.client
-                    self._log.warn(
-                        "Closing the connection of {clientId} at {address}, which was not heard"
-                        " of in group {group} for {silence} s",
-                        clientId=client.clientId,
-                        address=client.peer.address,
-                        group=name,
-                        silence=(now - member.heard) // 1000,
-                    )
-                    self.leave(name, client.peer)
-                    client.peer.close()
+                count += 1
+                if count % _STEP == 0:
+                    yield
+                # It may have left, or been heard of, since the list was made.
+                isMember = group.byPeer.get(member.client.peer) is member
+                if isMember and now - member.heard > SILENCE_LIMIT:
+                    self._expire(name, member, now)
+
+    def _expire(self, name: str, member: Member, now: int) -> None:
+        client = member.client
+        self._log.warn(
+            "Closing the connection of {clientId} at {address}, which was not heard"
+            " of in group {group} for {silence} s",
+            clientId=client.clientId,
+            address=client.peer.address,
+            group=name,
+            silence=(now - member.heard) // 1000,
+        )
+        self.leave(name, client.peer)
+        client.peer.close()
 
     def _checkRoom(self, name: str, client: Client) -> None:
         limits = self._limits
@@ -247,6 +282,14 @@ class Registry(Generic[_Group]):
         self._names[member.client.peer].discard(name)
 
     def _lost(self, reason: str, peer: RemotingProtocol) -> None:
-        for name in list(self._names[peer]):
+        leaving = self._leaveAll(peer)
+        # The first groups at once: few connections are in more.
+        if next(leaving, False) is None:
+            self._later(leaving)
+
+    def _leaveAll(self, peer: RemotingProtocol) -> Iterator[None]:
+        for count, name in enumerate(list(self._names[peer]), 1):
             self.leave(name, peer)
+            if count % _STEP == 0:
+                yield
         del self._names[peer]

@@ -11,8 +11,7 @@ whoever runs it to see whether something else is due, and returns its result.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterable
 
 from txrocket.broker.clients import Consumers
 from txrocket.broker.offsets import Offsets
@@ -27,14 +26,10 @@ from txrocket.protocol.bodies import (
     TopicOffset,
     TopicStatsTable,
 )
+from txrocket.protocol.javajson import Gradual
 from txrocket.store.reading import StoreReader
 
 __all__ = ["Gradual", "Progress"]
-
-_T = TypeVar("_T")
-
-# A result that comes by and by.
-Gradual: TypeAlias = Generator[None, None, _T]
 
 
 class Progress:
@@ -88,7 +83,10 @@ class Progress:
         return ConsumeStats(table, rate)
 
     def ofGroups(
-        self, groups: Iterable[str], ordered: bool, tell: Callable[[str, ConsumeStats], None]
+        self,
+        groups: Iterable[str],
+        ordered: bool,
+        tell: Callable[[str, ConsumeStats], Gradual[None]],
     ) -> Gradual[None]:
         """
         How far groups have come in each topic in which they have offsets.
@@ -104,7 +102,7 @@ class Progress:
                     table: dict[MessageQueue, OffsetWrapper] = {}
                     yield from self._places(group, config.topicName, config.writeQueueNums, table)
                     rate = self._stats.consumeTps(group, config.topicName)
-                    tell(group, ConsumeStats(table, rate))
+                    yield from tell(group, ConsumeStats(table, rate))
 
     def times(self, group: str, topic: str, now: int) -> Gradual[tuple[QueueTimeSpan, ...]]:
         """

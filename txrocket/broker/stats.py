@@ -21,9 +21,10 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txrocket.protocol.bodies import BrokerStatsData, BrokerStatsItem
+from txrocket.protocol.javajson import Gradual
 
 __all__ = ["SAMPLE_PERIOD", "Stats"]
 
@@ -31,6 +32,9 @@ __all__ = ["SAMPLE_PERIOD", "Stats"]
 SAMPLE_PERIOD = 10.0
 
 _LONGEST = 61  # samples of the totals: ten minutes
+
+# Counters that are sampled without a pause.
+_STEP: Final = 512
 
 # The classes into which Java sorts how long it took to put a message.
 _PUT_TIMES = (
@@ -89,7 +93,7 @@ class _Window:
         """
         return tick % self._periods == 0
 
-    def sample(self, now: int, counters: Iterable[_Counter]) -> None:
+    def sample(self, now: int, counters: Iterable[_Counter]) -> Gradual[None]:
         """
         Take a sample.
         """
@@ -97,7 +101,9 @@ class _Window:
         taken.append(now)
         del taken[: -self._kept]
         index, room = self._index, 3 * self._kept
-        for counter in counters:
+        for count, counter in enumerate(counters, 1):
+            if count % _STEP == 0:
+                yield
             samples = counter.samples[index]
             if not samples:
                 samples.extend((0, 0, 0))
@@ -253,7 +259,7 @@ class Stats:
             [each for each in self._backs if each[1] == group],
         )
 
-    def sample(self) -> None:
+    def sample(self) -> Gradual[None]:
         """
         Take samples; called every L{SAMPLE_PERIOD} seconds.
         """
@@ -264,6 +270,7 @@ class Stats:
         self._allPut.count, self._allGot.count = totals.put, totals.got
         # Like any other, these begin with what is counted first.
         whole = [each for each in (self._allPut, self._allGot) if each.count]
+        yield
         counters = [
             *self._topics.values(),
             *self._groups.values(),
@@ -272,7 +279,7 @@ class Stats:
         ]
         for window in (self._minute, self._hour, self._day):
             if window.isDue(self._ticks):
-                window.sample(totals.at, counters)
+                yield from window.sample(totals.at, counters)
         if self._day.isDue(self._ticks):
             self._forget(
                 [key for key, each in self._topics.items() if self._day.isStill(each)],

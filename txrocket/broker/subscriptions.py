@@ -30,7 +30,12 @@ from txrocket.errors import (
     SubscriptionNotExist,
     SubscriptionNotLatest,
 )
-from txrocket.filters.expressions import ExpressionTypes, MessageFilter, buildSubscription
+from txrocket.filters.expressions import (
+    ExpressionTypes,
+    MessageFilter,
+    buildSubscription,
+    checkExpression,
+)
 from txrocket.filters.tags import isTagType
 from txrocket.message import PROPERTY_RETRY_TOPIC, MessageExt
 from txrocket.model import MessageModel, SubscriptionData, SubscriptionGroupConfig
@@ -124,6 +129,7 @@ class Subscriptions:
         @raise ResponseError: if that is not known, or cannot be told.
         """
         if header.sysFlag & _BROUGHT:
+            checkExpression(header.topic, header.subscription)
             subscription = self._build(header.topic, header.subscription, header.expressionType)
         else:
             subscription = self._registered(header, config)
@@ -140,6 +146,7 @@ class Subscriptions:
         @raise ResponseError: if the broker does not evaluate such expressions, or it is
             none.
         """
+        checkExpression(subscription.topic, subscription.subString)
         if not isTagType(subscription.expressionType):
             self._checkEnabled(subscription)
         return self._compile(subscription)

@@ -13,7 +13,7 @@ a name that subscribers use, and a function that makes a filter of an expression
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -22,7 +22,13 @@ from txrocket.filters.tags import TAG, isTagType, tagMatcher, tagSubscription
 from txrocket.message import MessageExt
 from txrocket.model import SubscriptionData
 
-__all__ = ["Compile", "ExpressionTypes", "MessageFilter", "buildSubscription"]
+__all__ = [
+    *("EXPRESSION_LIMIT", "Compile", "ExpressionTypes", "MessageFilter"),
+    *("buildSubscription", "checkExpression"),
+]
+
+#: How many characters an expression may have: to read so many takes 15 ms.
+EXPRESSION_LIMIT: Final = 32 * 1024
 
 
 @attrs.frozen
@@ -42,6 +48,19 @@ class MessageFilter:
 #: Makes a filter of a subscription's expression, or raises
 #: L{SubscriptionParseFailed} with what is wrong with the expression.
 Compile: TypeAlias = Callable[[SubscriptionData], MessageFilter]
+
+
+def checkExpression(topic: str, expression: str | None) -> None:
+    """
+    Refuse an expression that takes too long to read.
+
+    @raise SubscriptionParseFailed: naming the topic and the limit.
+    """
+    if expression is not None and len(expression) > EXPRESSION_LIMIT:
+        raise SubscriptionParseFailed(
+            f"the expression for topic {topic} has {len(expression)} characters:"
+            f" the limit is {EXPRESSION_LIMIT}"
+        )
 
 
 def buildSubscription(

@@ -59,8 +59,7 @@ __all__ = ["MAX_DEPTH", "MAX_LENGTH", "SQL92", "compileSql92", "evaluator", "sql
 
 SQL92: Final = "SQL92"
 
-#: How many characters an expression may have.  The longest takes a tenth of a second
-#: to compile, in which the broker does nothing else.
+#: How many characters an expression may have.
 MAX_LENGTH: Final = 16_384
 
 #: How deep operators may be nested.  However many AND or OR make one level, and

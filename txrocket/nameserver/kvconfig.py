@@ -17,12 +17,13 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred, DeferredLock, succeed
 
 from txrocket.errors import RemoteSystemError
 from txrocket.protocol.bodies import KVTable
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodycodec import decodeBody, encodeGradually
 from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.javajson import Gradual, finish
 
 __all__ = ["ORDER_TOPIC_CONFIG", "ConfigTable", "KVConfig", "decodeKVConfig"]
 
@@ -59,12 +60,17 @@ class KVConfig:
     """
 
     def __init__(
-        self, save: Callable[[bytes], Deferred[None]], configTable: ConfigTable | None = None
+        self,
+        save: Callable[[bytes], Deferred[None]],
+        configTable: ConfigTable | None = None,
+        gradually: Callable[[Gradual[bytes]], Deferred[bytes]] = lambda work: succeed(finish(work)),
     ) -> None:
         """
         @param save: replaces the file; called for one change after the other.
         @param configTable: what the file had in it.
+        @param gradually: does work that takes long.
         """
+        self._gradually = gradually
         self._save = save
         self._configTable = configTable or {}
         self._turn = DeferredLock()
@@ -115,13 +121,16 @@ class KVConfig:
     def _keep(self, change: Callable[[ConfigTable], object]) -> Deferred[None]:
         table = {namespace: dict(values) for namespace, values in self._configTable.items()}
         change(table)
-        data = encodeBody(KVConfigSerializeWrapper(table))
-        if len(data) > _LIMIT:
-            raise RemoteSystemError(
-                f"the settings would take {len(data)} bytes, and the limit is {_LIMIT}"
-            )
+        written = self._gradually(encodeGradually(KVConfigSerializeWrapper(table)))
+
+        def save(data: bytes) -> Deferred[None]:
+            if len(data) > _LIMIT:
+                raise RemoteSystemError(
+                    f"the settings would take {len(data)} bytes, and the limit is {_LIMIT}"
+                )
+            return self._save(data)
 
         def keep(none: None) -> None:
             self._configTable = table
 
-        return self._save(data).addCallback(keep)
+        return written.addCallback(save).addCallback(keep)

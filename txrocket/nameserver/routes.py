@@ -29,7 +29,7 @@ whoever was given one may keep it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -48,6 +48,7 @@ from txrocket.model import (
 )
 from txrocket.nameserver.brokers import Broker, BrokerLiveInfo, Channel, Master, Registration
 from txrocket.protocol.bodies import ClusterInfo, TopicList
+from txrocket.protocol.javajson import Gradual, finish
 
 __all__ = ["EXPIRED_TIME", "RouteTable"]
 
@@ -57,6 +58,9 @@ EXPIRED_TIME: Final = 120_000
 # Bits of topicSysFlag: Java's TopicSysFlag.
 _UNIT = 1
 _UNIT_SUB = 2
+
+# Topics that are looked at without a pause.
+_STEP: Final = 256
 
 
 class RouteTable:
@@ -97,7 +101,12 @@ class RouteTable:
         )
 
     def register(
-        self, broker: Broker, registration: Registration, channel: Channel, now: int
+        self,
+        broker: Broker,
+        registration: Registration,
+        channel: Channel,
+        now: int,
+        queues: Mapping[str, QueueData] | None = None,
     ) -> Master | None:
         """
         A broker is there.
@@ -110,18 +119,22 @@ class RouteTable:
         already when the name server started.
 
         @param channel: when it is lost, so is the broker.
+        @param queues: what L{queuesOf} makes of the registration's topics, if that is
+            known already.
         @return: for a slave, its master, if that is there.
         @raise SystemBusy: if a table would grow beyond its limit; nothing is
             changed then.
         """
         address = broker.brokerAddr
         wanted = self.wants(broker, registration.dataVersion)
-        self._checkRoom(broker, registration.topics if wanted else ())
+        if queues is None:
+            queues = finish(self.queuesOf(broker, registration.topics))
+        self._checkRoom(broker, queues if wanted else {})
         live = self.brokerLiveTable.get(address)
         if live is None or live.broker != broker:
             self._place(broker)
         if wanted:
-            self._update(broker, registration.topics)
+            self._update(broker, queues)
         self.brokerLiveTable[address] = BrokerLiveInfo(
             broker, registration.haServerAddr, registration.dataVersion, channel, now
         )
@@ -165,8 +178,7 @@ class RouteTable:
         A connection is gone, and with it the brokers that registered on it last.
         """
         gone = [each.broker for each in self.brokerLiveTable.values() if each.channel is channel]
-        for broker in gone:
-            self._drop(broker.brokerAddr)
+        self._drop(*(broker.brokerAddr for broker in gone))
         return gone
 
     def expire(self, now: int) -> list[BrokerLiveInfo]:
@@ -180,15 +192,14 @@ class RouteTable:
             for each in self.brokerLiveTable.values()
             if each.lastUpdateTimestamp + EXPIRED_TIME < now
         ]
-        for each in silent:
-            self._drop(each.broker.brokerAddr)
+        self._drop(*(each.broker.brokerAddr for each in silent))
         return silent
 
-    def _checkRoom(self, broker: Broker, topics: Collection[TopicConfig]) -> None:
+    def _checkRoom(self, broker: Broker, topics: Mapping[str, QueueData]) -> None:
         isNew = broker.brokerAddr not in self.brokerLiveTable
         if isNew and len(self.brokerLiveTable) >= self._brokers:
             raise SystemBusy(f"{self._brokers} brokers are registered, which is the limit")
-        more = sum(each.topicName not in self.topicQueueTable for each in topics)
+        more = len(topics.keys() - self.topicQueueTable.keys())
         if len(self.topicQueueTable) + more > self._topics:
             raise SystemBusy(
                 f"{broker.brokerName} has {more} more topics, and with the "
@@ -219,12 +230,27 @@ class RouteTable:
         self.brokerAddrTable[name] = BrokerData(broker.clusterName, name, addresses)
         self.clusterAddrTable.setdefault(broker.clusterName, set()).add(name)
 
-    def _update(self, broker: Broker, topics: Iterable[TopicConfig]) -> None:
+    def _update(self, broker: Broker, queues: Mapping[str, QueueData]) -> None:
+        name, table = broker.brokerName, self.topicQueueTable
+        for topic, data in queues.items():
+            brokers = table.get(topic)
+            if brokers is None:
+                table[topic] = {name: data}
+            else:
+                brokers[name] = data
+
+    def queuesOf(
+        self, broker: Broker, topics: Iterable[TopicConfig]
+    ) -> Gradual[dict[str, QueueData]]:
+        """
+        What the routes of a broker's topics tell of it.
+        """
         name = broker.brokerName
         allowed = ~0 if broker.brokerId == MASTER_ID else ~PERM_WRITE
         # Most of a broker's topics have the same queues: one value serves them all.
         shared: dict[QueueData, QueueData] = {}
-        for each in topics:
+        queues = {}
+        for count, each in enumerate(topics, 1):
             data = QueueData(
                 name,
                 each.readQueueNums,
@@ -232,9 +258,10 @@ class RouteTable:
                 each.perm & allowed,
                 each.topicSysFlag,
             )
-            self.topicQueueTable.setdefault(each.topicName, {})[name] = shared.setdefault(
-                data, data
-            )
+            queues[each.topicName] = shared.setdefault(data, data)
+            if count % _STEP == 0:
+                yield
+        return queues
 
     def _masterAddr(self, brokerName: str) -> str | None:
         data = self.brokerAddrTable.get(brokerName)
@@ -246,7 +273,22 @@ class RouteTable:
             return None
         return Master(address, self.brokerLiveTable[address].haServerAddr)
 
-    def _drop(self, address: str) -> None:
+    def _drop(self, *addresses: str) -> None:
+        """
+        Forget brokers.  Their topics are looked for once, however many brokers there are.
+        """
+        names = set(filter(None, map(self._dropAddress, addresses)))
+        if names:
+            table = self.topicQueueTable
+            touched = [topic for topic, queues in table.items() if not names.isdisjoint(queues)]
+            self._deleteQueues(touched, names)
+
+    def _dropAddress(self, address: str) -> str | None:
+        """
+        Forget an address.
+
+        @return: its broker's name, if that has no other address.
+        """
         broker = self.brokerLiveTable.pop(address).broker
         self.filterServerTable.pop(address, None)
         name = broker.brokerName
@@ -254,10 +296,10 @@ class RouteTable:
         addresses = {id_: each for id_, each in data.brokerAddrs.items() if each != address}
         if addresses:
             self.brokerAddrTable[name] = replace(data, brokerAddrs=addresses)
-            return
+            return None
         del self.brokerAddrTable[name]
         self._leaveCluster(data.cluster, name)
-        self._deleteQueues(list(self.topicQueueTable), (name,))
+        return name
 
     def _leaveCluster(self, cluster: str, brokerName: str) -> None:
         names = self.clusterAddrTable[cluster]
@@ -265,11 +307,11 @@ class RouteTable:
         if not names:
             del self.clusterAddrTable[cluster]
 
-    def _deleteQueues(self, topics: Iterable[str], brokerNames: Iterable[str]) -> None:
+    def _deleteQueues(self, topics: Iterable[str], brokerNames: set[str]) -> None:
         for topic in topics:
             queues = self.topicQueueTable[topic]
-            for name in brokerNames:
-                queues.pop(name, None)
+            for name in brokerNames.intersection(queues):
+                del queues[name]
             if not queues:
                 del self.topicQueueTable[topic]
 
@@ -300,7 +342,7 @@ class RouteTable:
         if clusterName is None:
             self.topicQueueTable.pop(topic, None)
         elif topic in self.topicQueueTable:
-            self._deleteQueues((topic,), self.clusterAddrTable.get(clusterName, ()))
+            self._deleteQueues((topic,), self.clusterAddrTable.get(clusterName, set()))
 
     def wipeWritePerm(self, brokerName: str) -> int:
         """
@@ -347,19 +389,13 @@ class RouteTable:
         """
         return TopicList(frozenset(self.topicQueueTable))
 
-    def topicsOfCluster(self, cluster: str) -> TopicList:
+    def topicsOfCluster(self, cluster: str) -> Gradual[TopicList]:
         """
         The names of the topics that a cluster's brokers have; none if there is no
         such cluster.
         """
         names = self.clusterAddrTable.get(cluster, set())
-        return TopicList(
-            frozenset(
-                topic
-                for topic, queues in self.topicQueueTable.items()
-                if not names.isdisjoint(queues)
-            )
-        )
+        return self._chosen(lambda queues: not names.isdisjoint(queues))
 
     def systemTopics(self) -> TopicList:
         """
@@ -369,29 +405,34 @@ class RouteTable:
         address = next(iter(self.brokerLiveTable), None)
         return TopicList(frozenset((*self.clusterAddrTable, *self.brokerAddrTable)), address)
 
-    def unitTopics(self) -> TopicList:
+    def unitTopics(self) -> Gradual[TopicList]:
         """
         The names of the topics that belong to a unit.
         """
         return self._flagged(lambda flag: flag & _UNIT != 0)
 
-    def unitSubTopics(self) -> TopicList:
+    def unitSubTopics(self) -> Gradual[TopicList]:
         """
         The names of the topics that have subscribers in a unit.
         """
         return self._flagged(lambda flag: flag & _UNIT_SUB != 0)
 
-    def unitSubTopicsOfNoUnit(self) -> TopicList:
+    def unitSubTopicsOfNoUnit(self) -> Gradual[TopicList]:
         """
         The names of the topics that have subscribers in a unit and belong to none.
         """
         return self._flagged(lambda flag: flag & (_UNIT | _UNIT_SUB) == _UNIT_SUB)
 
-    def _flagged(self, matches: Callable[[int], bool]) -> TopicList:
-        return TopicList(
-            frozenset(
-                topic
-                for topic, queues in self.topicQueueTable.items()
-                if any(matches(each.topicSysFlag) for each in queues.values())
-            )
+    def _flagged(self, matches: Callable[[int], bool]) -> Gradual[TopicList]:
+        return self._chosen(
+            lambda queues: any(matches(each.topicSysFlag) for each in queues.values())
         )
+
+    def _chosen(self, wanted: Callable[[dict[str, QueueData]], bool]) -> Gradual[TopicList]:
+        found = set()
+        for count, (topic, queues) in enumerate(list(self.topicQueueTable.items()), 1):
+            if wanted(queues):
+                found.add(topic)
+            if count % _STEP == 0:
+                yield
+        return TopicList(frozenset(found))

@@ -17,10 +17,12 @@ CHECK_CLIENT_CONFIG             ClientManageProcessor
 from __future__ import annotations
 
 from txrocket.broker.clients import Consumers, Producers
+from txrocket.broker.progress import Gradual
 from txrocket.broker.subscriptions import Subscriptions
 from txrocket.errors import ConsumerNotOnline, RemoteSystemError
+from txrocket.processors.gradual import Slices, promptly, telling
 from txrocket.protocol.bodies import CheckClientRequestBody, GetConsumerListByGroupResponseBody
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodycodec import decodeGradually
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import (
@@ -28,7 +30,7 @@ from txrocket.protocol.headers import (
     GetConsumerListByGroupRequestHeader,
     GetProducerConnectionListRequestHeader,
 )
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["ClientProcessor"]
@@ -40,11 +42,16 @@ class ClientProcessor:
     """
 
     def __init__(
-        self, consumers: Consumers, producers: Producers, subscriptions: Subscriptions
+        self,
+        consumers: Consumers,
+        producers: Producers,
+        subscriptions: Subscriptions,
+        slices: Slices,
     ) -> None:
         self._consumers = consumers
         self._producers = producers
         self._subscriptions = subscriptions
+        self._slices = slices
 
     def codes(self) -> dict[int, Process]:
         """
@@ -58,7 +65,7 @@ class ClientProcessor:
             RequestCode.CHECK_CLIENT_CONFIG: self.checkClient,
         }
 
-    def consumerIds(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def consumerIds(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         The ids of a group's consumers, by which each of them divides the queues.
 
@@ -68,11 +75,9 @@ class ClientProcessor:
         clientIds = self._consumers.clientIds(group)
         if not clientIds:
             raise RemoteSystemError(f"no consumer of the group {group} is connected")
-        return responseCommand(body=encodeBody(GetConsumerListByGroupResponseBody(clientIds)))
+        return promptly(self._slices, telling(GetConsumerListByGroupResponseBody(clientIds)))
 
-    def consumerConnections(
-        self, request: RemotingCommand, peer: RemotingProtocol
-    ) -> RemotingCommand:
+    def consumerConnections(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         The consumers of a group and what they subscribe to.
 
@@ -82,11 +87,9 @@ class ClientProcessor:
         connection = self._consumers.connection(group)
         if connection is None:
             raise ConsumerNotOnline(f"no consumer of the group {group} is connected")
-        return responseCommand(body=encodeBody(connection))
+        return promptly(self._slices, telling(connection))
 
-    def producerConnections(
-        self, request: RemotingCommand, peer: RemotingProtocol
-    ) -> RemotingCommand:
+    def producerConnections(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         The producers of a group.
 
@@ -96,15 +99,19 @@ class ClientProcessor:
         connection = self._producers.connection(group)
         if connection is None:
             raise RemoteSystemError(f"no producer of the group {group} is connected")
-        return responseCommand(body=encodeBody(connection))
+        return promptly(self._slices, telling(connection))
 
-    def allProducers(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def allProducers(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         All producers.
         """
-        return responseCommand(body=encodeBody(self._producers.table()))
+        return promptly(self._slices, self._allProducers())
 
-    def checkClient(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def _allProducers(self) -> Gradual[RemotingCommand]:
+        table = yield from self._producers.table()
+        return (yield from telling(table))
+
+    def checkClient(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         Whether the broker can evaluate an expression; a client asks before it
         subscribes with one that is none of tags.
@@ -113,7 +120,10 @@ class ClientProcessor:
             but tags.
         @raise SubscriptionParseFailed: if the expression is none.
         """
-        subscription = decodeBody(CheckClientRequestBody, request.body).subscriptionData
-        if subscription is not None:
-            self._subscriptions.filterOf(subscription)
+        return promptly(self._slices, self._check(request.body))
+
+    def _check(self, data: bytes) -> Gradual[RemotingCommand]:
+        body = yield from decodeGradually(CheckClientRequestBody, data)
+        if body.subscriptionData is not None:
+            self._subscriptions.filterOf(body.subscriptionData)
         return responseCommand()

@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import NoReturn
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -30,10 +29,10 @@ from txrocket.broker.progress import Gradual, Progress
 from txrocket.broker.removal import Removal
 from txrocket.errors import ConsumeMsgTimeout, RemoteSystemError, RemotingError, RequestTimedOut
 from txrocket.model import SubscriptionGroupConfig
-from txrocket.processors.gradual import gradually
+from txrocket.processors.gradual import Slices, gradually, promptly, telling
 from txrocket.processors.topics import checkQueues
 from txrocket.protocol.bodies import ConsumeStats
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodycodec import decodeBody, encodeBody, encodeGradually
 from txrocket.protocol.codes import RequestCode, requestName
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.protocol.headers import (
@@ -44,7 +43,7 @@ from txrocket.protocol.headers import (
     GetConsumeStatsRequestHeader,
 )
 from txrocket.protocol.messageid import decodeMessageId
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.reading import StoreReader
 
@@ -69,7 +68,7 @@ class GroupProcessor:
         groups: Groups,
         removal: Removal,
         progress: Progress,
-        cooperator: Cooperator,
+        cooperator: Slices,
         address: str,
     ) -> None:
         """
@@ -114,11 +113,11 @@ class GroupProcessor:
         )
         return self._groups.put(config).addCallback(lambda none: responseCommand())
 
-    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         All groups.
         """
-        return responseCommand(body=encodeBody(self._groups.wrapper()))
+        return promptly(self._cooperator, telling(self._groups.wrapper()))
 
     def delete(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """
@@ -142,10 +141,11 @@ class GroupProcessor:
         How far a group has come in a topic, or in all.
         """
         header = request.decodeHeader(GetConsumeStatsRequestHeader)
-        work = self._progress.ofGroup(header.consumerGroup, header.topic)
-        return gradually(self._cooperator, work).addCallback(
-            lambda stats: responseCommand(body=encodeBody(stats))
-        )
+        return gradually(self._cooperator, self._progressOf(header.consumerGroup, header.topic))
+
+    def _progressOf(self, group: str, topic: str | None) -> Gradual[RemotingCommand]:
+        stats = yield from self._progress.ofGroup(group, topic)
+        return (yield from telling(stats))
 
     def allProgress(
         self, request: RemotingCommand, peer: RemotingProtocol
@@ -166,17 +166,18 @@ class GroupProcessor:
         behind = 0
         parts: dict[str, list[bytes]] = {group: [] for group in self._groups.table}
 
-        def tell(group: str, stats: ConsumeStats) -> None:
+        def tell(group: str, stats: ConsumeStats) -> Gradual[None]:
             nonlocal behind
             behind += sum(
                 each.brokerOffset - each.consumerOffset for each in stats.offsetTable.values()
             )
-            parts[group].append(encodeBody(stats))
+            parts[group].append((yield from encodeGradually(stats)))
 
         yield from self._progress.ofGroups(parts, ordered, tell)
-        groups = (
-            b"{%s:[%s]}" % (encodeBody(name), b",".join(each)) for name, each in parts.items()
-        )
+        groups = []
+        for name, each in parts.items():
+            groups.append(b"{%s:[%s]}" % (encodeBody(name), b",".join(each)))
+            yield
         return b'{"brokerAddr":%s,"consumeStatsList":[%s],"totalDiff":%d}' % (
             encodeBody(self._address),
             b",".join(groups),

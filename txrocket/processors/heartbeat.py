@@ -7,21 +7,33 @@ C{ClientManageProcessor} serves them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from txrocket.broker.clients import Client, Consumers, Producers
 from txrocket.broker.names import checkGroup
+from txrocket.broker.progress import Gradual
 from txrocket.errors import ResponseError
+from txrocket.filters.expressions import checkExpression
 from txrocket.model import SubscriptionGroupConfig
+from txrocket.processors.gradual import Slices, Turns
 from txrocket.protocol.bodies import ConsumerData, HeartbeatData
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodycodec import decodeGradually
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import UnregisterClientRequestHeader
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["GroupConfigs", "HeartbeatProcessor", "RetryTopics"]
+
+#: How many topics a group may subscribe to: those of one group are noted in one turn.
+SUBSCRIPTIONS_LIMIT: Final = 4096
+
+# Bytes from which on a heartbeat is decoded in a turn of its own.
+_LARGE: Final = 32 * 1024
+
+# Groups and subscriptions that are dealt with at once.
+_STEP: Final = 32
 
 
 class GroupConfigs(Protocol):
@@ -59,6 +71,7 @@ class HeartbeatProcessor:
         groups: GroupConfigs,
         topics: RetryTopics,
         now: Callable[[], int],
+        slices: Slices,
     ) -> None:
         """
         @param now: the time in milliseconds.
@@ -68,6 +81,7 @@ class HeartbeatProcessor:
         self._groups = groups
         self._topics = topics
         self._now = now
+        self._turns = Turns(slices)
 
     def codes(self) -> dict[int, Process]:
         """
@@ -78,30 +92,51 @@ class HeartbeatProcessor:
             RequestCode.UNREGISTER_CLIENT: self.unregister,
         }
 
-    def heartbeat(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def heartbeat(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         Take a client and its groups for connected.  A consumer group that is new
         to the broker gets its configuration and its retry topic.
 
         @raise RemoteSystemError: if a group's name is not valid.  Then nothing is taken
             of the heartbeat.
+        @raise SubscriptionParseFailed: if an expression is too long.  Then nothing is
+            taken either.
         @raise ResponseError: if there is no room for one of the groups.  The client is
             a member of the others all the same, so that what works goes on working.
         """
-        data = decodeBody(HeartbeatData, request.body)
+        return self._turns.take(peer, self._heartbeat(request, peer))
+
+    def _heartbeat(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> Gradual[RemotingCommand]:
+        data = yield from decodeGradually(HeartbeatData, request.body)
+        if len(request.body) > _LARGE:
+            yield
         names = [consumer.groupName for consumer in data.consumerDataSet]
         names += [producer.groupName for producer in data.producerDataSet]
         for name in names:
             checkGroup(name)
+        for consumer in data.consumerDataSet:
+            for subscription in consumer.subscriptionDataSet:
+                checkExpression(subscription.topic, subscription.subString)
         client = Client(data.clientID, peer, request.language, request.version)
         now = self._now()
         refused: list[ResponseError] = []
+        done = 0
         for consumer in data.consumerDataSet:
+            if done >= _STEP:
+                done = 0
+                yield
+            done += 1 + len(consumer.subscriptionDataSet)
             try:
                 self._take(consumer, client, now)
             except ResponseError as error:
                 refused.append(error)
         for producer in data.producerDataSet:
+            if done >= _STEP:
+                done = 0
+                yield
+            done += 1
             try:
                 self._producers.register(producer.groupName, client, now)
             except ResponseError as error:
@@ -129,13 +164,19 @@ class HeartbeatProcessor:
                 consumer.groupName, config.retryQueueNums, consumer.unitMode
             )
 
-    def unregister(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def unregister(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         Take a client out of a group, which need not be there.
         """
+        return self._turns.take(peer, self._unregister(request, peer))
+
+    def _unregister(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> Gradual[RemotingCommand]:
         header = request.decodeHeader(UnregisterClientRequestHeader)
         if header.producerGroup is not None:
             self._producers.unregister(header.producerGroup, peer)
         if header.consumerGroup is not None:
             self._consumers.unregister(header.consumerGroup, peer)
         return responseCommand()
+        yield

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
+from txrocket.broker.progress import Gradual
 from txrocket.errors import RemoteSystemError, StoreError
+from txrocket.processors.gradual import Slices, promptly, telling
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import InspectCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
@@ -25,7 +27,7 @@ from txrocket.protocol.inspection import (
     LockList,
     PendingHalf,
 )
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["Halves", "InspectProcessor"]
@@ -47,9 +49,10 @@ class InspectProcessor:
 
     def __init__(
         self,
-        locks: Callable[[int, str | None], LockList],
+        locks: Callable[[int, str | None], Gradual[LockList]],
         halves: Halves,
-        subscriptions: Callable[[int, str | None], DifferingGroupList],
+        subscriptions: Callable[[int, str | None], Gradual[DifferingGroupList]],
+        slices: Slices,
     ) -> None:
         """
         @param locks: given how many at most and which group alone, the locks.
@@ -58,6 +61,7 @@ class InspectProcessor:
         self._locks = locks
         self._halves = halves
         self._subscriptions = subscriptions
+        self._slices = slices
 
     def codes(self) -> dict[int, Process]:
         """
@@ -69,12 +73,12 @@ class InspectProcessor:
             InspectCode.INSPECT_SUBSCRIPTIONS: self.subscriptions,
         }
 
-    def locks(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def locks(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         Who has which queue for itself, and for how long.
         """
         group = request.decodeHeader(InspectRequestHeader).group
-        return responseCommand(body=encodeBody(self._locks(_LOCKS, group)))
+        return promptly(self._slices, _telling(self._locks(_LOCKS, group)))
 
     def halves(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """
@@ -91,9 +95,14 @@ class InspectProcessor:
         halves = tuple(PendingHalf(*each) for each in found[:_HALVES])
         return responseCommand(body=encodeBody(HalfList(halves, len(found) > _HALVES)))
 
-    def subscriptions(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def subscriptions(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         The groups whose members have different subscriptions.
         """
         group = request.decodeHeader(InspectRequestHeader).group
-        return responseCommand(body=encodeBody(self._subscriptions(_GROUPS, group)))
+        return promptly(self._slices, _telling(self._subscriptions(_GROUPS, group)))
+
+
+def _telling(work: Gradual[Any]) -> Gradual[RemotingCommand]:
+    body = yield from work
+    return (yield from telling(body))

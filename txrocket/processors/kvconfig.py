@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from txrocket.errors import QueryNotFound
 from txrocket.nameserver.kvconfig import KVConfig
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.processors.gradual import Slices, promptly, telling
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import (
@@ -22,7 +22,7 @@ from txrocket.protocol.headers import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["KVConfigRequests"]
@@ -38,8 +38,9 @@ class KVConfigRequests:
 
     _log = Logger()
 
-    def __init__(self, kvConfig: KVConfig) -> None:
+    def __init__(self, kvConfig: KVConfig, slices: Slices) -> None:
         self._kvConfig = kvConfig
+        self._slices = slices
 
     def codes(self) -> dict[int, Process]:
         """
@@ -80,7 +81,7 @@ class KVConfigRequests:
         kept = self._kvConfig.delete(header.namespace, header.key)
         return kept.addCallback(lambda none: responseCommand())
 
-    def list(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def list(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         GET_KVLIST_BY_NAMESPACE.
         """
@@ -88,7 +89,7 @@ class KVConfigRequests:
         table = self._kvConfig.namespace(header.namespace)
         if table is None:
             raise QueryNotFound(f"there is no namespace {header.namespace}")
-        return responseCommand(body=encodeBody(table))
+        return promptly(self._slices, telling(table))
 
     def _tell(self, peer: RemotingProtocol, namespace: str, key: str, value: str | None) -> None:
         self._log.warn(

@@ -7,22 +7,28 @@ Java's C{AdminBrokerProcessor} serves them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from txrocket.broker.locks import QueueLocks
 from txrocket.broker.names import checkGroup
+from txrocket.broker.progress import Gradual
 from txrocket.errors import MalformedBody
+from txrocket.processors.gradual import Slices, promptly, telling
 from txrocket.protocol.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodycodec import decodeGradually
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["LockProcessor"]
+
+# Queues that are decoded and locked in one turn, which takes 3 ms.
+_AT_ONCE: Final = 1024
 
 
 class LockProcessor:
@@ -30,12 +36,13 @@ class LockProcessor:
     Serves consumers that take messages in order.
     """
 
-    def __init__(self, locks: QueueLocks, now: Callable[[], int]) -> None:
+    def __init__(self, locks: QueueLocks, now: Callable[[], int], slices: Slices) -> None:
         """
         @param now: the time in milliseconds.
         """
         self._locks = locks
         self._now = now
+        self._slices = slices
 
     def codes(self) -> dict[int, Process]:
         """
@@ -46,21 +53,35 @@ class LockProcessor:
             RequestCode.UNLOCK_BATCH_MQ: self.unlock,
         }
 
-    def lock(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def lock(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         Lock queues; the answer says which the client has.
         """
-        body = decodeBody(LockBatchRequestBody, request.body)
-        group, clientId = _who(body)
-        got = self._locks.lock(group, body.mqSet, clientId, self._now())
-        return responseCommand(body=encodeBody(LockBatchResponseBody(got)))
+        return promptly(self._slices, self._lock(request.body))
 
-    def unlock(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def _lock(self, data: bytes) -> Gradual[RemotingCommand]:
+        body = yield from decodeGradually(LockBatchRequestBody, data)
+        group, clientId = _who(body)
+        if len(body.mqSet) > _AT_ONCE:
+            yield
+        # All of them in one turn: two consumers that ask for the same queues at the same
+        # time would else get half of them each.
+        got = self._locks.lock(group, body.mqSet, clientId, self._now())
+        if len(body.mqSet) > _AT_ONCE:
+            yield
+        return (yield from telling(LockBatchResponseBody(got)))
+
+    def unlock(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         Give queues back; those that the client does not have stay as they are.
         """
-        body = decodeBody(UnlockBatchRequestBody, request.body)
+        return promptly(self._slices, self._unlock(request.body))
+
+    def _unlock(self, data: bytes) -> Gradual[RemotingCommand]:
+        body = yield from decodeGradually(UnlockBatchRequestBody, data)
         group, clientId = _who(body)
+        if len(body.mqSet) > _AT_ONCE:
+            yield
         self._locks.unlock(group, body.mqSet, clientId)
         return responseCommand()
 

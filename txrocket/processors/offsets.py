@@ -20,14 +20,18 @@ CLONE_GROUP_OFFSET
 
 from __future__ import annotations
 
+from typing import Final
+
 from twisted.logger import Logger
 
 from txrocket.broker.clients import Consumers
 from txrocket.broker.delay import DelayLevels
 from txrocket.broker.names import checkGroup, checkTopic
 from txrocket.broker.offsets import Offsets
+from txrocket.broker.progress import Gradual
 from txrocket.broker.topics import Topics
 from txrocket.errors import QueryNotFound, RemoteSystemError, TopicNotExist
+from txrocket.processors.gradual import Slices, promptly, telling
 from txrocket.protocol.bodies import DelayOffsetSerializeWrapper, QueryCorrectionOffsetBody
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -47,7 +51,7 @@ from txrocket.protocol.headers import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.reading import StoreReader
 
@@ -56,6 +60,9 @@ __all__ = ["OffsetProcessor"]
 # What QUERY_CORRECTION_OFFSET says of a queue that needs no correction; Java's
 # Long.MAX_VALUE.
 _NO_CORRECTION = 2**63 - 1
+
+# Offsets that are looked at or copied at once.
+_STEP: Final = 512
 
 
 class OffsetProcessor:
@@ -72,12 +79,14 @@ class OffsetProcessor:
         store: StoreReader,
         topics: Topics,
         consumers: Consumers,
+        slices: Slices,
     ) -> None:
         self._offsets = offsets
         self._delays = delays
         self._store = store
         self._topics = topics
         self._consumers = consumers
+        self._slices = slices
 
     def codes(self) -> dict[int, Process]:
         """
@@ -157,17 +166,25 @@ class OffsetProcessor:
                 f"queue {queueId} is not one of topic {topic}, which has {queues}"
             )
 
-    def clone(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def clone(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         Give a group the offsets of another in a topic, or in all.
 
         @raise RemoteSystemError: if the group cannot have that name.
         """
         header = request.decodeHeader(CloneGroupOffsetRequestHeader)
-        fromGroup, toGroup = header.srcGroup, checkGroup(header.destGroup)
+        checkGroup(header.destGroup)
+        return promptly(self._slices, self._clone(header, peer.address))
+
+    def _clone(
+        self, header: CloneGroupOffsetRequestHeader, address: str
+    ) -> Gradual[RemotingCommand]:
+        fromGroup, toGroup = header.srcGroup, header.destGroup
         online = self._consumers.get(fromGroup)
         wanted = None if header.offline or online is None else online.subscriptions
-        for topic in [header.topic] if header.topic else self._offsets.topicsOf(fromGroup):
+        topics = [header.topic] if header.topic else self._offsets.topicsOf(fromGroup)
+        done = 0
+        for topic in topics:
             # A group that is online has done with topics that it does not name.
             if self._topics.get(topic) is not None and (not wanted or topic in wanted):
                 before = dict(self._offsets.of(toGroup, topic))
@@ -175,13 +192,18 @@ class OffsetProcessor:
                 self._log.warn(
                     "{address} gives group {toGroup} the offsets of {fromGroup!r} in {topic}:"
                     " {before} -> {after}",
-                    address=peer.address,
+                    address=address,
                     toGroup=toGroup,
                     fromGroup=fromGroup,
                     topic=topic,
                     before=before,
                     after=dict(self._offsets.of(toGroup, topic)),
                 )
+                done += len(self._offsets.of(toGroup, topic))
+            done += 1
+            if done >= _STEP:
+                done = 0
+                yield
         return responseCommand()
 
     # --- a queue's ---------------------------------------------------------
@@ -222,11 +244,11 @@ class OffsetProcessor:
 
     # --- all ---------------------------------------------------------------
 
-    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         All groups' offsets.
         """
-        return responseCommand(body=encodeBody(self._offsets.wrapper()))
+        return promptly(self._slices, telling(self._offsets.wrapper()))
 
     def allDelays(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """
@@ -234,19 +256,38 @@ class OffsetProcessor:
         """
         return responseCommand(body=encodeBody(DelayOffsetSerializeWrapper(self._delays.offsets)))
 
-    def corrections(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def corrections(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         The least offsets of all groups in a topic's queues, to which a group that
         is behind may go on.
         """
         header = request.decodeHeader(QueryCorrectionOffsetHeader)
+        return promptly(self._slices, self._corrections(header))
+
+    def _corrections(self, header: QueryCorrectionOffsetHeader) -> Gradual[RemotingCommand]:
         topic = header.topic
-        least = self._offsets.leastOf(
-            topic,
-            (header.filterGroups or "").split(","),
-            lambda queueId: self._store.minOffset(topic, queueId),
-        )
+        least = yield from self._leastOf(topic, (header.filterGroups or "").split(","))
         for queueId, offset in self._offsets.of(header.compareGroup, topic).items():
             if least.get(queueId, -1) > offset:
                 least[queueId] = _NO_CORRECTION
-        return responseCommand(body=encodeBody(QueryCorrectionOffsetBody(least)))
+        return (yield from telling(QueryCorrectionOffsetBody(least)))
+
+    def _leastOf(self, topic: str, without: list[str]) -> Gradual[dict[int, int]]:
+        """
+        The least offset of all groups but some in each queue of a topic.  An offset before
+        a queue's first message does not count.
+        """
+        least: dict[int, int] = {}
+        done = 0
+        for group in self._offsets.groupsOf(topic).difference(without):
+            for queueId, offset in self._offsets.of(group, topic).items():
+                if offset < least.get(queueId, offset + 1) and (
+                    offset >= self._store.minOffset(topic, queueId)
+                ):
+                    least[queueId] = offset
+                done += 1
+            done += 1
+            if done >= _STEP:
+                done = 0
+                yield
+        return least

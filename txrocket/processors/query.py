@@ -19,14 +19,13 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
-from twisted.internet.task import Cooperator
 
 from txrocket.broker.clients import Consumers
 from txrocket.broker.offsets import Offsets
-from txrocket.broker.progress import Progress
+from txrocket.broker.progress import Gradual, Progress
 from txrocket.errors import RemoteSystemError
 from txrocket.message import PROPERTY_UNIQ_KEY
-from txrocket.processors.gradual import gradually
+from txrocket.processors.gradual import Slices, gradually, promptly, telling
 from txrocket.protocol.bodies import (
     ConsumeQueueData,
     GroupList,
@@ -45,7 +44,7 @@ from txrocket.protocol.headers import (
     ViewMessageRequestHeader,
 )
 from txrocket.protocol.record import decodeRecord
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.store.consumequeue import entries
 from txrocket.store.messages import MessageStore
@@ -166,7 +165,7 @@ class ConsumptionProcessor:
         progress: Progress,
         offsets: Offsets,
         consumers: Consumers,
-        cooperator: Cooperator,
+        cooperator: Slices,
         now: Callable[[], int],
     ) -> None:
         """
@@ -195,20 +194,19 @@ class ConsumptionProcessor:
             <txrocket.errors.TopicNotExist>} if there is no such topic.
         """
         header = request.decodeHeader(QueryConsumeTimeSpanRequestHeader)
-        spans = gradually(
-            self._cooperator, self._progress.times(header.group, header.topic, self._now())
-        )
-        return spans.addCallback(
-            lambda spans: responseCommand(body=encodeBody(QueryConsumeTimeSpanBody(spans)))
-        )
+        return gradually(self._cooperator, self._times(header.group, header.topic))
 
-    def groups(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def _times(self, group: str, topic: str) -> Gradual[RemotingCommand]:
+        spans = yield from self._progress.times(group, topic, self._now())
+        return (yield from telling(QueryConsumeTimeSpanBody(spans)))
+
+    def groups(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         The groups that subscribe to a topic or have consumed it.
         """
         topic = request.decodeHeader(QueryTopicConsumeByWhoRequestHeader).topic
         groups = self._consumers.groupsOf(topic) | self._offsets.groupsOf(topic)
-        return responseCommand(body=encodeBody(GroupList(frozenset(groups))))
+        return promptly(self._cooperator, telling(GroupList(frozenset(groups))))
 
 
 def _has(data: bytes, topic: str, key: str) -> bool:

@@ -11,13 +11,14 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from txrocket.errors import MalformedField, RemoteSystemError
+from txrocket.errors import MalformedField, RemoteSystemError, SystemBusy
 from txrocket.model import DataVersion
 from txrocket.nameserver.brokers import Broker, Registration
 from txrocket.nameserver.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
 from txrocket.nameserver.routes import RouteTable
+from txrocket.processors.gradual import Slices, Turns
 from txrocket.protocol.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodycodec import decodeGradually, encodeBody, encodeGradually
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import (
@@ -27,14 +28,24 @@ from txrocket.protocol.headers import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from txrocket.protocol.registration import decodeRegisterBroker
-from txrocket.remoting.interfaces import Process
+from txrocket.protocol.javajson import Gradual
+from txrocket.protocol.registration import decodingRegisterBroker
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["RegistrationRequests"]
 
 # Java's ordinal of V3_0_11: brokers before it send their topics and nothing else.
 _FILTER_SERVERS_SINCE: Final = 37
+
+# Bytes from which on it takes milliseconds to check and to decode a body.
+_LARGE: Final = 256 * 1024
+
+# Topics that are put into the routes in the turn in which they were read.
+_AT_ONCE: Final = 1024
+
+# How many bytes these may send: their topics are decoded without a pause.
+_OLD_LIMIT: Final = 2 * 1024 * 1024
 
 _BrokerHeader = (
     RegisterBrokerRequestHeader | UnRegisterBrokerRequestHeader | QueryDataVersionRequestHeader
@@ -48,10 +59,13 @@ class RegistrationRequests:
 
     _log = Logger()
 
-    def __init__(self, routes: RouteTable, kvConfig: KVConfig, now: Callable[[], int]) -> None:
+    def __init__(
+        self, routes: RouteTable, kvConfig: KVConfig, now: Callable[[], int], slices: Slices
+    ) -> None:
         """
         @param now: tells the time in milliseconds.
         """
+        self._turns = Turns(slices)
         self._routes = routes
         self._kvConfig = kvConfig
         self._now = now
@@ -67,34 +81,54 @@ class RegistrationRequests:
             RequestCode.QUERY_DATA_VERSION: self.queryDataVersion,
         }
 
-    def register(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def register(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         REGISTER_BROKER: a broker is dropped when the connection is lost on which it
         registered last.
         """
+        return self._turns.take(peer, self._register(request, peer))
+
+    def _register(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> Gradual[RemotingCommand]:
         header = request.decodeHeader(RegisterBrokerRequestHeader)
         if header.bodyCrc32 and header.bodyCrc32 != zlib.crc32(request.body) & 0x7FFFFFFF:
             raise RemoteSystemError("the body does not match its bodyCrc32")
         broker = _broker(header)
+        if len(request.body) > _LARGE:
+            yield
+        told, skipped = yield from self._registration(header, broker, request)
+        queues = yield from self._routes.queuesOf(broker, told.topics)
+        if len(queues) > _AT_ONCE:
+            yield
+        if skipped and self._routes.wants(broker, told.dataVersion):
+            # It was known when its topics were passed over, and is not any more.
+            raise SystemBusy(f"{broker} was dropped while it registered: it should do so anew")
         known = self._routes.brokerLiveTable.get(broker.brokerAddr)
-        master = self._routes.register(
-            broker, self._registration(header, broker, request), peer, self._now()
-        )
+        master = self._routes.register(broker, told, peer, self._now(), queues)
         self._watch(peer)
         if known is None or known.broker != broker:
             self._log.info("{broker} has registered", broker=broker)
         orders = self._kvConfig.namespace(ORDER_TOPIC_CONFIG)
+        body = b""
+        if orders is not None:
+            body = yield from encodeGradually(orders)
         return responseCommand(
             header=RegisterBrokerResponseHeader()
             if master is None
             else RegisterBrokerResponseHeader(master.haServerAddr, master.masterAddr),
-            body=b"" if orders is None else encodeBody(orders),
+            body=body,
         )
 
-    def unregister(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def unregister(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         UNREGISTER_BROKER: SUCCESS also for a broker that is not known.
         """
+        return self._turns.take(peer, self._unregister(request, peer))
+
+    def _unregister(
+        self, request: RemotingCommand, peer: RemotingProtocol
+    ) -> Gradual[RemotingCommand]:
         broker = _broker(request.decodeHeader(UnRegisterBrokerRequestHeader))
         if self._routes.unregister(broker):
             self._log.info(
@@ -103,13 +137,17 @@ class RegistrationRequests:
                 peer=peer.address,
             )
         return responseCommand()
+        yield
 
-    def queryDataVersion(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def queryDataVersion(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         QUERY_DATA_VERSION.
         """
+        return self._turns.take(peer, self._queryDataVersion(request))
+
+    def _queryDataVersion(self, request: RemotingCommand) -> Gradual[RemotingCommand]:
         broker = _broker(request.decodeHeader(QueryDataVersionRequestHeader))
-        version = decodeBody(DataVersion, request.body)
+        version = yield from decodeGradually(DataVersion, request.body)
         changed, known = self._routes.queryDataVersion(broker, version, self._now())
         return responseCommand(
             header=QueryDataVersionResponseHeader(changed),
@@ -118,27 +156,39 @@ class RegistrationRequests:
 
     def _registration(
         self, header: RegisterBrokerRequestHeader, broker: Broker, request: RemotingCommand
-    ) -> Registration:
+    ) -> Gradual[tuple[Registration, bool]]:
+        """
+        What a broker tells, and whether its topics were passed over.
+        """
+        skipped = False
+
+        def wants(version: DataVersion) -> bool:
+            nonlocal skipped
+            skipped = not self._routes.wants(broker, version)
+            return not skipped
+
         if request.version < _FILTER_SERVERS_SINCE:
             wrapper = TopicConfigSerializeWrapper()
+            if len(request.body) > _OLD_LIMIT:
+                raise RemoteSystemError(
+                    f"a broker of version {request.version} tells of its topics in"
+                    f" {len(request.body)} bytes: the limit is {_OLD_LIMIT}"
+                )
             if request.body:
-                wrapper = decodeBody(TopicConfigSerializeWrapper, request.body)
+                wrapper = yield from decodeGradually(TopicConfigSerializeWrapper, request.body)
             filterServers = None
         else:
             body = RegisterBrokerBody()
             if request.body:
-                body = decodeRegisterBroker(
-                    request.body,
-                    header.compressed,
-                    lambda version: self._routes.wants(broker, version),
-                )
+                body = yield from decodingRegisterBroker(request.body, header.compressed, wants)
             wrapper, filterServers = body.topicConfigSerializeWrapper, body.filterServerList
-        return Registration(
+        told = Registration(
             header.haServerAddr,
             wrapper.dataVersion,
             wrapper.topicConfigTable.values(),
             filterServers,
         )
+        return told, skipped
 
     def _watch(self, peer: RemotingProtocol) -> None:
         if peer not in self._watched:

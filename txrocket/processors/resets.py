@@ -15,24 +15,24 @@ It is the consumers that go there, and then commit where they are.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
-from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 
 from txrocket.broker.clients import Client, Consumers
-from txrocket.broker.progress import Progress
+from txrocket.broker.progress import Gradual, Progress
 from txrocket.errors import ConsumerNotOnline, RemoteSystemError, RocketError
 from txrocket.model import MessageQueue
-from txrocket.processors.gradual import gradually
+from txrocket.processors.gradual import Slices, gradually
 from txrocket.protocol.bodies import (
     GetConsumerStatusBody,
     MessageQueueForC,
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodycodec import decodeGradually, encodeGradually
 from txrocket.protocol.codes import LanguageCode, RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.protocol.headers import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
@@ -47,6 +47,12 @@ _OLDEST = 28
 # How long a consumer has to tell where it is, in seconds.
 _TIMEOUT = 5.0
 
+# How many bytes a consumer may take to tell where it is: 8,192 queues with long names.
+_LONGEST_STATUS: Final = 1024 * 1024
+
+# How many queues the log names.
+_SHOWN: Final = 16
+
 
 class ResetProcessor:
     """
@@ -55,7 +61,7 @@ class ResetProcessor:
 
     _log = Logger()
 
-    def __init__(self, progress: Progress, consumers: Consumers, cooperator: Cooperator) -> None:
+    def __init__(self, progress: Progress, consumers: Consumers, cooperator: Slices) -> None:
         self._progress = progress
         self._consumers = consumers
         self._cooperator = cooperator
@@ -91,10 +97,40 @@ class ResetProcessor:
                 f"no consumer of the group {header.group} is connected that could be taken to"
                 f" other offsets in {header.topic}"
             )
+        answer = yield gradually(self._cooperator, self._tell(header, offsets, clients, request))
+        shown = {queue.queueId: offset for queue, offset in islice(offsets.items(), _SHOWN)}
+        self._log.warn(
+            "{address} takes group {group} to other offsets in {count} queues of {topic}:"
+            " {offsets}{more}",
+            address=peer.address,
+            group=header.group,
+            count=len(offsets),
+            topic=header.topic,
+            offsets=shown,
+            more=" and so on" if len(offsets) > _SHOWN else "",
+        )
+        return responseCommand(body=answer)
+
+    def _tell(
+        self,
+        header: ResetOffsetRequestHeader,
+        offsets: dict[MessageQueue, int],
+        clients: list[Client],
+        request: RemotingCommand,
+    ) -> Gradual[bytes]:
+        """
+        Tell consumers of other offsets.
+
+        @return: the offsets as Java's tool reads them.
+        """
         # Whether the group may go forward is decided here; Java passes no more on.
         told = ResetOffsetRequestHeader(header.topic, header.group, header.timestamp)
+        answer = yield from encodeGradually(ResetOffsetBody(offsets))
+        forC = b""
         for client in clients:
-            body = _resetBody(offsets, client.language, request.language)
+            body = answer
+            if _isForC(client.language, request.language):
+                forC = body = forC or (yield from encodeGradually(_forC(offsets)))
             command = requestCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
             try:
                 client.peer.oneway(command)
@@ -105,14 +141,8 @@ class ResetProcessor:
                     group=header.group,
                     error=error,
                 )
-        self._log.warn(
-            "{address} takes group {group} to other offsets in {topic}: {offsets}",
-            address=peer.address,
-            group=header.group,
-            topic=header.topic,
-            offsets={queue.queueId: offset for queue, offset in offsets.items()},
-        )
-        return responseCommand(body=encodeBody(ResetOffsetBody(offsets)))
+            yield
+        return answer
 
     @inlineCallbacks
     def status(
@@ -130,21 +160,36 @@ class ResetProcessor:
             raise RemoteSystemError(f"no consumer of the group {header.group} is connected")
         asked = [each for each in clients if header.clientAddr in (None, "", each.clientId)]
         told = GetConsumerStatusRequestHeader(header.topic, header.group)
-        answers = yield DeferredList(
-            [
-                each.peer.request(
-                    requestCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, told), _TIMEOUT
-                ).addCallback(_table)
-                for each in asked
-            ],
-            consumeErrors=True,
-        )
+        asking = yield gradually(self._cooperator, self._ask(asked, told))
+        answers = yield DeferredList(asking, consumeErrors=True)
         tables = {
             client.clientId: table
             for client, (succeeded, table) in zip(asked, answers, strict=True)
             if succeeded and table is not None
         }
-        return responseCommand(body=encodeBody(GetConsumerStatusBody(consumerTable=tables)))
+        body = yield gradually(
+            self._cooperator, encodeGradually(GetConsumerStatusBody(consumerTable=tables))
+        )
+        return responseCommand(body=body)
+
+    def _ask(
+        self, clients: list[Client], header: GetConsumerStatusRequestHeader
+    ) -> Gradual[list[Deferred[Any]]]:
+        """
+        Ask consumers where they are.
+        """
+        asking = []
+        for each in clients:
+            request = requestCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+            asking.append(each.peer.request(request, _TIMEOUT).addCallback(self._table))
+            yield
+        return asking
+
+    def _table(self, answer: RemotingCommand) -> Deferred[dict[MessageQueue, int] | None] | None:
+        if answer.code or not 0 < len(answer.body) <= _LONGEST_STATUS:
+            return None
+        work = decodeGradually(GetConsumerStatusBody, answer.body)
+        return gradually(self._cooperator, work).addCallback(lambda body: body.messageQueueTable)
 
     def _clients(self, name: str) -> list[Client]:
         """
@@ -162,25 +207,19 @@ class ResetProcessor:
         return clients
 
 
-def _resetBody(offsets: dict[MessageQueue, int], language: str, asker: str) -> bytes:
+def _isForC(language: str, asker: str) -> bool:
     """
-    Offsets as a consumer reads them.  Java's tool says by its language which form
-    is right; a C++ consumer can read but one.
+    Whether a consumer reads offsets in the form of C++.  Java's tool says by its language
+    which form is right; a C++ consumer can read but one.
     """
     cpp, java = LanguageCode.CPP.name, LanguageCode.JAVA.name
-    if language == cpp or (asker == cpp and language != java):
-        return encodeBody(
-            ResetOffsetBodyForC(
-                tuple(
-                    MessageQueueForC(each.topic, each.brokerName, each.queueId, offset)
-                    for each, offset in offsets.items()
-                )
-            )
+    return language == cpp or (asker == cpp and language != java)
+
+
+def _forC(offsets: dict[MessageQueue, int]) -> ResetOffsetBodyForC:
+    return ResetOffsetBodyForC(
+        tuple(
+            MessageQueueForC(each.topic, each.brokerName, each.queueId, offset)
+            for each, offset in offsets.items()
         )
-    return encodeBody(ResetOffsetBody(offsets))
-
-
-def _table(answer: RemotingCommand) -> dict[MessageQueue, int] | None:
-    if answer.code or not answer.body:
-        return None
-    return decodeBody(GetConsumerStatusBody, answer.body).messageQueueTable
+    )

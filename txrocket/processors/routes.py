@@ -6,7 +6,6 @@ topics are there; and what an operator may change of that.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Final
 
@@ -18,8 +17,8 @@ from txrocket.nameserver.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
 from txrocket.nameserver.routebytes import RouteBytes
 from txrocket.nameserver.routes import RouteTable
 from txrocket.nameserver.settings import NamesrvSettings
+from txrocket.processors.gradual import Slices, promptly, telling
 from txrocket.protocol.bodies import TopicList
-from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import (
@@ -31,13 +30,17 @@ from txrocket.protocol.headers import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from txrocket.remoting.interfaces import Process
+from txrocket.protocol.javajson import Gradual
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["RouteRequests"]
 
 # Java's ordinal of V4_9_4: peers since then read standard JSON.
 _STANDARD_SINCE: Final = 401
+
+# Brokers whose route is written at once, which takes 2 ms.
+_BROKERS: Final = 128
 
 
 class RouteRequests:
@@ -48,11 +51,16 @@ class RouteRequests:
     _log = Logger()
 
     def __init__(
-        self, routes: RouteTable, kvConfig: KVConfig, settings: Callable[[], NamesrvSettings]
+        self,
+        routes: RouteTable,
+        kvConfig: KVConfig,
+        settings: Callable[[], NamesrvSettings],
+        slices: Slices,
     ) -> None:
         """
         @param settings: gives the settings as they are now.
         """
+        self._slices = slices
         self._routes = routes
         self._kvConfig = kvConfig
         self._settings = settings
@@ -70,14 +78,16 @@ class RouteRequests:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self.addWritePerm,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self.deleteTopic,
             RequestCode.GET_TOPICS_BY_CLUSTER: self.topicsOfCluster,
-            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _listing(routes.allTopics),
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _listing(routes.systemTopics),
-            RequestCode.GET_UNIT_TOPIC_LIST: _listing(routes.unitTopics),
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _listing(routes.unitSubTopics),
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _listing(routes.unitSubTopicsOfNoUnit),
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._telling(routes.allTopics),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._telling(routes.systemTopics),
+            RequestCode.GET_UNIT_TOPIC_LIST: self._listing(routes.unitTopics),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._listing(routes.unitSubTopics),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._listing(
+                routes.unitSubTopicsOfNoUnit
+            ),
         }
 
-    def route(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def route(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         GET_ROUTEINFO_BY_TOPIC.
         """
@@ -93,13 +103,15 @@ class RouteRequests:
             order = self._kvConfig.get(ORDER_TOPIC_CONFIG, topic)
             route = replace(route, orderTopicConf=order)
         standard = request.version >= _STANDARD_SINCE or bool(header.acceptStandardJsonOnly)
+        if len(route.brokerDatas) > _BROKERS:
+            return promptly(self._slices, telling(route, standard))
         return responseCommand(body=self._encode(topic, route, standard))
 
-    def clusterInfo(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def clusterInfo(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         GET_BROKER_CLUSTER_INFO.
         """
-        return responseCommand(body=encodeBody(self._routes.clusterInfo()))
+        return promptly(self._slices, telling(self._routes.clusterInfo()))
 
     def wipeWritePerm(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """
@@ -143,22 +155,26 @@ class RouteRequests:
         )
         return responseCommand()
 
-    def topicsOfCluster(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def topicsOfCluster(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         GET_TOPICS_BY_CLUSTER.
         """
         header = request.decodeHeader(GetTopicsByClusterRequestHeader)
-        return responseCommand(body=encodeBody(self._routes.topicsOfCluster(header.cluster)))
+        return promptly(self._slices, _listing(self._routes.topicsOfCluster(header.cluster)))
+
+    def _telling(self, topics: Callable[[], TopicList]) -> Process:
+        """
+        A function that answers with a list of topics.
+        """
+        return lambda request, peer: promptly(self._slices, telling(topics()))
+
+    def _listing(self, topics: Callable[[], Gradual[TopicList]]) -> Process:
+        """
+        A function that answers with a list of topics that are looked for.
+        """
+        return lambda request, peer: promptly(self._slices, _listing(topics()))
 
 
-def _listing(topics: Callable[[], TopicList]) -> Process:
-    """
-    A function that answers with a list of topics.
-    """
-    return functools.partial(_list, topics)
-
-
-def _list(
-    topics: Callable[[], TopicList], request: RemotingCommand, peer: RemotingProtocol
-) -> RemotingCommand:
-    return responseCommand(body=encodeBody(topics()))
+def _listing(topics: Gradual[TopicList]) -> Gradual[RemotingCommand]:
+    found = yield from topics
+    return (yield from telling(found))

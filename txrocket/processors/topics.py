@@ -15,16 +15,15 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, inlineCallbacks
-from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 
 from txrocket.broker.names import SYSTEM_TOPICS, checkNotSystem, checkTopic
-from txrocket.broker.progress import Progress
+from txrocket.broker.progress import Gradual, Progress
 from txrocket.broker.removal import Removal
 from txrocket.broker.topics import Topics
 from txrocket.errors import RemoteSystemError
 from txrocket.model import TopicConfig, TopicFilterType
-from txrocket.processors.gradual import gradually
+from txrocket.processors.gradual import Slices, gradually, promptly, telling
 from txrocket.protocol.bodies import TopicList
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -34,7 +33,7 @@ from txrocket.protocol.headers import (
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from txrocket.remoting.interfaces import Process
+from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["QUEUE_LIMIT", "TopicProcessor", "checkQueues"]
@@ -67,7 +66,7 @@ class TopicProcessor:
         topics: Topics,
         removal: Removal,
         progress: Progress,
-        cooperator: Cooperator,
+        cooperator: Slices,
         told: Callable[[], Deferred[None]],
     ) -> None:
         """
@@ -150,11 +149,11 @@ class TopicProcessor:
         )
         return self._removal.topic(topic).addCallback(lambda none: responseCommand())
 
-    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
         All topics.
         """
-        return responseCommand(body=encodeBody(self._topics.wrapper()))
+        return promptly(self._cooperator, telling(self._topics.wrapper()))
 
     def stats(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """
@@ -164,9 +163,11 @@ class TopicProcessor:
             <txrocket.errors.TopicNotExist>} if there is no such topic.
         """
         topic = request.decodeHeader(GetTopicStatsInfoRequestHeader).topic
-        return gradually(self._cooperator, self._progress.ends(topic)).addCallback(
-            lambda table: responseCommand(body=encodeBody(table))
-        )
+        return gradually(self._cooperator, self._ends(topic))
+
+    def _ends(self, topic: str) -> Gradual[RemotingCommand]:
+        table = yield from self._progress.ends(topic)
+        return (yield from telling(table))
 
     def own(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """

@@ -41,9 +41,19 @@ from txrocket.protocol.record import (
     badHosts,
 )
 
-__all__ = ["batchRecords", "decodeBatch", "encodeBatch", "encodeItem", "splitBatch"]
+__all__ = [
+    *("BATCH_LIMIT", "batchRecords", "decodeBatch", "encodeBatch", "encodeItem", "splitBatch"),
+]
+
+#: How many messages a batch may have.  A broker stores a batch in one turn, which takes
+#: it 30 ms for so many.
+BATCH_LIMIT: Final = 8192
 
 _ITEM: Final = struct.Struct(">5i")
+_SIZE: Final = struct.Struct(">i").unpack_from
+
+# A message without a body and without properties.
+_SMALLEST: Final = _ITEM.size + 2
 _SEPARATOR: Final = 0x02
 _TIMERS: Final = frozenset(TIMER_PROPERTIES)
 
@@ -64,10 +74,13 @@ def encodeBatch(messages: Sequence[Message]) -> bytes:
 
     @raise InvalidMessage: if they cannot be sent together (RocketMQ's
         C{MessageBatch}: one topic and none of a retry topic, no delay, all
-        waiting for storage or none), or one of them breaks a limit.
+        waiting for storage or none), or one of them breaks a limit, or there are
+        more than L{BATCH_LIMIT}.
     """
     if not messages:
         raise InvalidMessage("a batch has at least one message")
+    if len(messages) > BATCH_LIMIT:
+        raise _tooMany()
     first = messages[0]
     if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessage("messages of a retry topic cannot be sent as a batch")
@@ -119,7 +132,7 @@ def splitBatch(messages: Iterable[Message], limit: int) -> Iterator[list[Message
             own += _UNIQUE_SIZE + bool(properties)
         if own > limit:
             raise MessageTooLarge(own, limit)
-        if batch and size + own > limit:
+        if batch and (size + own > limit or len(batch) == BATCH_LIMIT):
             yield batch
             batch, size = [], 0
         batch.append(message)
@@ -175,6 +188,24 @@ def _items(data: bytes) -> list[tuple[int, int, int, int]]:
     return items
 
 
+def _tooMany() -> InvalidMessage:
+    return InvalidMessage(f"a batch of more than {BATCH_LIMIT} messages, which is the limit")
+
+
+def _checkCount(data: bytes) -> None:
+    """
+    Refuse a batch of too many messages before anything is made of them.
+    """
+    position, last = 0, len(data) - _SMALLEST
+    for _ in range(BATCH_LIMIT):
+        size = _SIZE(data, position)[0]
+        position += size
+        if position > last or size < _SMALLEST:
+            # It is at its end, or malformed, which is found out when it is read.
+            return
+    raise _tooMany()
+
+
 def batchRecords(
     data: bytes,
     topic: TopicField,
@@ -199,8 +230,11 @@ def batchRecords(
     @param told: whether the properties are asked for.
     @return: the records, one after the other, the size of each, and its properties.
     @raise MalformedRecord: if a length in C{data} does not fit.
-    @raise InvalidMessage: as L{encodeRecord<txrocket.protocol.record.encodeRecord>}.
+    @raise InvalidMessage: as L{encodeRecord<txrocket.protocol.record.encodeRecord>}, and
+        if there are more than L{BATCH_LIMIT} messages.
     """
+    if len(data) > BATCH_LIMIT * _SMALLEST:
+        _checkCount(data)
     if speed is not None:
         made: tuple[bytes, list[int], list[bytes]] | None = speed.batchRecords(
             data,

@@ -9,7 +9,7 @@ a stream of bytes means is decided in one place, however it was cut up.
 from __future__ import annotations
 
 from txrocket.protocol.command import RemotingCommand, decodeCommand
-from txrocket.protocol.frames import FRAME_LIMIT, FrameBuffer
+from txrocket.protocol.frames import FRAME_LIMIT, HEADER_LIMIT, FrameBuffer
 
 __all__ = ["Connection"]
 
@@ -22,8 +22,8 @@ class Connection(FrameBuffer[RemotingCommand]):
 
     __slots__ = ("_opaque",)
 
-    def __init__(self, limit: int = FRAME_LIMIT) -> None:
-        super().__init__(decodeCommand, limit)
+    def __init__(self, limit: int = FRAME_LIMIT, headerLimit: int = HEADER_LIMIT) -> None:
+        super().__init__(decodeCommand, limit, headerLimit)
         self._opaque = -1
 
     def nextOpaque(self) -> int:

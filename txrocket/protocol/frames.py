@@ -13,7 +13,8 @@ All integers are big-endian.  C{length} does not count itself.  What a frame
 means is for the decoder to say that a L{FrameBuffer} is given.
 
 A length is judged as soon as its four bytes are there, so a peer can make this
-end hold one frame of at most the limit and never more.
+end hold one frame of at most the limit and never more.  So is the length of a header,
+which has a limit of its own: it is decoded as a whole, and a body is not.
 """
 
 from __future__ import annotations
@@ -22,12 +23,17 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Generic, TypeVar
 
-from txrocket.errors import FrameTooLarge, InvalidFrameLength, ProtocolError
+from txrocket.errors import FrameTooLarge, HeaderOverLimit, InvalidFrameLength, ProtocolError
 
-__all__ = ["FRAME_LIMIT", "FrameBuffer"]
+__all__ = ["FRAME_LIMIT", "HEADER_LIMIT", "FrameBuffer"]
 
 # com.rocketmq.remoting.frameMaxLength.  Netty counts the prefix in it, and so do we.
 FRAME_LIMIT = 16 * 1024 * 1024
+
+#: The longest header that a frame can have, because its length has three bytes.
+HEADER_LIMIT = 0xFFFFFF
+
+_HEADER_MASK = HEADER_LIMIT
 
 _LENGTH = Struct(">i").unpack_from
 _PREFIX = 4
@@ -46,19 +52,24 @@ class FrameBuffer(Generic[_Decoded]):
         were returned as ever.
     """
 
-    __slots__ = ("_decode", "_limit", "fault", "needed", "partial")
+    __slots__ = ("_decode", "_headerLimit", "_limit", "fault", "needed", "partial")
 
     def __init__(
-        self, decode: Callable[[bytes, int, int], _Decoded], limit: int = FRAME_LIMIT
+        self,
+        decode: Callable[[bytes, int, int], _Decoded],
+        limit: int = FRAME_LIMIT,
+        headerLimit: int = HEADER_LIMIT,
     ) -> None:
         """
         @param decode: makes something of the frame, without its length, that
             lies between two offsets; may raise L{ProtocolError}.  It is called
             with the offsets and not with the frame, to save it a copy.
         @param limit: the longest frame in bytes, with its length.
+        @param headerLimit: the longest header in bytes.
         """
         self._decode = decode
         self._limit = limit
+        self._headerLimit = headerLimit
         self.partial = bytearray()
         self.needed = _PREFIX
         self.fault: ProtocolError | None = None
@@ -106,6 +117,14 @@ class FrameBuffer(Generic[_Decoded]):
                 if needed > limit:
                     raise FrameTooLarge(needed, limit)
                 stop = start + needed
+                # A frame no longer than that has no header that is.
+                if needed > self._headerLimit:
+                    if end - start < _PREFIX + 4:
+                        self.needed = _PREFIX + 4
+                        break
+                    header = _LENGTH(data, start + _PREFIX)[0] & _HEADER_MASK
+                    if header > self._headerLimit:
+                        raise HeaderOverLimit(header, self._headerLimit)
                 if stop > end:
                     self.needed = needed
                     break

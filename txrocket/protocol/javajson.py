@@ -18,6 +18,9 @@ them.  C{standard=True} is what the name server does for clients that announce
 4.9.4 or newer (C{BrowserCompatible} with C{MapSortField}): all keys are
 strings, maps are sorted and all is ASCII.  C{$ref} is never written: no body
 needs it.
+
+The reader of what is not standard takes a millisecond for two kilobytes.  So it is a
+generator, L{parsing}: a server lets others have their turn wherever it yields.
 """
 
 from __future__ import annotations
@@ -26,15 +29,23 @@ import enum
 import functools
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Generator, Hashable, Iterable
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 import orjson
 
 from txrocket.errors import MalformedBody
 
-__all__ = ["MAX_DEPTH", "REFERENCE", "ObjectKey", "parse", "write"]
+__all__ = [
+    *("MAX_DEPTH", "REFERENCE", "Gradual", "ObjectKey"),
+    *("finish", "parse", "parsing", "write", "writeKey"),
+]
+
+_T = TypeVar("_T")
+
+#: Work that yields where something else may be done, and then returns its result.
+Gradual: TypeAlias = Generator[None, None, _T]
 
 #: Makes a key of an object that stands where a key is due.
 ObjectKey = Callable[[dict[Any, Any]], Hashable]
@@ -52,8 +63,33 @@ _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 # to is held to this multiple of its own length.
 _UNFOLD = 8
 
+# The longest path of a reference: RocketMQ's have less than a hundred characters.
+_PATH_LIMIT: Final = 1024
+
+# The reader yields after so many values or escapes, which take less than a millisecond.
+_STEPS: Final = 128
+
+
+def finish(work: Gradual[_T]) -> _T:
+    """
+    Do some work without a pause.
+    """
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            result: _T = stop.value
+            return result
+
 
 def parse(data: bytes, objectKey: ObjectKey) -> Any:
+    """
+    Read one value at once; see L{parsing}.
+    """
+    return finish(parsing(data, objectKey))
+
+
+def parsing(data: bytes, objectKey: ObjectKey) -> Gradual[Any]:
     """
     Read one value.
 
@@ -73,7 +109,7 @@ def parse(data: bytes, objectKey: ObjectKey) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise MalformedBody(f"not UTF-8 at byte {error.start}") from None
-    return _Reader(text, objectKey).read()
+    return (yield from _Reader(text, objectKey).read())
 
 
 # --- reading ---------------------------------------------------------------
@@ -125,18 +161,19 @@ class _Reader:
         self.at = 0
         self.objectKey = objectKey
         self.referred = False
+        self.steps = 0
 
-    def read(self) -> Any:
+    def read(self) -> Gradual[Any]:
         """
         The text's one value.
         """
         self.at = 1 if self.text.startswith("\ufeff") else 0
-        value = self.value(1)
+        value = yield from self.value(1)
         self.skip(_SPACE)
         if self.at < len(self.text):
             self.fail("text after the value")
         if self.referred:
-            return _Unfolding(value, _UNFOLD * len(self.text)).unfold(value, 1)
+            return (yield from _Unfolding(value, _UNFOLD * len(self.text)).unfold(value, 1))
         return value
 
     def fail(self, reason: str) -> NoReturn:
@@ -153,7 +190,14 @@ class _Reader:
         self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]
 
-    def value(self, depth: int) -> Any:
+    def step(self) -> bool:
+        """
+        Whether it is time to yield.
+        """
+        self.steps += 1
+        return self.steps % _STEPS == 0
+
+    def value(self, depth: int) -> Gradual[Any]:
         """
         Any value.
         """
@@ -161,11 +205,11 @@ class _Reader:
             self.fail(f"nested deeper than {MAX_DEPTH}")
         first = self.skip(_SPACE)
         if first in ('"', "'") and first:
-            return self.string(first)
+            return (yield from self.string(first))
         if first == "{":
-            return self.object(depth)
+            return (yield from self.object(depth))
         if first == "[":
-            return self.array(depth)
+            return (yield from self.array(depth))
         if first.isdigit() or first == "-":
             return self.number()
         match = _NAME.match(self.text, self.at)
@@ -174,18 +218,20 @@ class _Reader:
         self.at = match.end()
         return _WORDS[match.group()]
 
-    def object(self, depth: int) -> Any:
+    def object(self, depth: int) -> Gradual[Any]:
         """
         An object, or the reference that it is.
         """
         members: dict[Any, Any] = {}
         self.at += 1
         while (first := self.skip(_COMMAS)) != "}":
-            key = self.key(first, depth)
+            key = yield from self.key(first, depth)
             if self.skip(_SPACE) != ":":
                 self.fail("no colon")
             self.at += 1
-            members[key] = self.value(depth + 1)
+            members[key] = yield from self.value(depth + 1)
+            if self.step():
+                yield
             if self.skip(_SPACE) not in (",", "}"):
                 self.fail("neither comma nor closing brace")
         self.at += 1
@@ -197,17 +243,17 @@ class _Reader:
         self.referred = True
         return _Reference(path)
 
-    def key(self, first: str, depth: int) -> Hashable:
+    def key(self, first: str, depth: int) -> Gradual[Hashable]:
         """
         A name, an integer or an object in a key's place.
         """
         if first in ('"', "'") and first:
-            return self.string(first)
+            return (yield from self.string(first))
         if first == "{":
             if depth >= MAX_DEPTH:
                 self.fail(f"nested deeper than {MAX_DEPTH}")
             start = self.at
-            members = self.object(depth + 1)
+            members = yield from self.object(depth + 1)
             if isinstance(members, _Reference):
                 self.at = start
                 self.fail("a reference as a key")
@@ -223,14 +269,16 @@ class _Reader:
         self.at = match.end()
         return match.group()
 
-    def array(self, depth: int) -> list[Any]:
+    def array(self, depth: int) -> Gradual[list[Any]]:
         """
         An array.
         """
         items: list[Any] = []
         self.at += 1
         while self.skip(_SPACE) != "]":
-            items.append(self.value(depth + 1))
+            items.append((yield from self.value(depth + 1)))
+            if self.step():
+                yield
             after = self.skip(_SPACE)
             if after == ",":
                 self.at += 1
@@ -266,7 +314,7 @@ class _Reader:
         self.at = match.end()
         return number
 
-    def string(self, quote: str) -> str:
+    def string(self, quote: str) -> Gradual[str]:
         """
         A string in these quotes.
         """
@@ -282,6 +330,8 @@ class _Reader:
                 self.at -= 1
                 self.fail("an unfinished string")
             parts.append(self.escape())
+            if self.step():
+                yield
         text = "".join(parts)
         # Escapes come as UTF-16: halves are joined, and one alone is no text.
         if any("\ud800" <= part <= "\udfff" for part in parts if len(part) == 1):
@@ -327,22 +377,30 @@ class _Unfolding:
         self.room = room
         self.found: dict[str, Any] = {}
 
-    def unfold(self, value: Any, depth: int) -> Any:
+    def unfold(self, value: Any, depth: int) -> Gradual[Any]:
         """
         The value without references.
         """
         self.room -= 1
+        if self.room % _STEPS == 0:
+            yield
         if self.room < 0:
             raise MalformedBody("references unfold to too much")
         if depth > MAX_DEPTH:
             # "$", "@" and ".." mean a value around the reference: no body has that.
             raise MalformedBody(f"references nest deeper than {MAX_DEPTH}")
         if isinstance(value, dict):
-            return {key: self.unfold(item, depth + 1) for key, item in value.items()}
+            members = {}
+            for key, item in value.items():
+                members[key] = yield from self.unfold(item, depth + 1)
+            return members
         if isinstance(value, list):
-            return [self.unfold(item, depth + 1) for item in value]
+            items = []
+            for item in value:
+                items.append((yield from self.unfold(item, depth + 1)))
+            return items
         if isinstance(value, _Reference):
-            return self.unfold(self.find(value.path, depth + 1), depth + 1)
+            return (yield from self.unfold(self.find(value.path, depth + 1), depth + 1))
         return value
 
     def find(self, path: str, depth: int) -> Any:
@@ -353,6 +411,8 @@ class _Unfolding:
             return self.found[path]
         if depth > MAX_DEPTH:
             raise MalformedBody(f"references nest deeper than {MAX_DEPTH}")
+        if len(path) > _PATH_LIMIT:
+            raise MalformedBody(f"a reference of {len(path)} characters: {_PATH_LIMIT} may be")
         if not path.startswith("$"):
             raise MalformedBody(f"reference {path[:80]!r} means a value around itself")
         value, at = self.root, 1
@@ -405,6 +465,13 @@ def write(value: Any, standard: bool = False) -> bytes:
     @return: UTF-8 text; half a surrogate pair comes out as C{?}, as in Java.
     """
     return _text(value, standard).encode("utf-8", "replace")
+
+
+def writeKey(key: Any, standard: bool = False) -> bytes:
+    """
+    Write a key of a map; see L{write}.
+    """
+    return _key(key, standard).encode("utf-8", "replace")
 
 
 def _text(value: Any, standard: bool) -> str:

@@ -33,6 +33,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -40,14 +41,31 @@ from txrocket.errors import MalformedBody
 from txrocket.model import DataVersion, TopicConfig
 from txrocket.protocol import javajson
 from txrocket.protocol.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodycodec import (
+    decodeBody,
+    decodeGradually,
+    encodeBody,
+    encodeGradually,
+)
+from txrocket.protocol.javajson import Gradual, finish
 
-__all__ = ["decodeRegisterBroker", "encodeRegisterBroker"]
+__all__ = [
+    *("TOPICS_LIMIT", "decodeRegisterBroker", "decodingRegisterBroker"),
+    *("encodeRegisterBroker", "encodingRegisterBroker"),
+]
 
-# As inflated.  A topic takes some 50 bytes: room for more than a million of them,
-# and an end to a bomb.
-_MAX_INFLATED = 64 * 1024 * 1024
+#: How many topics a broker may tell of at a time.  The name server puts them into its
+#: tables in one turn, which takes 30 ms.
+TOPICS_LIMIT: Final = 100_000
+
+# As inflated.  A topic takes some 50 bytes: room for all of them, and an end to a bomb.
+_MAX_INFLATED: Final = 16 * 1024 * 1024
 _LENGTH = struct.Struct(">i")
+
+# What is inflated and deflated at once, and how many topics are read and written.
+_PIECE: Final = 16 * 1024
+_INFLATED: Final = 1024 * 1024
+_STEP: Final = 64
 
 
 def encodeRegisterBroker(body: RegisterBrokerBody, compressed: bool) -> bytes:
@@ -57,19 +75,30 @@ def encodeRegisterBroker(body: RegisterBrokerBody, compressed: bool) -> bytes:
     @param compressed: as the header says.  The header's C{bodyCrc32} is that of
         the bytes returned here.
     """
+    return finish(encodingRegisterBroker(body, compressed))
+
+
+def encodingRegisterBroker(body: RegisterBrokerBody, compressed: bool) -> Gradual[bytes]:
+    """
+    The same as L{encodeRegisterBroker}, bit by bit.
+    """
     if not compressed:
-        return encodeBody(body)
+        return (yield from encodeGradually(body))
     wrapper = body.topicConfigSerializeWrapper
-    parts = [_sized(encodeBody(wrapper.dataVersion))]
-    parts.append(_LENGTH.pack(len(wrapper.topicConfigTable)))
-    for topic in wrapper.topicConfigTable.values():
-        text = (
+    topics = list(wrapper.topicConfigTable.values())
+    stream = zlib.compressobj(9)
+    pieces = [stream.compress(_sized(encodeBody(wrapper.dataVersion)) + _LENGTH.pack(len(topics)))]
+    for start in range(0, len(topics), _STEP):
+        texts = (
             f"{topic.topicName} {topic.readQueueNums} {topic.writeQueueNums}"
             f" {topic.perm} {topic.topicFilterType.name}"
+            for topic in topics[start : start + _STEP]
         )
-        parts.append(_sized(text.encode("utf-8")))
-    parts.append(_sized(javajson.write(body.filterServerList)))
-    return zlib.compress(b"".join(parts), 9)
+        pieces.append(stream.compress(b"".join(_sized(each.encode("utf-8")) for each in texts)))
+        yield
+    pieces.append(stream.compress(_sized(javajson.write(body.filterServerList))))
+    pieces.append(stream.flush())
+    return b"".join(pieces)
 
 
 def decodeRegisterBroker(
@@ -83,15 +112,81 @@ def decodeRegisterBroker(
         not, there are none in what is returned.  L{None} reads them.
     @raise MalformedBody: the bytes are not such a body.
     """
+    return finish(decodingRegisterBroker(data, compressed, wanted))
+
+
+def decodingRegisterBroker(
+    data: bytes, compressed: bool, wanted: Callable[[DataVersion], bool] | None = None
+) -> Gradual[RegisterBrokerBody]:
+    """
+    The same as L{decodeRegisterBroker}, bit by bit.
+    """
     if compressed:
-        return _decodeCompressed(data, wanted)
+        return (yield from _decodeCompressed(data, wanted))
     if wanted is not None:
-        shell = decodeBody(_Shell, data)
+        shell = yield from decodeGradually(_Shell, data)
         version = shell.topicConfigSerializeWrapper.dataVersion
         if not wanted(version):
             wrapper = TopicConfigSerializeWrapper({}, version)
             return RegisterBrokerBody(wrapper, shell.filterServerList)
-    return decodeBody(RegisterBrokerBody, data)
+    if len(data) > _PIECE and javajson.REFERENCE not in data:
+        yield
+        body = yield from _decodePlain(data)
+        if body is not None:
+            return body
+    return (yield from decodeGradually(RegisterBrokerBody, data))
+
+
+def _decodePlain(data: bytes) -> Gradual[RegisterBrokerBody | None]:
+    """
+    A large body: C finds its topics, and they are decoded some at a time.
+
+    @return: L{None} if it is not plain JSON, or not such a body.
+    """
+    try:
+        body = _decodeUnread(data)
+        wrapper = body.topicConfigSerializeWrapper
+        yield
+        unread = _decodeTable(wrapper.topicConfigTable)
+        _checkCount(len(unread))
+        topics: dict[str, TopicConfig] = {}
+        for count, (name, topic) in enumerate(unread.items(), 1):
+            topics[name] = _decodeTopic(topic)
+            if count % _STEP == 0:
+                yield
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return RegisterBrokerBody(
+        TopicConfigSerializeWrapper(topics, wrapper.dataVersion), body.filterServerList
+    )
+
+
+def _checkCount(count: int) -> None:
+    if count > TOPICS_LIMIT:
+        raise MalformedBody(f"RegisterBrokerBody: {count} topics, and the limit is {TOPICS_LIMIT}")
+
+
+class _UnreadWrapper(msgspec.Struct, frozen=True):
+    """
+    A L{TopicConfigSerializeWrapper} of which the topics are not read yet.
+    """
+
+    topicConfigTable: msgspec.Raw = msgspec.Raw(b"{}")
+    dataVersion: DataVersion = DataVersion()
+
+
+class _Unread(msgspec.Struct, frozen=True):
+    """
+    A L{RegisterBrokerBody} of which the topics are not read yet.
+    """
+
+    topicConfigSerializeWrapper: _UnreadWrapper = _UnreadWrapper()
+    filterServerList: tuple[str, ...] = ()
+
+
+_decodeUnread = msgspec.json.Decoder(_Unread, strict=False).decode
+_decodeTable = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decodeTopic = msgspec.json.Decoder(TopicConfig, strict=False).decode
 
 
 class _ShellWrapper(msgspec.Struct, frozen=True):
@@ -113,17 +208,21 @@ class _Shell(msgspec.Struct, frozen=True):
 
 def _decodeCompressed(
     data: bytes, wanted: Callable[[DataVersion], bool] | None
-) -> RegisterBrokerBody:
-    inflated = _Inflated(_inflate(data))
-    version = decodeBody(DataVersion, inflated.take())
+) -> Gradual[RegisterBrokerBody]:
+    inflated = _Inflated((yield from _inflate(data)))
+    version = decodeBody(DataVersion, inflated.take(_PIECE))
     topics: dict[str, TopicConfig] = {}
     skip = wanted is not None and not wanted(version)
-    for _ in range(inflated.number()):
-        piece = inflated.take()
+    number = inflated.number()
+    _checkCount(number)
+    for count in range(1, number + 1):
+        piece = inflated.take(_PIECE)
         if not skip:
             topic = _topic(piece)
             topics[topic.topicName] = topic
-    servers = decodeBody(tuple[str, ...], inflated.take())
+        if count % _STEP == 0:
+            yield
+    servers = decodeBody(tuple[str, ...], inflated.take(_PIECE))
     return RegisterBrokerBody(TopicConfigSerializeWrapper(topics, version), servers)
 
 
@@ -131,16 +230,28 @@ def _sized(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def _inflate(data: bytes) -> bytes:
+def _inflate(data: bytes) -> Gradual[bytes]:
     stream = zlib.decompressobj()
+    inflated: list[bytes] = []
+    size = 0
     try:
-        inflated = stream.decompress(data, _MAX_INFLATED)
+        for start in range(0, len(data), _PIECE):
+            piece = data[start : start + _PIECE]
+            while piece and not stream.eof:
+                inflated.append(stream.decompress(piece, _INFLATED))
+                size += len(inflated[-1])
+                if size > _MAX_INFLATED:
+                    raise MalformedBody(
+                        f"RegisterBrokerBody: zlib stream: more than {_MAX_INFLATED} bytes"
+                    )
+                piece = stream.unconsumed_tail
+                if piece or start + _PIECE < len(data):
+                    yield
     except zlib.error as error:
         raise MalformedBody(f"RegisterBrokerBody: no zlib stream: {error}") from None
     if not stream.eof:
-        reason = f"more than {_MAX_INFLATED} bytes" if stream.unconsumed_tail else "truncated"
-        raise MalformedBody(f"RegisterBrokerBody: zlib stream: {reason}")
-    return inflated
+        raise MalformedBody("RegisterBrokerBody: zlib stream: truncated")
+    return b"".join(inflated)
 
 
 class _Inflated:
@@ -162,13 +273,17 @@ class _Inflated:
         self.at += _LENGTH.size
         return number
 
-    def take(self) -> bytes:
+    def take(self, most: int) -> bytes:
         """
         The next sized piece.
+
+        @param most: how long it may be.
         """
         size = self.number()
         if not 0 <= size <= len(self.data) - self.at:
             raise MalformedBody(f"RegisterBrokerBody: a piece of {size} bytes is not there")
+        if size > most:
+            raise MalformedBody(f"RegisterBrokerBody: a piece of {size} bytes: {most} may be")
         self.at += size
         return self.data[self.at - size : self.at]
 

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.frames import FRAME_LIMIT, HEADER_LIMIT
 from txrocket.remoting.interfaces import IExecutor, IHook, IRequestProcessor, Process
 from txrocket.remoting.unfinished import UnfinishedFrames
 from txrocket.remoting.unread import UnreadAnswers
@@ -31,6 +31,7 @@ class Limits:
     How much one connection may cost, and all accepted ones together.
 
     @ivar frame: the longest frame in bytes, in and out.
+    @ivar header: the longest header in bytes of a frame that comes in.
     @ivar requests: how many of our requests may wait for their answers, as
         RocketMQ's C{clientAsyncSemaphoreValue}.
     @ivar oneways: how many oneway requests may wait to be written, as
@@ -47,6 +48,7 @@ class Limits:
     """
 
     frame: int = FRAME_LIMIT
+    header: int = HEADER_LIMIT
     requests: int = 65535
     oneways: int = 65535
     unanswered: int = 65535

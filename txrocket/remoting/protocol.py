@@ -107,7 +107,7 @@ class RemotingProtocol(Protocol):
         self.host = NO_HOST
         self.active = True
         self._limits = limits = remoting.limits
-        self._connection = Connection(limits.frame)
+        self._connection = Connection(limits.frame, limits.header)
         self.responseTable = ResponseTable(remoting.clock, "", limits.requests)
         self._promised: set[Deferred[Any]] = set()
         self._lost: list[Deferred[str]] = []

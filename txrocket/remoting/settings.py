@@ -14,7 +14,7 @@ from twisted.internet.endpoints import TCP4ServerEndpoint, TCP6ServerEndpoint
 from twisted.internet.interfaces import IReactorTCP, IStreamServerEndpoint
 
 from txrocket.config import atLeast, between
-from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.frames import FRAME_LIMIT, HEADER_LIMIT
 from txrocket.remoting.node import Limits
 from txrocket.remoting.tls import ClientAuth, ClientTLS, ServerTLS, TLSMode
 
@@ -53,6 +53,8 @@ class ServerSettings:
     @ivar serverFrameTimeoutSeconds: how long a peer may take for one frame.
     @ivar serverMaxUnreadBytes: how many bytes may wait for all peers that do not read.
     @ivar frameMaxLength: the longest frame in bytes; in Java a system property.
+    @ivar headerMaxLength: the longest header in bytes.  The properties of a message are
+        in it, at most 32,767 bytes, of which JSON may make six times as many.
     """
 
     listenPort: int = attrs.field(default=8888, validator=_port)
@@ -76,6 +78,11 @@ class ServerSettings:
         validator=between(1024, 0x16000000 - 1),
         metadata={"key": "com.rocketmq.remoting.frameMaxLength"},
     )
+    headerMaxLength: int = attrs.field(
+        default=256 * 1024,
+        validator=between(1024, HEADER_LIMIT),
+        metadata={"key": "com.rocketmq.remoting.headerMaxLength"},
+    )
 
     @property
     def limits(self) -> Limits:
@@ -84,6 +91,7 @@ class ServerSettings:
         """
         return Limits(
             frame=self.frameMaxLength,
+            header=self.headerMaxLength,
             requests=self.serverAsyncSemaphoreValue,
             oneways=self.serverOnewaySemaphoreValue,
             unfinished=self.serverMaxUnfinishedBytes,

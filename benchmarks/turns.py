@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How long the largest request of every code keeps others waiting.
+
+    python -m benchmarks.turns
+
+A broker and a name server in this process, on a clock of their own, with 20,000 topics and
+20,000 groups, are sent the largest request of every code that they serve.  For each code
+the longest turn of the reactor is printed, and what all turns took together.  The aim is
+50 ms for a turn.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+
+from benchmarks.crowd import Crowd, Host, brokerHost, namesrvHost
+from benchmarks.largest import brokerRequests, namesrvRequests
+from txrocket.protocol.codes import requestName
+from txrocket.protocol.command import RemotingCommand
+
+__all__ = ["main"]
+
+#: How long a turn may take, in milliseconds.
+AIM = 50.0
+
+# What a server does by itself in two minutes comes round at least twice.
+_PERIODS = 120.0
+
+
+class Timed:
+    """
+    The turns of one code.
+    """
+
+    def __init__(self) -> None:
+        self.longest = self.total = 0.0
+        self.turns = 0
+
+    def measure(self, turn: Callable[[], object]) -> None:
+        """
+        Run a turn and note how long it takes.
+        """
+        # Of this thread: what others do on the machine does not count.
+        began = time.thread_time()
+        turn()
+        taken = 1e3 * (time.thread_time() - began)
+        self.longest = max(self.longest, taken)
+        self.total += taken
+        self.turns += 1
+
+
+def _measured(host: Host, requests: Iterable[RemotingCommand]) -> dict[str, Timed]:
+    found: dict[str, Timed] = {}
+    caller = host.call()
+    for request in requests:
+        timed = found.setdefault(requestName(request.code), Timed())
+        # What was made before is not the turn's to collect.
+        gc.collect()
+        host.clock.measure = timed.measure
+        caller.send(request)
+        host.clock.measure = _unmeasured
+        # A consumer that does not answer is given up after a while.
+        if not caller.answers():
+            host.clock.settle(11)
+        assert caller.protocol.connected, request
+    timed = found["what it does by itself"] = Timed()
+    host.clock.measure = timed.measure
+    host.clock.settle(_PERIODS)
+    host.clock.measure = _unmeasured
+    return found
+
+
+def _unmeasured(turn: Callable[[], object]) -> None:
+    turn()
+
+
+def _show(server: str, found: dict[str, Timed]) -> None:
+    print(f"{server + ', largest request of each code':44} longest turn   all turns   (ms)")
+    for name, timed in sorted(found.items(), key=lambda item: -item[1].longest):
+        late = "" if timed.longest <= AIM else f"  (aim {AIM:g})"
+        told = f"{timed.longest:13.2f} {timed.total:11.1f} {timed.turns:6}"
+        print(f"{name:44} {told}{late}")
+
+
+def main(crowd: Crowd | None = None) -> None:
+    """
+    Measure, and print a line for each code.
+    """
+    crowd = crowd or Crowd()
+    _show("broker", _measured(brokerHost(crowd), brokerRequests(crowd)))
+    print()
+    _show("name server", _measured(namesrvHost(), namesrvRequests(crowd)))
+
+
+if __name__ == "__main__":
+    main()
