@@ -13,6 +13,7 @@ nobody else is served before it ends::
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -45,7 +46,10 @@ from txrocket.services import BROKER_SECTIONS, NAMESRV_SECTIONS, broker, nameSer
 from txrocket.surroundings import Surroundings
 from txrocket.testing.files import MemoryFiles
 
-__all__ = ["Caller", "Crowd", "Host", "Measure", "TurnClock", "brokerHost", "namesrvHost"]
+__all__ = [
+    *("BUSY", "CROWDED", "SHARED", "WIDE", "Caller", "Crowd", "Host", "Measure", "TurnClock"),
+    *("brokerHost", "heartbeat", "namesrvHost", "unmeasured"),
+]
 
 #: Runs a function and notes what it costs.
 Measure = Callable[[Callable[[], object]], None]
@@ -114,6 +118,13 @@ class Crowd:
         }
 
 
+def unmeasured(turn: Callable[[], object]) -> None:
+    """
+    Run a turn, and note nothing.
+    """
+    turn()
+
+
 class TurnClock(Clock):
     """
     A clock that goes turn by turn.
@@ -123,7 +134,7 @@ class TurnClock(Clock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.measure: Measure = lambda turn: turn()
+        self.measure: Measure = unmeasured
         self.rightNow = float(_START)
         self._jobs: list[tuple[Callable[[], None], Deferred[None]]] = []
 
@@ -152,7 +163,7 @@ class TurnClock(Clock):
 
         @return: whether anything was.
         """
-        due = [each for each in self.getDelayedCalls() if each.getTime() <= self.seconds()]
+        due = [each for each in self.calls if each.getTime() <= self.seconds()]
         if not due:
             return False
 
@@ -210,8 +221,7 @@ class Caller:
         """
         data = request.encode()
         for start in range(0, len(data), _READ):
-            piece = data[start : start + _READ]
-            self._clock.measure(lambda piece=piece: self.protocol.dataReceived(piece))
+            self._clock.measure(partial(self.protocol.dataReceived, data[start : start + _READ]))
         self._clock.settle()
 
     def answers(self) -> list[RemotingCommand]:

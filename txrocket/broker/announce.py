@@ -212,10 +212,10 @@ class Announcement:
         wrapper: TopicConfigSerializeWrapper,
         *,
         force: bool,
-    ) -> Deferred[None] | None:
+    ) -> Deferred[None]:
         if not self._running:
             # It has said goodbye meanwhile.
-            return None
+            return succeed(None)
         telling = [
             self._tell(each, wrapper, body, force).addErrback(self._notTold) for each in addresses
         ]

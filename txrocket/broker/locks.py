@@ -17,6 +17,7 @@ All groups together hold at most C{maxQueueLockNum} locks.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 import attrs
@@ -30,6 +31,10 @@ __all__ = ["LOCK_MAX_LIVE_TIME", "Holder", "QueueLocks"]
 
 #: Milliseconds; C{rocketmq.broker.rebalance.lockMaxLiveTime}.
 LOCK_MAX_LIVE_TIME = 60_000
+
+
+# Of the fields themselves: to compare 20,000 queues would take 30 ms.
+_order = attrgetter("topic", "brokerName", "queueId")
 
 
 class Holder(NamedTuple):
@@ -143,7 +148,7 @@ class QueueLocks:
             held = [queue for queue, lock in locks.items() if not self._expired(lock, now)]
             count += len(held)
             if most > len(told):
-                held.sort()
+                held.sort(key=_order)
                 for queue in held[: most - len(told)]:
                     lock = locks[queue]
                     told.append(

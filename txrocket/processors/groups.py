@@ -165,6 +165,7 @@ class GroupProcessor:
         """
         behind = 0
         parts: dict[str, list[bytes]] = {group: [] for group in self._groups.table}
+        yield
 
         def tell(group: str, stats: ConsumeStats) -> Gradual[None]:
             nonlocal behind
