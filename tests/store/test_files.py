@@ -16,6 +16,7 @@ from collections.abc import Callable
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests.store.support import Disk
+from txrocket.compiled import speed
 from txrocket.store import files
 from txrocket.store.files import Files, Handles, Locked, SyncFailed
 
@@ -70,7 +71,7 @@ class FilesTests(SynchronousTestCase):
         """
         A file that cannot be opened for its sync is told apart from a sync that failed.
         """
-        if files.speed is None:
+        if speed is None:
             raise SkipTest("there is no compiled helper")
 
         class Said:
