@@ -281,6 +281,33 @@ class HoleTests(DamageCase):
         self.checkNext()
         self.assertNotIn("damaged", os.listdir(self.root))
 
+    def test_longZerosNotRead(self) -> None:
+        """
+        A start reads little of a last file that was never written to, and finds what lies
+        behind more zeros than a record is long.
+        """
+        sizes = {"mappedFileSizeCommitLog": 64 << 20, "maxMessageSize": 1000}
+        self.patch(self.disk, "nextData", lambda handle, offset: offset)
+        self.root = self.mktemp()
+        store = self.start(**sizes)
+        first = self.put(store, b"a" * 900)
+        abandon(store)
+        del self.disk.preads[:]
+        store = self.start(**sizes)
+        read = sum(size for path, _, size in self.disk.preads if "commitlog" in path)
+        self.assertLess(read, 8 << 20)
+        for _ in range(2000):
+            self.gather(store, b"b" * 900)
+        last = self.put(store, b"c")
+        abandon(store)
+        with open(self.path("commitlog", "0" * 20), "r+b") as file:
+            file.seek(first.end)
+            file.write(bytes(900_000))
+        store = self.start(**sizes)
+        self.assertEqual(last.queueOffset + 1, store.maxOffset("T", 0))
+        self.assertEqual(1, store.get("T", 0, last.queueOffset, 1).count)
+        store.stop()
+
     def test_failedWriteLeavesNothing(self) -> None:
         """
         Records of a write that failed are not found behind the next one.

@@ -49,6 +49,8 @@ DAMAGED = "damaged"
 SMALLEST = 92
 
 _CHUNK = 1024 * 1024
+# How far away the first place is that is looked at in a long stretch of zeros.
+_STEP = 256 * 1024
 _SECTOR = 512
 _MAGIC = struct.pack(">i", MESSAGE_MAGIC_CODE)
 _LONG = struct.Struct(">q")
@@ -241,19 +243,26 @@ class Holes:
         Places with the magic code and the right physical offset.
         """
         segments = self._commitLog.segments
-        offset = start
+        offset = busy = start
         while offset < stop:
             base = segments.baseOf(offset)
             if base is None:
                 return
             fileEnd = base + segments.size
-            # Most of a log's last file was never written to.
+            if offset == base:
+                busy = base
             found = segments.nextData(offset)
+            # No record hides in more zeros than it is long, but for more than one damage.
+            if found is not None and found - busy > self._commitLog.limit:
+                found = self._sampled(found, fileEnd)
+                busy = fileEnd
             if found is None:
                 offset = fileEnd
                 continue
             offset = found
             data = segments.read(offset, _CHUNK)
+            if data.count(0) < len(data):
+                busy = offset + len(data)
             at = data.find(_MAGIC, 4)
             while at >= 0:
                 place = offset + at - 4
@@ -268,6 +277,25 @@ class Holes:
                 # One that lies across the end of what was read.
                 offset -= _PLACE_END
 
+    def _sampled(self, start: int, end: int) -> int | None:
+        """
+        The first place of a long stretch that may hold other bytes than zeros.
+
+        Most of a log's last file was never written to, and not every file system tells
+        without reading all of it.  A few looks, each twice as far away as the one before,
+        find what is as long as the zeros before it.
+        """
+        segments = self._commitLog.segments
+        if segments.baseOf(end) is not None:
+            # A file that others follow was written to its end.
+            return start
+        step = _STEP
+        while start + step < end:
+            if any(segments.read(start + step, _SECTOR)):
+                return start
+            step *= 2
+        return None
+
     def _damagedTail(self, start: int) -> Hole | None:
         """
         The log's last record, if it was whole once.
@@ -275,12 +303,12 @@ class Holes:
         Of a write that was never finished, sectors are missing, and read as zeros.
         """
         log = self._commitLog
-        if log.segments.nextData(start) is None:
+        if not any(log.segments.read(start, BLANK_SIZE)[4:]):
             return None
         data = log.segments.read(start, log.limit).rstrip(b"\0")
         record = self._legible(start)
         size = len(data) if record is None else record.storeSize
-        if not any(data[4:8]) or size < SMALLEST:
+        if size < SMALLEST:
             return None
         whole = data.ljust(size, b"\0")
         at = 0

@@ -48,6 +48,8 @@ class Losses:
         self._found: list[Hole] = []
         self.floors: dict[ConsumeQueue, int] = {}
         self.claims: dict[ConsumeQueue, tuple[int, int]] = {}
+        # Where the log ends, if a clean stop has said it.
+        self._final: int | None = None
         # What the last file lacked behind all that is known of.
         self._cut: Gap | None = None
 
@@ -60,6 +62,7 @@ class Losses:
         @param clean: whether the last process has closed the folder.
         """
         segments = self._commitLog.segments
+        self._final = known if clean else None
         for gap in gaps:
             base = segments.baseOf(gap.start)
             assert base is not None
@@ -85,7 +88,7 @@ class Losses:
         @param known: the log does not end before it.
         @return: where the log goes on; L{None} if it ends.
         """
-        hole = self._holeAt(self._holes.pastBlank(end), known)
+        hole = None if end == self._final else self._holeAt(self._holes.pastBlank(end), known)
         if hole is None:
             return None
         if hole not in self._found:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from txrocket.store.consumequeue import FILLER_SIZE, ConsumeQueues
+from txrocket.store.holes import SMALLEST
 
 __all__ = ["Order"]
 
@@ -98,6 +99,13 @@ class Order:
         queue = self._queues.get(*key)
         following = 0 if queue is None else queue.maxOffset
         if following == held.expected and (queueOffset is None or queueOffset > held.queueOffset):
+            last = -1 if queue is None else queue.lastOffset()
+            # As many as there is room for in the log may have been lost between.
+            if (
+                queue is not None
+                and held.queueOffset - following <= (held.offset - last) // SMALLEST
+            ):
+                self._queues.skip(key, held.queueOffset, held.offset)
             self._queues.put(*key, held.queueOffset, held.offset, held.size, held.tagsCode)
             queue = self._queues.get(*key)
             if queue is None or queue.maxOffset == following:
