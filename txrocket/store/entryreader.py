@@ -25,7 +25,7 @@ from txrocket.store.consumequeue import FILLER_SIZE, ConsumeQueue, entries
 from txrocket.store.damage import DamageLog
 from txrocket.store.entrysearch import EntrySearch, Place
 from txrocket.store.getresult import GetStatus, Got
-from txrocket.store.recordcheck import Origin, entryFault, headFault, recordFault
+from txrocket.store.recordcheck import SMALLEST, Origin, entryFault, fits, headFault, recordFault
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["EntryReader", "Wanted"]
@@ -90,26 +90,27 @@ class EntryReader:
         @param high: the offset of its next message, likewise.
         @raise StoreError: if the disk does not give them.
         """
-        end = self._log.written
+        first, end, largest = self._log.first, self._log.written, self._log.largest
         chosen: list[_Chosen] = []
         size = looked = 0
         removed = fromDisk = searched = False
         for queueOffset, entry in enumerate(entries(data), wanted.offset):
             place: Place | None = Place(*entry)
-            fromDisk = end - entry[0] > near
-            if chosen and (len(chosen) >= wanted.most or entry[1] in _FILLERS):
+            offset, length, _ = entry
+            fromDisk = end - offset > near
+            if chosen and (len(chosen) >= wanted.most or length in _FILLERS):
                 break
-            if entry[1] in _FILLERS or self._isDeleted(wanted.queue, entry[0]):
-                looked += 1
-                removed = True
-                continue
-            if self._fault(entry[0], entry[1]) is not None:
+            if not (first <= offset <= end - length and SMALLEST <= length <= largest):
+                if length in _FILLERS or self._isDeleted(wanted.queue, offset):
+                    looked += 1
+                    removed = True
+                    continue
                 known = self._search.isKnown(wanted.origin, queueOffset)
                 if searched and not known:
                     # One search in each pull: others wait meanwhile.
                     break
                 searched = searched or not known
-                place = self._found(wanted, queueOffset, entry[0], entry[1])
+                place = self._found(wanted, queueOffset, offset, length)
             if place is None:
                 looked += 1
                 removed = True
@@ -181,7 +182,11 @@ class EntryReader:
         origin = wanted.origin
         data = self._read([(each.place.offset, each.place.size) for each in chosen])
         found = []
+        checkBelow = self.checkBelow
         for record, (queueOffset, place) in zip(data, chosen, strict=True):
+            if fits(record, 0, place.size, place.offset, origin, queueOffset, checkBelow):
+                found.append(record)
+                continue
             fault = self._recordFault(wanted, queueOffset, place, record)
             if fault is None:
                 found.append(record)
