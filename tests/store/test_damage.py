@@ -332,7 +332,9 @@ class EntryTests(DamageCase):
         """
         self.filled()
         files = self.bytesOf("consumequeue", "T", "0", FIRST)
-        for size in (1, 90, 142_000, 0x3FFFFFFE, 0x40000000, -1, 0x7FFFFFFE):
+        right = self.record(5)[1]
+        legal = (right - 1, right + 1, 91, 2 * right)
+        for size in (*legal, 1, 90, 142_000, 0x3FFFFFFE, 0x40000000, -1, 0x7FFFFFFE):
             self.entry(0, 0, files)
             self.damage()
             self.entry(5, 8, size.to_bytes(4, "big", signed=True))

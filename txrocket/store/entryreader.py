@@ -247,7 +247,7 @@ class EntryReader:
         """
         origin = wanted.origin
         other = self._search.find(origin, wanted.queue, queueOffset)
-        if other is None or other.offset == place.offset:
+        if other is None or other[:2] == place[:2]:
             return None
         record = self._log.read(other.offset, other.size)
         if self._recordFault(wanted, queueOffset, other, record) is not None:
