@@ -11,15 +11,17 @@ from __future__ import annotations
 from typing import Any
 
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+from twisted.trial.unittest import SynchronousTestCase
 
-from tests.store.support import StoreCase
+from tests.store.support import HOST, StoreCase
 from txrocket.compiled import speed
 from txrocket.protocol.javahash import tagsCode
-from txrocket.protocol.record import decodeRecord, decodeRecords
+from txrocket.protocol.record import decodeRecord, decodeRecords, encodeRecord, encodeTopic
 from txrocket.store import damage, entrysearch
 from txrocket.store.damage import DamageLog
 from txrocket.store.messages import MessageStore
 from txrocket.store.reading import GetStatus
+from txrocket.store.recordcheck import Origin, fits, recordFault
 
 FIRST = "00000000000000000000"
 
@@ -330,7 +332,9 @@ class EntryTests(DamageCase):
         """
         self.filled()
         files = self.bytesOf("consumequeue", "T", "0", FIRST)
-        for size in (1, 90, 142_000, 0x3FFFFFFE, 0x40000000, -1, 0x7FFFFFFE):
+        right = self.record(5)[1]
+        legal = (right - 1, right + 1, 91, 2 * right)
+        for size in (*legal, 1, 90, 142_000, 0x3FFFFFFE, 0x40000000, -1, 0x7FFFFFFE):
             self.entry(0, 0, files)
             self.damage()
             self.entry(5, 8, size.to_bytes(4, "big", signed=True))
@@ -424,6 +428,36 @@ class HandleEntryTests(EntryTests):
 
     WAY = "handle"
     skip = None if speed is not None else "the compiled helper was not built"
+
+
+class FitTests(SynchronousTestCase):
+    """
+    Tests for L{fits}.
+    """
+
+    def test_asRecordFault(self) -> None:
+        """
+        A record fits if nothing is wrong with it, whichever of its bits is flipped; one
+        with longer addresses is left to the other.
+        """
+        origin = Origin("T", 3)
+        numbers = (3, 0, 7, 500, 0, 1, bytes(8), 1, HOST)
+        sound = encodeRecord(encodeTopic("T"), b"body", b"TAGS\x01a", *numbers)
+        size = len(sound)
+        self.assertTrue(fits(b"xy" + sound, 2, size, 500, origin, 7, 501))
+        self.assertFalse(fits(sound[:-1], 0, size, 500, origin, 7, 0))
+        for position in range(size):
+            for bit in (1, 16, 128):
+                data = bytearray(sound)
+                data[position] ^= bit
+                for below in (500, 501):
+                    fault = recordFault(bytes(data), 0, size, 500, origin, 7, checkBody=below > 500)
+                    found = fits(bytes(data), 0, size, 500, origin, 7, below)
+                    self.assertEqual(fault is None, found, (position, bit, fault))
+        numbers = (3, 0, 7, 500, 0, 1, bytes(20), 1, HOST)
+        longer = encodeRecord(encodeTopic("T"), b"body", b"", *numbers)
+        self.assertFalse(fits(longer, 0, len(longer), 500, origin, 7, 501))
+        self.assertIsNone(recordFault(longer, 0, len(longer), 500, origin, 7, checkBody=True))
 
 
 class DamageLogTests(DamageCase):

@@ -25,7 +25,7 @@ from txrocket.store.consumequeue import FILLER_SIZE, ConsumeQueue, entries
 from txrocket.store.damage import DamageLog
 from txrocket.store.entrysearch import EntrySearch, Place
 from txrocket.store.getresult import GetStatus, Got
-from txrocket.store.recordcheck import Origin, entryFault, headFault, recordFault
+from txrocket.store.recordcheck import SMALLEST, Origin, entryFault, fits, headFault, recordFault
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["EntryReader", "Wanted"]
@@ -64,6 +64,23 @@ class _Chosen(NamedTuple):
     place: Place
 
 
+class _Choice(NamedTuple):
+    """
+    The messages that a pull gives, if they are sound.
+
+    @ivar looked: how many entries were looked at.
+    @ivar removed: whether the message of one is not there any more, or damaged.
+    @ivar fromDisk: whether the last that was looked at is old.
+    @ivar searched: whether the log was searched for a message.
+    """
+
+    chosen: list[_Chosen]
+    looked: int
+    removed: bool
+    fromDisk: bool
+    searched: bool
+
+
 class EntryReader:
     """
     Reads the records of entries.
@@ -90,49 +107,56 @@ class EntryReader:
         @param high: the offset of its next message, likewise.
         @raise StoreError: if the disk does not give them.
         """
-        end = self._log.written
+        choice = self._choose(wanted, data, settings, near)
+        found, stopped = self._records(wanted, choice.chosen, not choice.searched)
+        if found:
+            status = GetStatus.FOUND
+        elif choice.removed or choice.chosen:
+            status = GetStatus.MESSAGE_WAS_REMOVING
+        else:
+            status = GetStatus.NO_MATCHED_MESSAGE
+        nextOffset = wanted.offset + choice.looked if stopped is None else stopped
+        return Got(status, nextOffset, low, high, b"".join(found), len(found), choice.fromDisk)
+
+    def _choose(self, wanted: Wanted, data: bytes, settings: StoreSettings, near: int) -> _Choice:
+        """
+        Go through entries until there is enough.
+        """
+        first, end, largest = self._log.first, self._log.written, self._log.largest
         chosen: list[_Chosen] = []
         size = looked = 0
         removed = fromDisk = searched = False
         for queueOffset, entry in enumerate(entries(data), wanted.offset):
-            place: Place | None = Place(*entry)
-            fromDisk = end - entry[0] > near
-            if chosen and (len(chosen) >= wanted.most or entry[1] in _FILLERS):
+            offset, length, _ = entry
+            fromDisk = end - offset > near
+            if chosen and (len(chosen) >= wanted.most or length in _FILLERS):
                 break
-            if entry[1] in _FILLERS or self._isDeleted(wanted.queue, entry[0]):
-                looked += 1
-                removed = True
-                continue
-            if self._fault(entry[0], entry[1]) is not None:
-                known = self._search.isKnown(wanted.origin, queueOffset)
-                if searched and not known:
+            place: Place | None = Place(*entry)
+            if not (first <= offset <= end - length and SMALLEST <= length <= largest):
+                searches = self._mustSearch(wanted, queueOffset, offset, length)
+                if searched and searches:
                     # One search in each pull: others wait meanwhile.
                     break
-                searched = searched or not known
-                place = self._found(wanted, queueOffset, entry[0], entry[1])
-            if place is None:
-                looked += 1
-                removed = True
-                continue
-            if chosen and _isFull(settings, len(chosen), size + place.size, fromDisk):
+                searched = searched or searches
+                place = self._found(wanted, queueOffset, offset, length)
+            if (
+                place is not None
+                and chosen
+                and _isFull(settings, len(chosen), size + place.size, fromDisk)
+            ):
                 break
             looked += 1
-            if wanted.matches is not None and not wanted.matches(place.tagsCode):
-                continue
-            if wanted.accepts is not None and not self._accepted(wanted.accepts, place):
-                continue
-            chosen.append(_Chosen(queueOffset, place))
-            size += place.size
-        found, stopped = self._records(wanted, chosen, not searched)
-        if found:
-            status = GetStatus.FOUND
-        elif removed or chosen:
-            status = GetStatus.MESSAGE_WAS_REMOVING
-        else:
-            status = GetStatus.NO_MATCHED_MESSAGE
-        records = b"".join(found)
-        nextOffset = wanted.offset + looked if stopped is None else stopped
-        return Got(status, nextOffset, low, high, records, len(found), fromDisk)
+            if place is None:
+                removed = True
+            elif self._isWanted(wanted, place):
+                chosen.append(_Chosen(queueOffset, place))
+                size += place.size
+        return _Choice(chosen, looked, removed, fromDisk, searched)
+
+    def _isWanted(self, wanted: Wanted, place: Place) -> bool:
+        if wanted.matches is not None and not wanted.matches(place.tagsCode):
+            return False
+        return wanted.accepts is None or self._accepted(wanted.accepts, place)
 
     def _fault(self, offset: int, size: int) -> str | None:
         return entryFault(offset, size, self._log.first, self._log.written, self._log.largest)
@@ -147,10 +171,23 @@ class EntryReader:
         oldest = queue.entry(queue.minOffset)
         return oldest is not None and oldest[0] < first
 
+    def _mustSearch(self, wanted: Wanted, queueOffset: int, offset: int, size: int) -> bool:
+        """
+        Whether L{_found} has to read the log.
+        """
+        return not (
+            size in _FILLERS
+            or self._isDeleted(wanted.queue, offset)
+            or self._search.isKnown(wanted.origin, queueOffset)
+        )
+
     def _found(self, wanted: Wanted, queueOffset: int, offset: int, size: int) -> Place | None:
         """
-        Look for the message of an entry that is damaged.
+        Where the message is whose entry names no place in the log; L{None} if the entry
+        stands for nothing, or the message was deleted or is not to be found.
         """
+        if size in _FILLERS or self._isDeleted(wanted.queue, offset):
+            return None
         origin = wanted.origin
         place = self._search.find(origin, wanted.queue, queueOffset)
         if place is not None:
@@ -181,7 +218,11 @@ class EntryReader:
         origin = wanted.origin
         data = self._read([(each.place.offset, each.place.size) for each in chosen])
         found = []
+        checkBelow = self.checkBelow
         for record, (queueOffset, place) in zip(data, chosen, strict=True):
+            if fits(record, 0, place.size, place.offset, origin, queueOffset, checkBelow):
+                found.append(record)
+                continue
             fault = self._recordFault(wanted, queueOffset, place, record)
             if fault is None:
                 found.append(record)
@@ -206,7 +247,7 @@ class EntryReader:
         """
         origin = wanted.origin
         other = self._search.find(origin, wanted.queue, queueOffset)
-        if other is None or other.offset == place.offset:
+        if other is None or other[:2] == place[:2]:
             return None
         record = self._log.read(other.offset, other.size)
         if self._recordFault(wanted, queueOffset, other, record) is not None:

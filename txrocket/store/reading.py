@@ -38,8 +38,8 @@ from txrocket.store.recordcheck import (
     SMALLEST,
     Origin,
     entryFault,
+    fits,
     headFault,
-    recordFault,
     storeTime,
 )
 from txrocket.store.settings import StoreSettings
@@ -197,10 +197,9 @@ class StoreReader:
             return None
         found = log.read(start, size)
         origin, position = Origin(topic, queueId), 0
+        below = self._checkBelow
         for queueOffset, each in enumerate(sizes, offset):
-            at = start + position
-            checkBody = at < self._checkBelow
-            if recordFault(found, position, each, at, origin, queueOffset, checkBody=checkBody):
+            if not fits(found, position, each, start + position, origin, queueOffset, below):
                 return None
             position += each
         return Got(_FOUND, offset + len(sizes), low, high, found, len(sizes))

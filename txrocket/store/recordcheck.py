@@ -31,6 +31,7 @@ __all__ = [
     "SMALLEST",
     "Origin",
     "entryFault",
+    "fits",
     "headFault",
     "recordFault",
     "storeTime",
@@ -41,6 +42,8 @@ SMALLEST: Final = 91
 
 # Size, magic code, CRC, queue id, queue offset, offset in the log, sysFlag.
 _HEAD: Final = Struct(">4i4x2qi")
+# The same and the length of the body, with two short addresses.
+_WHOLE_HEAD: Final = Struct(">4i4x2qi44xi").unpack_from
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")
 
@@ -48,17 +51,62 @@ _INT: Final = Struct(">i")
 HEAD_SIZE: Final = 76
 
 
+_V6: Final = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
+
+
 class Origin:
     """
     The queue that entries are of, as records name it.
     """
 
-    __slots__ = ("name", "queueId", "topic")
+    __slots__ = ("field", "name", "queueId", "topic")
 
     def __init__(self, topic: str, queueId: int) -> None:
         self.topic = topic
         self.queueId = queueId
         self.name = topic.encode("utf-8", "surrogateescape")
+        self.field = bytes([len(self.name) & 255]) + self.name
+
+
+def fits(
+    data: bytes,
+    position: int,
+    size: int,
+    offset: int,
+    origin: Origin,
+    queueOffset: int,
+    checkBelow: int,
+) -> bool:
+    """
+    Whether L{recordFault} has nothing against a record, for most of those: a third of the
+    price.
+
+    @param checkBelow: the body is compared with its CRC if the record is before this
+        offset of the log.
+    """
+    end = position + size
+    if size < SMALLEST or end > len(data):
+        return False
+    found, magic, crc, queueId, number, place, flags, bodySize = _WHOLE_HEAD(data, position)
+    topicEnd = position + 88 + bodySize + len(origin.field)
+    return (
+        found == size
+        and magic == MESSAGE_MAGIC_CODE
+        and place == offset
+        and number == queueOffset
+        and queueId == origin.queueId
+        and not flags & _V6
+        and 0 <= bodySize < size
+        and topicEnd + 2 <= end
+        and data.startswith(origin.field, position + 88 + bodySize)
+        and topicEnd + 2 + (data[topicEnd] << 8 | data[topicEnd + 1]) == end
+        and data[topicEnd] < 128
+        and (
+            offset >= checkBelow
+            or not bodySize
+            or crc32(data[position + 88 : position + 88 + bodySize]) & 0x7FFFFFFF == crc
+        )
+    )
 
 
 def entryFault(offset: int, size: int, first: int, end: int, largest: int) -> str | None:
@@ -127,7 +175,7 @@ def recordFault(
         return "the file ends within it"
     _, _, crc, _, _, _, flags = _HEAD.unpack_from(data, position)
     start = position + 88
-    if flags & (BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG):
+    if flags & _V6:
         start += 12 * bool(flags & BORNHOST_V6_FLAG) + 12 * bool(flags & STOREHOSTADDRESS_V6_FLAG)
     (bodySize,) = _INT.unpack_from(data, start - 4)
     topicAt = start + bodySize
