@@ -121,6 +121,9 @@ _SCAN_INTERVAL = 10.0
 # How often it is made sure that delayed messages are waited for, in seconds.
 _DELAY_LOOK = 10.0
 
+# How often tables are written that could not be written before, in seconds.
+_SAVE_AGAIN = 10.0
+
 # How often it is seen what was decided about transactions, in seconds.
 _DECISIONS_LOOK = 1.0
 
@@ -183,13 +186,23 @@ def broker(
     peers = Peers(Remoting(around.clock), around.connect(tls.client()))
     stats = Stats(identity.cluster, around.now)
     names = identity.cluster, identity.name
+    slices = cooperator(around.clock)
     topics = Topics(
-        table("topics.json"), around.inThread, names, configuration[TopicSettings], around.now
+        table("topics.json"),
+        around.inThread,
+        names,
+        configuration[TopicSettings],
+        around.now,
+        slices,
     )
     groups = Groups(
-        table("subscriptionGroup.json"), around.inThread, configuration[GroupSettings], around.now
+        table("subscriptionGroup.json"),
+        around.inThread,
+        configuration[GroupSettings],
+        around.now,
+        slices,
     )
-    offsets = Offsets(table("consumerOffset.json"), around.inThread)
+    offsets = Offsets(table("consumerOffset.json"), around.inThread, slices)
     longPoll = LongPoll(around.clock, configuration[PullSettings].pullThreadPoolQueueCapacity)
     store = MessageStore(
         configuration[StoreSettings],
@@ -240,6 +253,7 @@ def broker(
         expressions,
         configuration[FilterSettings],
         around.now,
+        slices,
     )
     subscriptions = Subscriptions(
         groups, consumers, expressions, configuration[PullSettings], filters.subscription
@@ -318,7 +332,6 @@ def broker(
     progress = Progress(identity.name, store, topics, offsets, consumers, stats)
     removal = Removal(topics, groups, offsets, store, stats)
     runtime = RuntimeInfo(store, stats, longPoll, configuration, [delays.runtime, timers.runtime])
-    slices = cooperator(around.clock)
     pools = configuration[PoolSettings]
     # Keys are searched for in threads, and administrators wait for the disk and for
     # name servers: so many at a time, and the rest in their turn.
@@ -376,6 +389,8 @@ def broker(
         ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
         Chore("Writing the consumers' filters", SAVE_PERIOD, filters.save),
+        Chore("Writing topics that were not written", _SAVE_AGAIN, topics.stop),
+        Chore("Writing groups that were not written", _SAVE_AGAIN, groups.stop),
         Chore("Looking at decisions about transactions", _DECISIONS_LOOK, checks.look),
         Chore(
             "Asking about undecided transactions",

@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from txrocket.broker.settings import AnnounceSettings
 from txrocket.broker.topics import Topics
 from txrocket.errors import RocketError, responseError
-from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE
+from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion
 from txrocket.protocol.bodies import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -161,10 +161,11 @@ class Announcement:
         @param force: whether to tell everything without asking first whether it
             is known already.
         """
-        wrapper = self._wrapper()
-        body = encodeRegisterBroker(RegisterBrokerBody(wrapper), self._settings.compressedRegister)
+        version, body = self._topics.version, self._body()
+        # Once: it may be that of several megabytes.
+        crc = zlib.crc32(body) & 0x7FFFFFFF
         telling = [
-            self._tell(each, wrapper, body, force).addErrback(
+            self._tell(each, version, body, crc, force).addErrback(
                 lambda failure: self._log.failure("Telling a name server failed", failure)
             )
             for each in self._addresses
@@ -193,6 +194,20 @@ class Announcement:
         # One that does not hear it finds out by itself, when the connection closes.
         return DeferredList(leaving, consumeErrors=True).addCallback(lambda results: None)
 
+    def _body(self) -> bytes:
+        """
+        What is told, encoded.
+        """
+        if self._settings.compressedRegister:
+            return encodeRegisterBroker(RegisterBrokerBody(self._wrapper()), compressed=True)
+        free = self._permission & _BOTH == _BOTH
+        # Joined of what was encoded before: there may be 20,000 topics.
+        return self._topics.encoded(
+            None if free else self._permission,
+            b'{"filterServerList":[],"topicConfigSerializeWrapper":',
+            b"}",
+        )
+
     def _wrapper(self) -> TopicConfigSerializeWrapper:
         wrapper = self._topics.wrapper()
         if self._permission & _BOTH == _BOTH:
@@ -207,11 +222,11 @@ class Announcement:
 
     @inlineCallbacks
     def _tell(
-        self, address: str, wrapper: TopicConfigSerializeWrapper, body: bytes, force: bool
+        self, address: str, version: DataVersion, body: bytes, crc: int, force: bool
     ) -> Generator[Deferred[Any], Any, None]:
         try:
-            if force or (yield self._isNews(address, wrapper)):
-                answer = yield self._register(address, body)
+            if force or (yield self._isNews(address, version)):
+                answer = yield self._register(address, body, crc)
                 if answer.body:
                     self._topics.order(frozenset(decodeBody(KVTable, answer.body).table))
         except RocketError as error:
@@ -221,15 +236,15 @@ class Announcement:
                 self._failing.remove(address)
                 self._log.info("Name server {address} is there again", address=address)
 
-    def _isNews(self, address: str, wrapper: TopicConfigSerializeWrapper) -> Deferred[bool]:
+    def _isNews(self, address: str, version: DataVersion) -> Deferred[bool]:
         who = self.identity
         header = QueryDataVersionRequestHeader(who.name, who.address, who.cluster, who.brokerId)
-        body = encodeBody(wrapper.dataVersion)
+        body = encodeBody(version)
         return self._ask(
             address, requestCommand(RequestCode.QUERY_DATA_VERSION, header, body), self._timeout
         ).addCallback(lambda answer: answer.decodeHeader(QueryDataVersionResponseHeader).changed)
 
-    def _register(self, address: str, body: bytes) -> Deferred[RemotingCommand]:
+    def _register(self, address: str, body: bytes, crc: int) -> Deferred[RemotingCommand]:
         who = self.identity
         header = RegisterBrokerRequestHeader(
             who.name,
@@ -238,7 +253,7 @@ class Announcement:
             who.haAddress,
             who.brokerId,
             self._settings.compressedRegister,
-            zlib.crc32(body) & 0x7FFFFFFF,
+            crc,
         )
         request = requestCommand(RequestCode.REGISTER_BROKER, header, body)
         return self._ask(address, request, self._timeout)

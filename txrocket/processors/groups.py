@@ -110,7 +110,7 @@ class GroupProcessor:
         """
         All groups.
         """
-        return responseCommand(body=encodeBody(self._groups.wrapper()))
+        return responseCommand(body=self._groups.encoded())
 
     def delete(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """

@@ -186,7 +186,7 @@ class OffsetProcessor:
         """
         All groups' offsets.
         """
-        return responseCommand(body=encodeBody(self._offsets.wrapper()))
+        return responseCommand(body=self._offsets.encoded())
 
     def allDelays(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """

@@ -141,7 +141,7 @@ class TopicProcessor:
         """
         All topics.
         """
-        return responseCommand(body=encodeBody(self._topics.wrapper()))
+        return responseCommand(body=self._topics.encoded())
 
     def stats(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """
