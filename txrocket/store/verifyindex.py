@@ -43,7 +43,7 @@ class _Header(NamedTuple):
     beginOffset: int
     endOffset: int
     slotCount: int
-    count: int
+    entryCount: int
 
 
 class _Entry(NamedTuple):
@@ -147,7 +147,7 @@ class IndexCheck(Index):
             self._wrong(entry.path, f"entry {entry.number}: {entry.seconds} s, not {expected}")
         if entry.number == 1 and header.beginTimestamp != timestamp:
             self._wrong(entry.path, f"it begins at {header.beginTimestamp}, not {timestamp}")
-        if entry.number == header.count - 1 and header.endTimestamp != timestamp:
+        if entry.number == header.entryCount - 1 and header.endTimestamp != timestamp:
             self._wrong(entry.path, f"it ends at {header.endTimestamp}, not {timestamp}")
 
     def _wrong(self, path: str, detail: str) -> None:
@@ -242,7 +242,7 @@ class IndexCheck(Index):
     def _header(self, path: str, header: _Header, entries: tuple[int, int, int]) -> None:
         first, last, used = entries
         # Java lets a file without entries begin where the one before ends.
-        if header.count > 1 and (header.beginOffset, header.endOffset) != (first, last):
+        if header.entryCount > 1 and (header.beginOffset, header.endOffset) != (first, last):
             self._note(
                 path,
                 "wrong offset",
@@ -251,9 +251,9 @@ class IndexCheck(Index):
             )
         if not used <= header.slotCount <= self._slotCount and self._tidy:
             self._note(path, "wrong count", f"{header.slotCount} slots, {used} are in use")
-        if header.count > 1 and not 0 < header.beginTimestamp < _LATEST:
+        if header.entryCount > 1 and not 0 < header.beginTimestamp < _LATEST:
             self._wrong(path, f"it begins at {header.beginTimestamp}")
-        if header.count > 1 and not 0 < header.endTimestamp < _LATEST:
+        if header.entryCount > 1 and not 0 < header.endTimestamp < _LATEST:
             self._wrong(path, f"it ends at {header.endTimestamp}")
 
     def _behind(self, path: str, at: int) -> None:
