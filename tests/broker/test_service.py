@@ -22,7 +22,7 @@ from txrocket.broker.service import Broker, Chore
 from txrocket.config import Configuration
 from txrocket.errors import DiskFull, StoreInUse
 from txrocket.message import MessageExt
-from txrocket.model import TopicRouteData
+from txrocket.model import SubscriptionGroupConfig, TopicConfig, TopicRouteData
 from txrocket.protocol.bodycodec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
@@ -275,6 +275,29 @@ class ChoreTests(BrokerTests):
         self.assertFalse(self.exists("config", "consumerOffset.json"))
         self.clock.advance(0.1)
         self.assertTrue(self.exists("config", "consumerOffset.json"))
+
+    def test_tableNotWrittenIsTriedAgain(self) -> None:
+        """
+        Topics and groups that could not be written are written ten seconds later, though
+        nothing has changed since; the broker serves meanwhile.
+        """
+        made = self.start()
+        self.disk.only = "config"
+        self.disk.failing["pwrite"] = FULL
+        self.failureResultOf(made.topics.put(TopicConfig("late")), DiskFull)
+        self.failureResultOf(made.groups.put(SubscriptionGroupConfig("late")), DiskFull)
+        self.clock.advance(10)
+        self.assertFalse(self.exists("config", "topics.json"))
+        caller = self.call()
+        self.send(caller, topic="TBW102")
+        self.turn()
+        self.assertEqual(1, len(self.codes(caller)))
+        self.disk.failing.clear()
+        self.clock.advance(10)
+        for name in ("topics.json", "subscriptionGroup.json"):
+            with open(os.path.join(self.root, "config", name), "rb") as file:
+                self.assertIn(b'"late"', file.read())
+        self.assertEqual(set(), set(made.topics.unsaved))
 
 
 class StopTests(BrokerTests):

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -804,6 +805,56 @@ class DamagedTests(_FolderTests):
                 self.assertEqual([f"config/{name}"], self.damagedPlaces(), position)
             self.writeTable(name, whole)
             self.assertEqual([], self.verify().problems)
+
+    def test_randomDamage(self) -> None:
+        """
+        A flipped bit, a lost sector or a cut anywhere in queues, index, checkpoint and
+        tables is found.
+        """
+        for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+            self.writeTable(name, sealed(b'{"offsetTable":{"Topic1@G":{0:1,1:2}}}'))
+        seed = int.from_bytes(os.urandom(4), "big")
+        random = Random(seed)
+        for kind in ("consumequeue", "index", "checkpoint", "config"):
+            files = [each for each in sorted(self.folder.rglob("*")) if each.is_file()]
+            files = [each for each in files if kind in str(each.relative_to(self.folder))]
+            for _ in range(15):
+                path = random.choice(files)
+                what, damaged = self.damaged(random, path.read_bytes())
+                whole = path.read_bytes()
+                path.write_bytes(damaged)
+                if damaged != whole and not self.sparesTheIndex(path, whole, damaged):
+                    self.assertNotEqual([], self.damagedPlaces(), f"{path}: {what}, seed {seed}")
+                path.write_bytes(whole)
+
+    @staticmethod
+    def damaged(random: Random, data: bytes) -> tuple[str, bytes]:
+        """
+        What happens to a file, and what becomes of it.
+        """
+        position = random.randrange(len(data))
+        what = random.choice(("bit", "sector", "cut"))
+        if what == "cut":
+            return f"cut at {position}", data[:position]
+        if what == "sector":
+            position -= position % 512
+            lost = bytes(len(data[position : position + 512]))
+            return f"sector at {position}", data[:position] + lost + data[position + 512 :]
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << random.randrange(8)
+        return f"bit at {position}", bytes(flipped)
+
+    @staticmethod
+    def sparesTheIndex(path: Path, whole: bytes, damaged: bytes) -> bool:
+        """
+        Whether only the number of slots of an index file is another one, which may be
+        too large after a crash.
+        """
+        return (
+            path.parent.name == "index"
+            and len(whole) == len(damaged)
+            and (whole[:32], whole[36:]) == (damaged[:32], damaged[36:])
+        )
 
     def test_table(self) -> None:
         """
