@@ -16,6 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.store.support import Disk, Held, atOnce
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.pieces import SLICE
+from txrocket.protocol.bodycodec import encodeBody
 from txrocket.store.tables import Table, checked, sealed
 
 WHO = "192.0.2.1:5"
@@ -158,6 +159,27 @@ class OffsetsTests(SynchronousTestCase):
         self.assertGreater(len(turns), 2)
         self.assertLessEqual(max(turns), SLICE)
         self.assertEqual(4 * SLICE, len(self.saved()["offsetTable"]))
+
+    def test_askedForAllEncodesInSlices(self) -> None:
+        """
+        Whoever asks for all offsets gets them once they are encoded, slice by slice.
+        """
+        clock = Clock()
+        slices = Cooperator(
+            lambda: lambda: True, scheduler=lambda function: clock.callLater(1, function)
+        )
+        self.offsets = Offsets(Table(self.disk, self.path), atOnce, slices)
+        for number in range(3 * SLICE):
+            self.offsets.commit(f"G{number}", "T", 0, 7, WHO)
+        asked = self.offsets.encoded()
+        self.assertNoResult(asked)
+        self.assertEqual(SLICE, self.offsets._pieces.encoded)
+        clock.pump([1] * 5)
+        text = self.successResultOf(asked)
+        self.assertEqual(encodeBody(self.offsets.wrapper()), text)
+        # They were not written yet, and are at the next save.
+        self.successResultOf(self.offsets.save())
+        self.assertEqual(3 * SLICE, len(self.saved()["offsetTable"]))
 
     def test_topicRemovedLooksAtItsGroupsOnly(self) -> None:
         """

@@ -120,6 +120,16 @@ class Kept:
             self._encode()
         return saved
 
+    def encoded(self) -> Deferred[bytes]:
+        """
+        The table's text, of which many members may have to be encoded first.
+        """
+        if self._slices is None or self._source.refresh():
+            return succeed(self._source.text()())
+        return self._slices.coiterate(self._slicewise()).addCallback(
+            lambda none: self._source.text()()
+        )
+
     def failed(self, failure: Failure) -> None:
         """
         Log that the table was not written, where no caller is there to be told.

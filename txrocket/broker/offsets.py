@@ -174,11 +174,12 @@ class Offsets:
             {f"{topic}@{group}": offsets for (topic, group), offsets in self._table.items()}
         )
 
-    def encoded(self) -> bytes:
+    def encoded(self) -> Deferred[bytes]:
         """
-        The text of L{wrapper}.  Only what has changed since the last time is encoded.
+        The text of L{wrapper}.  Only what has changed since the last time is encoded, in
+        slices: between two saves that may be all.
         """
-        return self._pieces.text()()
+        return self._kept.encoded()
 
     def save(self) -> Deferred[None]:
         """

@@ -20,6 +20,8 @@ CLONE_GROUP_OFFSET
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
+
 from txrocket.broker.clients import Consumers
 from txrocket.broker.delay import DelayLevels
 from txrocket.broker.names import checkGroup, checkTopic
@@ -182,11 +184,11 @@ class OffsetProcessor:
 
     # --- all ---------------------------------------------------------------
 
-    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
+    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """
         All groups' offsets.
         """
-        return responseCommand(body=self._offsets.encoded())
+        return self._offsets.encoded().addCallback(lambda body: responseCommand(body=body))
 
     def allDelays(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """
