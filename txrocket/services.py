@@ -126,6 +126,9 @@ _SCAN_INTERVAL = 10.0
 # How often it is made sure that delayed messages are waited for, in seconds.
 _DELAY_LOOK = 10.0
 
+# How often tables are written that could not be written before, in seconds.
+_SAVE_AGAIN = 10.0
+
 # How often it is seen what was decided about transactions, in seconds.
 _DECISIONS_LOOK = 1.0
 
@@ -196,14 +199,24 @@ def broker(
     stats = Stats(identity.cluster, around.now, around.elapsed)
     names = identity.cluster, identity.name
     topics = Topics(
-        table("topics.json"), around.inThread, names, configuration[TopicSettings], around.now
+        table("topics.json"),
+        around.inThread,
+        names,
+        configuration[TopicSettings],
+        around.now,
+        slices,
     )
     groups = Groups(
-        table("subscriptionGroup.json"), around.inThread, configuration[GroupSettings], around.now
+        table("subscriptionGroup.json"),
+        around.inThread,
+        configuration[GroupSettings],
+        around.now,
+        slices,
     )
     offsets = Offsets(
         table("consumerOffset.json"),
         around.inThread,
+        slices,
         configuration[OffsetSettings].maxConsumerOffsetNum,
     )
     longPoll = LongPoll(around.clock, configuration[PullSettings].pullThreadPoolQueueCapacity)
@@ -266,6 +279,7 @@ def broker(
         expressions,
         configuration[FilterSettings],
         around.now,
+        slices,
     )
     subscriptions = Subscriptions(
         groups, consumers, expressions, configuration[PullSettings], filters.subscription
@@ -414,6 +428,8 @@ def broker(
         ),
         Chore("Looking for delayed messages", _DELAY_LOOK, delays.look),
         Chore("Writing the consumers' filters", SAVE_PERIOD, keepFilters),
+        Chore("Writing topics that were not written", _SAVE_AGAIN, topics.stop),
+        Chore("Writing groups that were not written", _SAVE_AGAIN, groups.stop),
         Chore("Looking at decisions about transactions", _DECISIONS_LOOK, checks.look),
         Chore(
             "Asking about undecided transactions",

@@ -31,9 +31,8 @@ from txrocket.broker.clients import Consumers
 from txrocket.broker.consumerfilters import ConsumerFilters
 from txrocket.broker.plugged import Plugins, plug
 from txrocket.broker.settings import FilterSettings
-from txrocket.errors import StoreCorrupt
 from txrocket.model import SubscriptionData
-from txrocket.store.tables import Table
+from txrocket.store.tables import Table, checked
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "filters.json"
 
@@ -294,11 +293,15 @@ class FiltersTests(SynchronousTestCase):
 
     def test_damaged(self) -> None:
         """
-        A file that cannot be read is not overwritten.
+        A file that cannot be read is kept under another name, and the broker starts: the
+        groups bring their expressions with them.
         """
         os.makedirs(os.path.dirname(self.world.path))
         Path(self.world.path).write_text("{")
-        self.assertRaises(StoreCorrupt, self.world.start)
+        self.world.start()
+        [aside] = Path(self.world.path).parent.glob("*.damaged-*")
+        self.assertEqual("{", aside.read_text())
+        self.assertIsNone(self.world.filters.subscription("G", "T"))
 
 
 class JavaTests(SynchronousTestCase):
@@ -325,7 +328,8 @@ class JavaTests(SynchronousTestCase):
         assert paid is not None
         world.heartbeat("CID_shop", shop, paid)
         world.saved()
-        self.assertEqual(json.loads(Path(path).read_text("utf-8")), json.loads(text))
+        written = checked(Path(path).read_bytes(), strict=True)
+        self.assertEqual(json.loads(written), json.loads(text))
 
 
 class FiltersMachine(RuleBasedStateMachine):

@@ -9,6 +9,7 @@ import errno
 import os
 from typing import Any
 
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.late import LateCase
@@ -20,12 +21,12 @@ from txrocket.errors import (
     InvalidMessage,
     MalformedRecord,
     MessageIllegal,
-    StoreCorrupt,
 )
 from txrocket.protocol.record import decodeRecord, encodeProperties, encodeRecord, encodeTopic
 from txrocket.store import consumequeue
 from txrocket.store.follow import SCHEDULE_TOPIC
 from txrocket.store.settings import FlushDiskType
+from txrocket.store.tables import sealed
 
 FULL = OSError(errno.ENOSPC, "full")
 BROKEN = OSError(errno.EIO, "broken")
@@ -601,18 +602,25 @@ class RestartTests(LateCase):
         self.send(DELAY="3")
         self.wait(10)
         self.close()
-        self.assertEqual(self.bytesOf("config", "delayOffset.json"), b'{"offsetTable":{3:1}}')
+        self.assertEqual(
+            self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{3:1}}')
+        )
 
     def test_damagedFile(self) -> None:
         """
-        One that cannot be read is an error: to begin anew is for the operator to
-        decide.
+        If it cannot be read, the broker starts, says so, and delivers what it finds once
+        more.
         """
         self.close()
         os.makedirs(self.path("config"), exist_ok=True)
         with open(self.path("config", "delayOffset.json"), "w") as file:
             file.write("{")
-        self.assertRaises(StoreCorrupt, self.open)
+        with capturedLogs() as events:
+            self.open()
+        self.assertEqual(
+            [LogLevel.error], [each["log_level"] for each in events if "problems" in each]
+        )
+        self.assertEqual({}, self.delays.offsets)
 
     def test_tooFar(self) -> None:
         """
@@ -821,7 +829,9 @@ class DiskTests(LateCase):
         self.assertFalse(os.path.exists(self.path("config", "delayOffset.json")))
         self.disk.failing.clear()
         self.save()
-        self.assertEqual(self.bytesOf("config", "delayOffset.json"), b'{"offsetTable":{1:1}}')
+        self.assertEqual(
+            self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{1:1}}')
+        )
 
     def test_unchanged(self) -> None:
         """
@@ -857,7 +867,9 @@ class DiskTests(LateCase):
         folders = [os.path.basename(os.path.dirname(each)) for each in self.disk.synced]
         first = next(each for each in folders if each != "temp")
         self.assertEqual((first, folders[-2]), ("commitlog", "config"))
-        self.assertEqual(self.bytesOf("config", "delayOffset.json"), b'{"offsetTable":{1:1}}')
+        self.assertEqual(
+            self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{1:1}}')
+        )
         self.assertEqual(self.delays.offsets, {1: 2})
 
     def test_behind(self) -> None:

@@ -10,14 +10,16 @@ import os
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.logger import capturedLogs
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk, atOnce
 from txrocket.broker.groups import Groups
 from txrocket.broker.settings import GroupSettings
-from txrocket.errors import RemoteSystemError, StoreCorrupt, StoreFailed
+from txrocket.errors import RemoteSystemError, StoreFailed
 from txrocket.model import DataVersion, SubscriptionGroupConfig
+from txrocket.protocol.bodies import SubscriptionGroupWrapper
+from txrocket.protocol.bodycodec import decodeBody
 from txrocket.store.tables import Table
 
 
@@ -121,15 +123,52 @@ class GroupsTests(SynchronousTestCase):
             self.assertIsNotNone(self.groups.find("H"))
         self.assertEqual([self.path], [each["path"] for each in events if "path" in each])
 
-    def test_damaged(self) -> None:
+    def test_damagedKeepsWhatIsLegible(self) -> None:
         """
-        A table that cannot be read is not taken for an empty one.
+        With a damaged table the one before is taken, and with it the groups that only
+        the damaged one has.
+        """
+        self.groups.put(SubscriptionGroupConfig("G", retryMaxTimes=3))
+        self.groups.put(SubscriptionGroupConfig("H", consumeEnable=False))
+        with open(self.path, "rb+") as file:
+            data = file.read()
+            file.seek(0)
+            file.write(data.replace(b'"retryMaxTimes":3', b'"retryMaxTimes":7'))
+        again = self.make()
+        self.assertEqual(SubscriptionGroupConfig("G", retryMaxTimes=3), again.table["G"])
+        self.assertEqual(SubscriptionGroupConfig("H", consumeEnable=False), again.table["H"])
+
+    def test_damagedIsCompleted(self) -> None:
+        """
+        Groups that have consumed are made anew if the table is damaged, and only then.
         """
         os.makedirs(os.path.dirname(self.path))
+        self.groups.complete(["G"])
+        self.assertNotIn("G", self.groups.table)
         with open(self.path, "wb") as file:
             file.write(b"[]")
-        with self.assertRaises(StoreCorrupt):
-            self.make()
+        again = self.make()
+        with capturedLogs() as events:
+            again.complete(["G", "no group"])
+        self.assertEqual([LogLevel.error], [each["log_level"] for each in events])
+        self.assertEqual(SubscriptionGroupConfig("G"), self.make().table["G"])
+        self.assertNotIn("no group", again.table)
+
+    def test_oneGroupChangedEncodesOneGroup(self) -> None:
+        """
+        A save encodes the groups that have changed, and no others.
+        """
+        for number in range(500):
+            self.groups.find(f"G{number}")
+        before = self.groups._pieces.encoded
+        self.successResultOf(self.groups.put(SubscriptionGroupConfig("G7", retryMaxTimes=3)))
+        self.successResultOf(self.groups.remove("G8"))
+        self.groups.find("new")
+        self.assertEqual(2, self.groups._pieces.encoded - before)
+        self.assertEqual(self.groups.table, self.make().table)
+        self.assertEqual(
+            self.groups.wrapper(), decodeBody(SubscriptionGroupWrapper, self.groups.encoded())
+        )
 
     def test_wrapper(self) -> None:
         """

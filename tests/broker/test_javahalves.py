@@ -73,7 +73,7 @@ class JavaHalvesTests(TransactionTests):
         Without Java's offsets it is known what was decided, too; but a half that Java has
         moved is still where it was, for all that its log says.
         """
-        self.offsets.remove(lambda topic, group: group == GROUP)
+        self.offsets.removeGroup(GROUP)
         self.successResultOf(self.offsets.save())
         self.crash()
         pending = self.undecided()

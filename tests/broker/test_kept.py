@@ -6,15 +6,19 @@ Tests for L{txrocket.broker.kept}.
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 
+from twisted.internet.task import Clock, Cooperator
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk, Held
 from txrocket.broker.kept import Kept
-from txrocket.errors import DiskFull
-from txrocket.store.tables import Table
+from txrocket.broker.pieces import SLICE, Pieces, Whole
+from txrocket.errors import DiskFull, MalformedBody, StoreFailed
+from txrocket.store.tables import Table, checked
 
 
 class KeptTests(SynchronousTestCase):
@@ -28,7 +32,7 @@ class KeptTests(SynchronousTestCase):
         self.thread = Held()
         self.text = b"one"
         self.encoded = 0
-        self.kept = Kept(Table(self.disk, self.path), self.encode, self.thread)
+        self.kept = Kept(Table(self.disk, self.path), Whole(self.encode), self.thread)
 
     def encode(self) -> bytes:
         """
@@ -51,7 +55,9 @@ class KeptTests(SynchronousTestCase):
         self.assertIsNone(self.kept.load(bytes))
         self.kept.save()
         self.thread.work()
-        self.assertEqual(b"one", Kept(Table(self.disk, self.path), bytes, self.thread).load(bytes))
+        self.assertEqual(
+            b"one", Kept(Table(self.disk, self.path), Whole(bytes), self.thread).load(bytes)
+        )
 
     def test_save(self) -> None:
         """
@@ -117,6 +123,7 @@ class KeptTests(SynchronousTestCase):
         self.assertEqual(0, self.encoded)
         self.kept.save()
         self.text = b"two"
+        self.kept.save()
         idle = self.kept.idle()
         self.thread.work()
         self.assertNoResult(idle)
@@ -140,3 +147,137 @@ class KeptTests(SynchronousTestCase):
         self.thread.work()
         self.successResultOf(idle)
         self.assertEqual(b"one", self.written())
+
+    def test_nothingChangedWaitsForTheSameWrite(self) -> None:
+        """
+        Those who wait for changes that are being written cause no other write.
+        """
+        self.kept.save()
+        waiting = self.kept.saved()
+        self.assertNoResult(waiting)
+        self.thread.work()
+        self.successResultOf(waiting)
+        self.successResultOf(self.kept.saved())
+        self.assertEqual((1, []), (self.encoded, self.thread.jobs))
+
+    def test_unexpectedErrorIsAStoreError(self) -> None:
+        """
+        Whatever fails in the thread, the caller gets an error of the store, and the next
+        write is begun.
+        """
+        saved = self.kept.save()
+        self.disk.failing["pwrite"] = RuntimeError("unforeseen")
+        self.thread.work()
+        failure = self.failureResultOf(saved, StoreFailed)
+        self.assertIn("unforeseen", failure.getErrorMessage())
+        self.disk.failing.clear()
+        again = self.kept.saved()
+        self.thread.work()
+        self.successResultOf(again)
+
+    def test_damagedFileIsReplaced(self) -> None:
+        """
+        A table that was damaged is written anew though nothing has changed.
+        """
+        os.makedirs(os.path.dirname(self.path))
+        with open(self.path, "wb") as file:
+            file.write(b"torn")
+
+        def decode(data: bytes) -> bytes:
+            raise MalformedBody("no table")
+
+        self.assertEqual(b"mended", self.kept.load(decode, lambda older, spoiled: b"mended"))
+        idle = self.kept.idle()
+        self.thread.work()
+        self.successResultOf(idle)
+        self.assertEqual(b"one", self.written())
+
+
+class SliceTests(SynchronousTestCase):
+    """
+    A table whose members are encoded in slices.
+    """
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.thread = Held()
+        path = os.path.join(self.mktemp(), "config", "t.json")
+        self.table = Table(Disk(), path)
+        self.values: dict[int, int] = {}
+        self.pieces = Pieces(self.member, lambda: (b"{", b"}"))
+        slices = Cooperator(
+            lambda: lambda: True, scheduler=lambda function: self.clock.callLater(1, function)
+        )
+        self.kept = Kept(self.table, self.pieces, self.thread, slices)
+
+    def member(self, key: int) -> bytes | None:
+        """
+        A key and its value.
+        """
+        return b"%d:%d" % (key, self.values[key]) if key in self.values else None
+
+    def put(self, *keys: int) -> None:
+        """
+        Change members.
+        """
+        for key in keys:
+            self.values[key] = self.values.get(key, 0) + 1
+        self.pieces.touch(keys)
+
+    def test_changedMeanwhileIsWrittenToo(self) -> None:
+        """
+        What changes while others are encoded is in the same write, and those who asked
+        for it are told with the others.
+        """
+        self.put(*range(3 * SLICE))
+        first = self.kept.save()
+        self.clock.advance(1)
+        self.put(0)
+        second = self.kept.save()
+        while not self.thread.jobs:
+            self.clock.advance(1)
+        self.assertNoResult(first)
+        self.thread.work()
+        self.successResultOf(first)
+        self.successResultOf(second)
+        self.assertEqual(2, json.loads(self.text())["0"])
+
+    def text(self) -> bytes:
+        """
+        What is in the file, as JSON.
+        """
+        with open(self.table.path, "rb") as file:
+            return re.sub(rb"(\d+):", rb'"\1":', checked(file.read(), strict=True))
+
+    def test_encodingFailsTellsTheCaller(self) -> None:
+        """
+        If a member cannot be encoded, the caller is told, and later changes are written.
+        """
+        self.put(*range(2 * SLICE))
+        del self.values[SLICE + 1]
+        self.values[SLICE + 1] = None  # type: ignore[assignment]
+        saved = self.kept.save()
+        self.clock.advance(1)
+        self.clock.advance(1)
+        self.failureResultOf(saved, StoreFailed)
+        self.values[SLICE + 1] = 5
+        again = self.kept.save()
+        while not self.thread.jobs:
+            self.clock.advance(1)
+        self.thread.work()
+        self.successResultOf(again)
+
+    def test_members(self) -> None:
+        """
+        Members come, change and go, and each is encoded once for each change.
+        """
+        self.put(1, 2)
+        self.assertEqual(b"{1:1,2:1}", self.pieces.text()())
+        self.put(2, 3)
+        self.put(2)
+        self.assertEqual(b"{1:1,2:3,3:1}", self.pieces.text()())
+        self.assertEqual(4, self.pieces.encoded)
+        del self.values[1]
+        self.pieces.touch([1])
+        self.assertEqual(b"{2:3,3:1}", self.pieces.text()())
+        self.assertEqual(4, self.pieces.encoded)

@@ -9,14 +9,16 @@ import json
 import os
 from typing import Any
 
+from twisted.internet.task import Clock, Cooperator
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk, Held, atOnce
 from txrocket.broker import offsets as offsetsModule
 from txrocket.broker.offsets import Offsets
-from txrocket.errors import StoreCorrupt
-from txrocket.store.tables import Table
+from txrocket.broker.pieces import SLICE
+from txrocket.protocol.bodycodec import encodeBody
+from txrocket.store.tables import Table, checked, sealed
 
 WHO = "192.0.2.1:5"
 
@@ -45,7 +47,8 @@ class OffsetsTests(SynchronousTestCase):
         """
         with open(self.path, "rb") as file:
             # The one thing in it that is not JSON are numbers as keys.
-            return json.loads(file.read().replace(b"{0:", b'{"0":').replace(b",1:", b',"1":'))
+            text = checked(file.read(), strict=True)
+        return json.loads(text.replace(b"{0:", b'{"0":').replace(b",1:", b',"1":'))
 
     def test_commit(self) -> None:
         """
@@ -97,7 +100,7 @@ class OffsetsTests(SynchronousTestCase):
         An offset beyond the limit is not kept, which is logged once and not for each
         commit, until one that was removed has made room.
         """
-        offsets = Offsets(Table(self.disk, self.path), atOnce, 1)
+        offsets = Offsets(Table(self.disk, self.path), atOnce, limit=1)
         offsets.commit("G", "T", 0, 7, WHO)
         with capturedLogs() as events:
             for _ in range(3):
@@ -105,7 +108,7 @@ class OffsetsTests(SynchronousTestCase):
         self.assertEqual(-1, offsets.query("H", "T", 0))
         [event] = events
         self.assertEqual((event["log_level"], event["limit"]), (LogLevel.warn, 1))
-        offsets.remove(lambda topic, group: group == "G")
+        offsets.removeGroup("G")
         offsets.commit("H", "T", 0, 8, WHO)
         self.assertEqual(8, offsets.query("H", "T", 0))
 
@@ -135,15 +138,104 @@ class OffsetsTests(SynchronousTestCase):
         again.commit("G", "T", 0, 9, WHO)
         self.assertEqual(9, again.query("G", "T", 0))
 
-    def test_damaged(self) -> None:
+    def lay(self, data: bytes, bak: bytes) -> None:
         """
-        A table that cannot be read is not taken for an empty one.
+        Put the two files there.
         """
-        os.makedirs(os.path.dirname(self.path))
-        with open(self.path, "wb") as file:
-            file.write(b"{")
-        with self.assertRaises(StoreCorrupt):
-            self.make()
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        for path, content in ((self.path, data), (self.path + ".bak", bak)):
+            with open(path, "wb") as file:
+                file.write(content)
+
+    def test_fileDamagedTakesLesserOffsets(self) -> None:
+        """
+        A group whose offsets were damaged goes on where it misses no message.
+        """
+        newer = b'{"offsetTable":{"T@G":{0:9,1:2},"U@H":{0:4},"V@H":{0:5'
+        older = b'{"offsetTable":{"T@G":{0:7,1:3},"W@G":{0:1}}}'
+        self.lay(newer, sealed(older))
+        offsets = self.make()
+        self.assertEqual({0: 7, 1: 2}, offsets.of("G", "T"))
+        self.assertEqual({0: 4}, offsets.of("H", "U"))
+        self.assertEqual({0: 1}, offsets.of("G", "W"))
+        self.assertEqual({"G", "H"}, set(offsets.groups()))
+
+    def test_bothDamagedKeepsWhatIsLegible(self) -> None:
+        """
+        What is legible of two damaged tables is kept, and written at the next save.
+        """
+        self.lay(b'{"offsetTable":{"T@G":{0:9},"U', b'{"offsetTable":{"U@G":{0:3},"T@G":{0:8}')
+        offsets = self.make()
+        self.assertEqual(({0: 8}, {0: 3}), (offsets.of("G", "T"), offsets.of("G", "U")))
+        self.successResultOf(offsets.save())
+        self.assertEqual({"offsetTable": {"T@G": {"0": 8}, "U@G": {"0": 3}}}, self.saved())
+
+    def test_oneOffsetChangedEncodesOneMember(self) -> None:
+        """
+        A save encodes the members that have changed, and no others.
+        """
+        for number in range(1000):
+            self.offsets.commit(f"G{number}", "T", 0, 7, WHO)
+        self.successResultOf(self.offsets.save())
+        before = self.offsets._pieces.encoded
+        self.offsets.commit("G5", "T", 0, 8, WHO)
+        self.successResultOf(self.offsets.save())
+        self.assertEqual(1, self.offsets._pieces.encoded - before)
+        self.assertEqual(8, self.make().query("G5", "T", 0))
+
+    def test_manyOffsetsChangedAreEncodedInSlices(self) -> None:
+        """
+        No turn of the reactor encodes more members than a slice has.
+        """
+        clock = Clock()
+        slices = Cooperator(
+            lambda: lambda: True, scheduler=lambda function: clock.callLater(1, function)
+        )
+        self.offsets = Offsets(Table(self.disk, self.path), atOnce, slices)
+        for number in range(4 * SLICE):
+            self.offsets.commit(f"G{number}", "T", 0, 7, WHO)
+        saved = self.offsets.save()
+        turns = []
+        while not saved.called:
+            before = self.offsets._pieces.encoded
+            clock.advance(1)
+            turns.append(self.offsets._pieces.encoded - before)
+        self.assertGreater(len(turns), 2)
+        self.assertLessEqual(max(turns), SLICE)
+        self.assertEqual(4 * SLICE, len(self.saved()["offsetTable"]))
+
+    def test_askedForAllEncodesInSlices(self) -> None:
+        """
+        Whoever asks for all offsets gets them once they are encoded, slice by slice.
+        """
+        clock = Clock()
+        slices = Cooperator(
+            lambda: lambda: True, scheduler=lambda function: clock.callLater(1, function)
+        )
+        self.offsets = Offsets(Table(self.disk, self.path), atOnce, slices)
+        for number in range(3 * SLICE):
+            self.offsets.commit(f"G{number}", "T", 0, 7, WHO)
+        asked = self.offsets.encoded()
+        self.assertNoResult(asked)
+        self.assertEqual(SLICE, self.offsets._pieces.encoded)
+        clock.pump([1] * 5)
+        text = self.successResultOf(asked)
+        self.assertEqual(encodeBody(self.offsets.wrapper()), text)
+        # They were not written yet, and are at the next save.
+        self.successResultOf(self.offsets.save())
+        self.assertEqual(3 * SLICE, len(self.saved()["offsetTable"]))
+
+    def test_topicRemovedLooksAtItsGroupsOnly(self) -> None:
+        """
+        To forget a topic costs as much as it has groups, however many others there are.
+        """
+        for number in range(100):
+            self.offsets.commit("G", f"T{number}", 0, 7, WHO)
+        self.successResultOf(self.offsets.save())
+        self.offsets.removeTopic("T7")
+        self.assertEqual([("T7", "G")], list(self.offsets._pieces.stale))
+        self.offsets.removeTopic("absent")
+        self.assertEqual([("T7", "G")], list(self.offsets._pieces.stale))
 
     def test_unchanged(self) -> None:
         """
@@ -210,12 +302,17 @@ class OffsetsTests(SynchronousTestCase):
         for group, topic in (("G", "T"), ("G", "U"), ("H", "T")):
             self.offsets.commit(group, topic, 0, 7, WHO)
         self.offsets.save()
-        self.offsets.remove(lambda topic, group: topic == "T" and group == "G")
+        self.offsets.removeTopic("T")
         self.assertEqual(-1, self.offsets.query("G", "T", 0))
         self.assertEqual({"U"}, self.offsets.topicsOf("G"))
-        self.assertEqual({"H"}, self.offsets.groupsOf("T"))
+        self.assertEqual(set(), self.offsets.groupsOf("T"))
+        self.assertEqual(["G"], list(self.offsets.groups()))
         self.successResultOf(self.offsets.save())
-        self.assertEqual({"U@G", "T@H"}, set(self.saved()["offsetTable"]))
+        self.assertEqual({"U@G"}, set(self.saved()["offsetTable"]))
+        self.offsets.removeGroup("G")
+        self.assertEqual(set(), self.offsets.groupsOf("U"))
+        self.successResultOf(self.offsets.save())
+        self.assertEqual({}, self.saved()["offsetTable"])
 
     def test_topicsByGroup(self) -> None:
         """

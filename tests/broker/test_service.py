@@ -20,9 +20,9 @@ from tests.processors.support import BROUGHT, COMMIT, SUSPEND, pullHeader, sendH
 from tests.store.support import Held
 from txrocket.broker.service import Broker, Chore
 from txrocket.config import Configuration
-from txrocket.errors import DiskFull, StoreCorrupt, StoreInUse
+from txrocket.errors import DiskFull, StoreInUse
 from txrocket.message import MessageExt
-from txrocket.model import TopicRouteData
+from txrocket.model import SubscriptionGroupConfig, TopicConfig, TopicRouteData
 from txrocket.protocol.bodycodec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
@@ -175,6 +175,49 @@ class StartTests(BrokerTests):
         self.assertEqual(second.offsets.query("mine", "new", 0), 1)
         self.assertEqual([each.body for each in self.messages(self.call(), "new")], [b"kept"])
 
+    def test_allTablesDamagedLosesNoMessage(self) -> None:
+        """
+        If every table and its C{.bak} are damaged, the broker starts and says so at error
+        level, its messages can be pulled, its groups are known, and what was damaged is
+        kept under another name.
+        """
+        first = self.start()
+        caller = self.call()
+        for topic in ("new", "newer"):
+            self.send(caller, topic.encode(), topic=topic, queueId=1)
+            self.turn()
+        sysFlag = BROUGHT | COMMIT
+        header = pullHeader("new", sysFlag=sysFlag, commitOffset=1, consumerGroup="mine")
+        caller.ask(PULL, header)
+        self.turn()
+        stopped = first.stopService()
+        self.turn()
+        self.successResultOf(stopped)
+        self.ports.clear()
+        folder = os.path.join(self.root, "config")
+        names = os.listdir(folder)
+        for name in names:
+            with open(os.path.join(folder, name), "rb+") as file:
+                file.truncate(os.path.getsize(file.name) - 20)
+                if name.startswith(("topics", "subscriptionGroup")):
+                    file.truncate(1)
+        second = self.start(autoCreateSubscriptionGroup="false")
+        self.assertIn("is damaged", "".join(self.logged(LogLevel.error)))
+        self.assertIn("mine", second.groups.table)
+        self.assertEqual(second.offsets.query("mine", "new", 0), 1)
+        for topic in ("new", "newer"):
+            config = second.topics.get(topic)
+            assert config is not None
+            self.assertEqual(2, config.readQueueNums)
+            other = self.call()
+            other.ask(PULL, pullHeader(topic, queueId=1, consumerGroup="mine"))
+            self.turn()
+            [answer] = other.answers()
+            found = decodeRecords(answer.body, checkCrc=True)
+            self.assertEqual([topic.encode()], [each.body for each in found])
+        kept = [each for each in os.listdir(folder) if ".damaged-" in each]
+        self.assertEqual(len(names), len(kept))
+
 
 class ChoreTests(BrokerTests):
     """
@@ -233,6 +276,29 @@ class ChoreTests(BrokerTests):
         self.assertFalse(self.exists("config", "consumerOffset.json"))
         self.clock.advance(0.1)
         self.assertTrue(self.exists("config", "consumerOffset.json"))
+
+    def test_tableNotWrittenIsTriedAgain(self) -> None:
+        """
+        Topics and groups that could not be written are written ten seconds later, though
+        nothing has changed since; the broker serves meanwhile.
+        """
+        made = self.start()
+        self.disk.only = "config"
+        self.disk.failing["pwrite"] = FULL
+        self.failureResultOf(made.topics.put(TopicConfig("late")), DiskFull)
+        self.failureResultOf(made.groups.put(SubscriptionGroupConfig("late")), DiskFull)
+        self.clock.advance(10)
+        self.assertFalse(self.exists("config", "topics.json"))
+        caller = self.call()
+        self.send(caller, topic="TBW102")
+        self.turn()
+        self.assertEqual(1, len(self.codes(caller)))
+        self.disk.failing.clear()
+        self.clock.advance(10)
+        for name in ("topics.json", "subscriptionGroup.json"):
+            with open(os.path.join(self.root, "config", name), "rb") as file:
+                self.assertIn(b'"late"', file.read())
+        self.assertEqual(set(), set(made.topics.unsaved))
 
 
 class StopTests(BrokerTests):
@@ -568,19 +634,6 @@ class FailedStartTests(BrokerTests):
         self.send(caller)
         self.turn()
         self.assertEqual(self.codes(caller), [ResponseCode.SUCCESS])
-
-    def test_corrupt(self) -> None:
-        """
-        If a table is damaged, nothing is opened.
-        """
-        os.makedirs(os.path.join(self.root, "config"))
-        for name in ("topics.json", "topics.json.bak"):
-            with open(os.path.join(self.root, "config", name), "wb") as file:
-                file.write(b"{")
-        self.assertRaises(StoreCorrupt, self.make().startService)
-        self.assertClosed()
-        self.assertFalse(self.exists("abort"))
-        self.assertFalse(self.exists("lock"))
 
     def test_full(self) -> None:
         """

@@ -12,6 +12,7 @@ import struct
 from typing import Any
 
 import attrs
+from twisted.logger import LogLevel, capturedLogs
 
 from tests.broker.late import LEVELS, LateCase
 from tests.store.support import LOG_SIZE, SLOTS, START, Held
@@ -21,7 +22,7 @@ from txrocket.broker.reached import Reached
 from txrocket.broker.settings import DelaySettings
 from txrocket.broker.timers import TimerProgress, Timers
 from txrocket.broker.wheel import TIMER_QUEUES, Wheel
-from txrocket.errors import MessageIllegal, RemoteSystemError, StoreCorrupt
+from txrocket.errors import MessageIllegal, RemoteSystemError
 from txrocket.protocol.bodycodec import decodeBody
 from txrocket.store import consumequeue
 from txrocket.store.follow import TIMER_TOPIC
@@ -731,14 +732,21 @@ class RestartTests(TimerCase):
 
     def test_damagedFile(self) -> None:
         """
-        One that cannot be read is an error: to begin anew is for the operator to
-        decide.
+        If it cannot be read, the broker starts and says so, and keeps the file under
+        another name: messages are delivered once more, and none is lost.
         """
         os.makedirs(self.path("config"))
-        for text in ("{", "{}", '{"bucket":"x"}'):
+        for count, text in enumerate(("{", "{}", '{"bucket":"x"}'), 1):
             with open(self.path("config", "timers.json"), "w") as file:
                 file.write(text)
-            self.assertRaises(StoreCorrupt, self.open)
+            with capturedLogs() as events:
+                self.open()
+            self.assertEqual(
+                [LogLevel.error], [each["log_level"] for each in events if "problems" in each]
+            )
+            aside = [each for each in os.listdir(self.path("config")) if "damaged-" in each]
+            self.assertEqual(count, len(aside))
+            self.close()
 
     def test_queueGone(self) -> None:
         """

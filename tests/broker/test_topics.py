@@ -13,13 +13,16 @@ from typing import Any
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk, Held, atOnce
 from txrocket.broker.settings import TopicSettings
 from txrocket.broker.topics import UNIT_FLAG, UNIT_SUB_FLAG, Topics
-from txrocket.errors import StoreCorrupt, StoreFailed, TopicNotExist
+from txrocket.errors import DiskFull, StoreFailed, TopicNotExist
 from txrocket.model import DataVersion, TopicConfig
+from txrocket.protocol.bodies import TopicConfigSerializeWrapper
+from txrocket.protocol.bodycodec import decodeBody
 from txrocket.store.tables import Table
 
 
@@ -185,16 +188,143 @@ class TableTests(TopicsCase):
         self.assertEqual(set(), self.topics.unsaved)
         self.assertLessEqual({"T", "U"}, set(self.make().table))
 
-    def test_damaged(self) -> None:
+    def damage(self, path: str, old: bytes, new: bytes, most: int = -1) -> None:
         """
-        A table that cannot be read is not taken for an empty one.
+        Change a file behind the table's back.
         """
-        self.topics.put(TopicConfig("T"))
+        with open(path, "rb") as file:
+            data = file.read()
+        self.assertIn(old, data)
+        with open(path, "wb") as file:
+            file.write(data.replace(old, new, most))
+
+    def test_damagedTakesTheTableBeforeAndNewTopics(self) -> None:
+        """
+        With a damaged number the table before is taken, and with it the topics that only
+        the damaged one has.
+        """
+        self.topics.put(TopicConfig("T", 4, 4))
+        self.topics.put(TopicConfig("U", 5, 5))
+        self.damage(self.path, b'"readQueueNums":4', b'"readQueueNums":6')
+        with capturedLogs() as events:
+            again = self.make()
+        self.assertEqual([LogLevel.error], [each["log_level"] for each in events])
+        self.assertEqual(TopicConfig("T", 4, 4), again.get("T"))
+        self.assertEqual(TopicConfig("U", 5, 5), again.get("U"))
+
+    def test_bothDamagedKeepsWhatIsLegible(self) -> None:
+        """
+        Topics that can be read, and can be what they say, outlive two damaged tables.
+        """
+        for name in ("T", "U", "V", "W"):
+            self.topics.put(TopicConfig(name))
+        for path in (self.path, f"{self.path}.bak"):
+            self.damage(path, b'"topicName":"U"', b'"topicName":"X"')
+            self.damage(path, b"{", b"", 1)
+        self.damage(self.path, b'"topicName":"V"', b'"topicName":"V","perm":99')
+        again = self.make()
+        self.assertEqual({"T", "V", "W"}, {"T", "U", "V", "W", "X"} & set(again.table))
+        self.assertEqual(6, again.table["V"].perm)
+
+    def test_completedFromTheStore(self) -> None:
+        """
+        After damage, no topic and no queue of the store stays out of reach, and that is
+        told; a table that is whole is left alone.
+        """
+        self.topics.put(TopicConfig("T", 4, 4))
+        self.topics.put(TopicConfig("U", 4, 4))
+        queues = {"T": 8, "lost": 3, "%RETRY%G": 1, "rmq_sys_x": 2, "no/topic": 1}
+        whole = self.make()
+        whole.complete(queues)
+        self.assertEqual(TopicConfig("T", 4, 4), whole.get("T"))
+        self.assertIsNone(whole.get("lost"))
         for path in (self.path, f"{self.path}.bak"):
             with open(path, "wb") as file:
                 file.write(b"{")
-        with self.assertRaises(StoreCorrupt):
-            self.make()
+        again = self.make()
+        with capturedLogs() as events:
+            again.complete(queues)
+        self.assertEqual([LogLevel.error], [each["log_level"] for each in events])
+        self.assertEqual(TopicConfig("T", 8, 8), again.get("T"))
+        self.assertEqual(TopicConfig("lost", 3, 3), again.get("lost"))
+        self.assertIsNotNone(again.get("%RETRY%G"))
+        self.assertIsNone(again.get("rmq_sys_x"))
+        self.assertIsNone(again.get("no/topic"))
+        self.successResultOf(again.stop())
+        self.assertEqual(set(), set(again.unsaved))
+        self.assertEqual(TopicConfig("lost", 3, 3), self.make().get("lost"))
+
+    def test_hiddenQueuesAreShown(self) -> None:
+        """
+        A topic of the table before may lack queues that it got later: they can be read.
+        """
+        self.topics.put(TopicConfig("T", 4, 4))
+        self.topics.put(TopicConfig("T", 8, 8))
+        self.damage(self.path, b'"readQueueNums":8', b'"readQueueNums":9')
+        again = self.make()
+        again.complete({"T": 8})
+        self.assertEqual(TopicConfig("T", 8, 4), again.get("T"))
+
+    def test_missingIsCompletedFromTheStore(self) -> None:
+        """
+        If the table is gone and the store has topics, they are made anew.
+        """
+        self.topics.complete({"T": 2})
+        self.assertEqual(TopicConfig("T", 2, 2), self.make().get("T"))
+
+    def test_oneTopicChangedEncodesOneTopic(self) -> None:
+        """
+        A new topic, a changed one and one that goes are all that a save encodes, and
+        what the name servers are told is made of the same pieces.
+        """
+        for number in range(500):
+            self.topics.put(TopicConfig(f"T{number}"))
+        pieces = self.topics._pieces
+        for change, encoded in (
+            (lambda: self.topics.put(TopicConfig("new")), 1),
+            (lambda: self.topics.put(TopicConfig("T7", 3, 3)), 1),
+            (lambda: self.topics.remove("T8"), 0),
+            (lambda: self.topics.order(frozenset({"T9", "absent"})), 1),
+            (lambda: self.topics.order(frozenset({"T9"})), 0),
+            (lambda: self.topics.order(frozenset()), 1),
+        ):
+            before = pieces.encoded
+            change()
+            self.topics.encoded()
+            self.assertEqual(encoded, pieces.encoded - before)
+        self.assertEqual(self.topics.table, self.make().table)
+        self.assertEqual(
+            self.topics.wrapper(),
+            decodeBody(TopicConfigSerializeWrapper, self.topics.encoded()),
+        )
+
+    def test_encodedWithPermission(self) -> None:
+        """
+        What is told of a broker that may only be read says so of every topic, and
+        follows its changes.
+        """
+        self.topics.put(TopicConfig("T", order=True))
+        for permission in (4, 2):
+            told = decodeBody(TopicConfigSerializeWrapper, self.topics.encoded(permission))
+            self.assertEqual({permission}, {each.perm for each in told.topicConfigTable.values()})
+            self.assertEqual(set(self.topics.table), set(told.topicConfigTable))
+        self.topics.put(TopicConfig("U"))
+        self.topics.remove("T")
+        told = decodeBody(TopicConfigSerializeWrapper, self.topics.encoded(2))
+        self.assertEqual(set(self.topics.table), set(told.topicConfigTable))
+
+    def test_failedSaveIsRetried(self) -> None:
+        """
+        A topic that could not be saved stays unsaved until a later try, without a change,
+        succeeds.
+        """
+        self.disk.failing["pwrite"] = OSError(28, "full")
+        self.failureResultOf(self.topics.put(TopicConfig("T")), DiskFull)
+        self.assertEqual({"T"}, set(self.topics.unsaved))
+        self.disk.failing.clear()
+        self.successResultOf(self.topics.stop())
+        self.assertEqual(set(), set(self.topics.unsaved))
+        self.assertIsNotNone(self.make().get("T"))
 
     def test_wrapper(self) -> None:
         """

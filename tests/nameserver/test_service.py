@@ -40,6 +40,7 @@ from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.tls import ClientTLS, ServerTLS, TLSMode
+from txrocket.store.tables import sealed
 
 reactor: Any = theReactor
 
@@ -276,7 +277,8 @@ class ServiceTests(RemotingTests):
         self.assertNoResult(stopped)
         lose(protocol, ConnectionDone())
         self.successResultOf(stopped)
-        self.assertEqual(Path(self.path).read_bytes(), b'{"configTable":{"n":{"k":"v"}}}')
+        written = sealed(b'{"configTable":{"n":{"k":"v"}}}')
+        self.assertEqual(Path(self.path).read_bytes(), written)
 
     def test_damaged(self) -> None:
         """

@@ -17,6 +17,7 @@ from txrocket.protocol.headers import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
+from txrocket.store.tables import sealed
 
 
 class KVConfigTests(NameServerTests):
@@ -38,7 +39,7 @@ class KVConfigTests(NameServerTests):
         """
         self.put("n", "k", "v")
         path = Path(self.path)
-        self.assertEqual(path.read_bytes(), b'{"configTable":{"n":{"k":"v"}}}')
+        self.assertEqual(path.read_bytes(), sealed(b'{"configTable":{"n":{"k":"v"}}}'))
         self.start()
         answer = self.ask(RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader("n", "k"))
         self.assertEqual((answer.code, answer.extFields), (0, {"value": "v"}))

@@ -250,7 +250,7 @@ class AllTests(AdminCase):
         header = CloneGroupOffsetRequestHeader("G", "new", topic, offline)
         self.succeed(RequestCode.CLONE_GROUP_OFFSET, header)
         topics = self.offsets.topicsOf("new")
-        self.offsets.remove(lambda topic, group: group == "new")
+        self.offsets.removeGroup("new")
         return topics
 
     def test_clone(self) -> None:

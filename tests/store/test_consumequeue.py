@@ -523,6 +523,29 @@ class QueuesTests(SynchronousTestCase):
         self.addCleanup(self.handles.close)
         self.queues = ConsumeQueues(self.handles, self.folder, 100)
 
+    def test_abandonedListsNoOtherTopics(self) -> None:
+        """
+        To put a topic aside costs the same however many others there are: their names are
+        not listed.
+        """
+        for topic in ("T", "U"):
+            self.queues.put(topic, 0, 0, 0, 100, 7)
+        self.queues.write(room=1 << 40)
+        listed: list[str] = []
+        names = self.disk.names
+
+        def listing(path: str) -> list[str]:
+            listed.append(path)
+            return names(path)
+
+        self.patch(self.disk, "names", listing)
+        delete = self.queues.abandon("T")
+        self.assertNotIn(self.folder, listed)
+        self.assertEqual([".gone-0", "U"], names(self.folder))
+        self.queues.abandon("absent")
+        delete()
+        self.assertEqual(["U"], names(self.folder))
+
     def test_folders(self) -> None:
         """
         A queue's files are in TOPIC/QUEUE, and are found there by a restart,

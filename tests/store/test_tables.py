@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
-from twisted.logger import LogEvent, globalLogPublisher
+from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
 from txrocket.errors import DiskFull, MalformedBody, StoreCorrupt, StoreFailed
-from txrocket.store.tables import TABLES, Table
+from txrocket.protocol.javajson import parse
+from txrocket.store.tables import TABLES, Table, checked, sealed
 
 
 def decode(data: bytes) -> bytes:
@@ -23,6 +26,14 @@ def decode(data: bytes) -> bytes:
     """
     if data.startswith(b"bad"):
         raise MalformedBody("no JSON")
+    return data
+
+
+def _parsed(data: bytes) -> bytes:
+    """
+    Take what is JSON as fastjson speaks it.
+    """
+    parse(data, str)
     return data
 
 
@@ -49,6 +60,7 @@ class TableTests(SynchronousTestCase):
             found = Table(self.disk, self.path).load(decode)
         finally:
             globalLogPublisher.removeObserver(observer)
+        self.levels = [each["log_level"] for each in events]
         self.warnings = [f"{each['path']}: {each['problems']}" for each in events]
         return found
 
@@ -145,7 +157,7 @@ class TableTests(SynchronousTestCase):
     def test_fallback(self) -> None:
         """
         A table that is damaged, empty or missing gives way to its C{.bak}, and
-        a warning says so and why.
+        an error in the log says so and why.
         """
         for data, reason in (
             (b"bad", "is damaged: no JSON"),
@@ -154,9 +166,109 @@ class TableTests(SynchronousTestCase):
         ):
             self.lay(data, b"older")
             self.assertEqual(b"older", self.load())
-            self.assertEqual(1, len(self.warnings))
+            self.assertEqual([LogLevel.error], self.levels)
             self.assertTrue(self.warnings[0].startswith(self.path + ".bak: "))
             self.assertIn(reason, self.warnings[0])
+
+    def test_damagedIsKeptAside(self) -> None:
+        """
+        What is damaged is kept under another name, once, however often it is found, and
+        stays in its place until the next save.
+        """
+        self.lay(b"bad", b"older")
+        for _ in range(2):
+            self.load()
+        aside = f"topics.json.damaged-{crc32(b'bad'):08x}"
+        self.assertEqual(["topics.json", "topics.json.bak", aside], self.names())
+        self.assertEqual(b"bad", self.bytesOf(os.path.join(os.path.dirname(self.path), aside)))
+        self.assertEqual(b"bad", self.bytesOf(self.path))
+        self.assertIn(aside, self.warnings[0])
+
+    def test_asideFailsIsTold(self) -> None:
+        """
+        If there is no room to keep what is damaged, that is told, and the start goes on.
+        """
+        self.lay(b"bad", b"older")
+        self.disk.failing["pwrite"] = OSError(errno.ENOSPC, "full")
+        self.assertEqual(b"older", self.load())
+        self.assertIn("could not be kept", self.warnings[0])
+
+    def test_checksum(self) -> None:
+        """
+        An object ends with a member that has the CRC-32 of the text without it; nobody
+        who loads it sees that.
+        """
+        for text, expected in (
+            (b'{"a":{0:1}}', b'{"a":{0:1},"txrocketCrc32":"%08x"}' % crc32(b'{"a":{0:1}}')),
+            (b"{}", b'{"txrocketCrc32":"%08x"}' % crc32(b"{}")),
+        ):
+            self.table.save(text)
+            self.assertEqual(expected, self.bytesOf(self.path))
+            self.assertEqual(text, self.load())
+
+    def test_flippedBitTakesTheTableBefore(self) -> None:
+        """
+        Whichever bit of a table flips, another text is never loaded: the table before is
+        taken, or the text as it was saved.
+        """
+        older, newer = b'{"a":{0:7}}', b'{"a":{0:8}}'
+        self.table.save(older)
+        self.table.save(newer)
+        whole = self.bytesOf(self.path)
+        for bit in range(len(whole) * 8):
+            data = bytearray(whole)
+            data[bit // 8] ^= 1 << bit % 8
+            self.lay(bytes(data), sealed(older))
+            try:
+                found = Table(self.disk, self.path).load(_parsed)
+            finally:
+                for name in self.names():
+                    if "damaged" in name:
+                        os.remove(os.path.join(os.path.dirname(self.path), name))
+            self.assertIn(found, (older, newer))
+            if bit // 8 < len(newer):
+                self.assertEqual(older, found)
+
+    def test_javasTableIsNotChecked(self) -> None:
+        """
+        A table without a checksum is taken as it is.
+        """
+        self.lay(b'{\n\t"offsetTable":{}\n}', None)
+        self.assertEqual(b'{\n\t"offsetTable":{}\n}', self.load())
+        self.assertEqual([], self.warnings)
+
+    def test_strictTellsOfTheChecksumsOwnDamage(self) -> None:
+        """
+        One bit of the checksum itself spares the text, and is told to those who want to
+        know.
+        """
+        data = sealed(b'{"a":1}').replace(b"txrocket", b"uxrocket")
+        self.assertEqual(b'{"a":1}', checked(data))
+        self.assertRaises(MalformedBody, checked, data, strict=True)
+
+    def test_mended(self) -> None:
+        """
+        Damaged texts are offered for mending, the newest first, with the table before if
+        it can be read; the outcome is what is loaded.
+        """
+        offered: list[object] = []
+
+        def mend(older: bytes | None, spoiled: Sequence[bytes]) -> bytes | None:
+            offered.append((older, list(spoiled)))
+            return b"mended"
+
+        for data, bak in ((b"bad", b"older"), (b"bad", b"bad too"), (None, b"older")):
+            self.lay(data, bak)
+            table = Table(self.disk, self.path)
+            self.assertEqual(b"mended", table.load(decode, mend))
+            self.assertTrue(table.damaged)
+        self.assertEqual(
+            [(b"older", [b"bad"]), (None, [b"bad", b"bad too"]), (b"older", [])], offered
+        )
+        self.lay(b"fine", b"older")
+        table = Table(self.disk, self.path)
+        self.assertEqual(b"fine", table.load(decode, mend))
+        self.assertFalse(table.damaged)
 
     def test_fallbackIsKept(self) -> None:
         """

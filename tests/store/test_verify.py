@@ -12,7 +12,9 @@ import os
 import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -21,6 +23,7 @@ from tests.interop.ours import Driver
 from tests.interop.samples import commands, small
 from txrocket.store.__main__ import Bar, main
 from txrocket.store.readonly import inUse
+from txrocket.store.tables import sealed
 from txrocket.store.verify import Report, Verifier
 
 
@@ -275,13 +278,15 @@ class DamagedTests(_FolderTests):
 
     def test_body(self) -> None:
         """
-        A body that does not match its checksum is found, with its place.
+        A body that does not match its checksum is found, with its place, and the records
+        behind it are checked too.
         """
+        self.count = len(self.dumped())
         path, position, record = self.record(30)
         self.patchFile(path, position + 90, b"\xff\xff")
         report = self.verify()
         self.assertEqual(report.bad, (record["offset"], "the body does not match its CRC"))
-        self.assertEqual(report.records, 30)
+        self.assertEqual(report.records, self.count - 1)
         self.assertProblem("commitlog", "bad record", f"at {record['offset']}: the body")
         _, lines, _ = self.run_("verify", "--slots", "50")
         self.assertIn(
@@ -323,11 +328,42 @@ class DamagedTests(_FolderTests):
 
     def test_behind(self) -> None:
         """
-        Files that hold data behind the log's end are found.
+        Zeros in the place of a record are found by the records behind them.
         """
-        path, position, _ = self.record(10)
+        path, position, record = self.record(10)
         self.patchFile(path, position, bytes(8))
-        self.assertProblem("commitlog", "data behind the log's end", self.log[1].name)
+        next_ = record["offset"] + record["size"]
+        self.assertProblem(
+            "commitlog", "bad record", f"at {record['offset']}: there are zeros; the next record"
+        )
+        self.assertProblem("commitlog", "bad record", f"at {next_}")
+
+    def test_dataBehindTheEnd(self) -> None:
+        """
+        A byte behind the last record, queue entry or index entry is found if it is not
+        zero.
+        """
+        self.patchFile(self.log[-1], 16380, b"\1")
+        self.assertProblem("commitlog", "data behind the log's end", f"{self.log[-1].name}, at")
+
+    def test_dataBehindTheQueue(self) -> None:
+        """
+        What is behind the last entry of a queue is found, though it is no entry.
+        """
+        last = sorted(self.queue.parent.iterdir())[-1]
+        self.patchFile(last, last.stat().st_size - 1, b"\1")
+        self.assertProblem("consumequeue/Topic1/1", "data behind the queue's end")
+
+    def test_dataBehindTheIndex(self) -> None:
+        """
+        What is behind the last entry of an index file is found, and in the entry that is
+        never used.
+        """
+        size = self.index[-1].stat().st_size
+        self.patchFile(self.index[-1], size - 1, b"\1")
+        self.assertProblem("index/", "data behind the last entry", "entry 119")
+        self.patchFile(self.index[0], self.entryAt(0) + 3, b"\1")
+        self.assertProblem("index/", "data where there is none", "in the first entry")
 
     def test_blank(self) -> None:
         """
@@ -378,8 +414,14 @@ class DamagedTests(_FolderTests):
 
     def test_delay(self) -> None:
         """
-        When a delayed message is due depends on the levels, which can be given.
+        When a delayed message is due depends on the levels, which can be given, also by
+        the broker's file.
         """
+        config = Path(self.mktemp())
+        config.write_text("messageDelayLevel = 1s 5s\nmaxHashSlotNum = 50\nbrokerName = b\n")
+        code, lines, _ = self.run_("verify", "--config", str(config))
+        self.assertEqual(code, 1)
+        self.assertIn("SCHEDULE_TOPIC_XXXX/17: wrong tag's hash", "\n".join(lines))
         code, lines, _ = self.run_("verify", "--slots", "50", "--levels", "1s 5s")
         self.assertEqual(code, 1)
         self.assertIn("SCHEDULE_TOPIC_XXXX/17: wrong tag's hash", "\n".join(lines))
@@ -530,6 +572,289 @@ class DamagedTests(_FolderTests):
         """
         os.truncate(self.folder / "checkpoint", 1000)
         self.assertProblem("checkpoint", "wrong size", "1000 bytes, not 4096")
+
+    def fixCrc(self, data: bytearray) -> bytes:
+        """
+        Give our part of a checkpoint the checksum that it should have.
+        """
+        data[117:121] = zlib.crc32(bytes(data[64:117])).to_bytes(4, "big")
+        return bytes(data)
+
+    def changed(self, position: int, layout: str, change: int) -> None:
+        """
+        Change a number of the checkpoint, so that the checksum is right.
+        """
+        path = self.folder / "checkpoint"
+        data = bytearray(path.read_bytes())
+        (value,) = struct.unpack_from(layout, data, position)
+        struct.pack_into(layout, data, position, value + change)
+        path.write_bytes(self.fixCrc(data))
+
+    def test_checkpointBit(self) -> None:
+        """
+        Whichever bit of a checkpoint flips, it is found.
+        """
+        path = self.folder / "checkpoint"
+        whole = path.read_bytes()
+        for position in (*range(0, 128, 3), 511, 512, 4095):
+            data = bytearray(whole)
+            data[position] ^= 1 << position % 8
+            path.write_bytes(bytes(data))
+            self.assertIn("checkpoint", self.damagedPlaces(), position)
+
+    def damagedPlaces(self) -> list[str]:
+        """
+        Where something is wrong.
+        """
+        return [each.where for each in Verifier(str(self.folder), slots=50).run().problems]
+
+    def test_checkpointSector(self) -> None:
+        """
+        A checkpoint that tells of nothing, or is gone, is found if there are records.
+        """
+        path = self.folder / "checkpoint"
+        self.patchFile(path, 0, bytes(512))
+        self.assertProblem("checkpoint", "empty")
+        path.unlink()
+        self.assertProblem("checkpoint", "no file")
+
+    def test_checkpointDisagrees(self) -> None:
+        """
+        A checkpoint with a sound checksum that tells of another log is found.
+        """
+        for position, layout, change, kind in (
+            (72, ">q", -1, "behind the log"),
+            (72, ">q", 1 << 40, "ahead of the log"),
+            (88, ">q", 1, "wrong number of entries"),
+            (113, ">i", -1, "wrong index"),
+        ):
+            whole = (self.folder / "checkpoint").read_bytes()
+            self.changed(position, layout, change)
+            self.assertProblem("checkpoint", kind)
+            (self.folder / "checkpoint").write_bytes(whole)
+
+    def test_checkpointWithinARecord(self) -> None:
+        """
+        Where a log was not closed, the checkpoint must be where a record begins or ends.
+        """
+        (self.folder / "abort").touch()
+        self.assertEqual([], self.verify().problems)
+        self.changed(72, ">q", -1)
+        self.assertProblem("checkpoint", "wrong offset", "where no record begins or ends")
+
+    def test_lock(self) -> None:
+        """
+        A lock file with another content is found.
+        """
+        self.patchFile(self.folder / "lock", 1, b"u")
+        self.assertProblem("lock", "wrong content", "b'luck'")
+
+    def test_fields(self) -> None:
+        """
+        A field of a record that has a value that it cannot have is found.
+        """
+        _, _, record = self.record(2)
+        v6 = sum(12 for each in ("bornHost", "storeHost") if ":" in record[each][0])
+        for position, data, said in (
+            (36, b"\x40", "unknown flags 0x40000000"),
+            (38, b"\x03", "a kind of compression, and is not compressed"),
+            (39, bytes([record["sysFlag"] | 1]), "is marked as compressed"),
+            (40, b"\x7f", "a born timestamp of"),
+            (40, b"\x80", "a born timestamp of"),
+            (72 + v6, b"\x80", "reconsume times of"),
+            (76 + v6, struct.pack(">q", 5), "a prepared transaction at 5"),
+            (76 + v6, b"\x80", "a prepared transaction at"),
+        ):
+            path, at, _ = self.record(2)
+            whole = path.read_bytes()
+            self.patchFile(path, at + position, data)
+            self.assertProblem("commitlog", "wrong field", said)
+            path.write_bytes(whole)
+
+    def test_property(self) -> None:
+        """
+        A property that is not a name and a value is found.
+        """
+        path, position, record = self.record(31)
+        data = path.read_bytes()
+        at = data.index(b"WAIT\1", position)
+        self.assertLess(at, position + record["size"])
+        self.patchFile(path, at + 4, b"\3")
+        self.assertProblem("commitlog", "wrong field", "a property that is not a name")
+
+    def test_emptyBody(self) -> None:
+        """
+        The checksum of an empty body is 0, and another one is found.
+        """
+        record = next(each for each in self.dumped() if not each["bodySize"])
+        path = self.log[record["offset"] // 16384]
+        self.patchFile(path, record["offset"] % 16384 + 10, b"\1")
+        self.assertProblem("commitlog", "wrong field", "no body, and a CRC of")
+
+    def test_delayUnknown(self) -> None:
+        """
+        Without the levels, an entry of a delayed message may have any time that some
+        delay leads to, and no other.
+        """
+        [queue] = (self.folder / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "17").iterdir()
+        whole = queue.read_bytes()
+        (time,) = struct.unpack_from(">q", whole, 12)
+        self.patchFile(queue, 12, struct.pack(">q", time - 3600_000))
+        self.assertEqual([], self.verify().problems)
+        self.patchFile(queue, 12, struct.pack(">q", time + 1))
+        self.assertProblem("consumequeue/SCHEDULE_TOPIC_XXXX/17", "wrong tag's hash")
+
+    def test_queueFileCut(self) -> None:
+        """
+        A queue's file that is shorter than those of other queues is found, though none of
+        its entries is missing.
+        """
+        last = self.folder / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "17" / ("0" * 20)
+        os.truncate(last, 220)
+        self.assertProblem(
+            "consumequeue/SCHEDULE_TOPIC_XXXX/17", "a file has another size than other queues'"
+        )
+
+    def test_queueOffsetFarAway(self) -> None:
+        """
+        A record with an absurd queue offset is told, and is no reason to look for ages.
+        """
+        path, position, _ = self.record(0)
+        self.patchFile(path, position + 20, struct.pack(">q", 1 << 61))
+        self.assertProblem("consumequeue/Topic0/0", "missing entry", f"{1 << 61}, of the record")
+
+    def test_indexHeader(self) -> None:
+        """
+        Whichever bit of an index file's header flips, it is found, but for the number of
+        slots, which may be too large after a crash.
+        """
+        whole = self.index[0].read_bytes()
+        for position in (*range(0, 32, 3), 36, 37, 38, 39):
+            data = bytearray(whole)
+            data[position] ^= 1 << position % 8
+            self.index[0].write_bytes(bytes(data))
+            self.assertIn(f"index/{self.index[0].name}", self.damagedPlaces(), position)
+
+    def test_indexTime(self) -> None:
+        """
+        An index entry with another time than its record's is found.
+        """
+        self.patchFile(self.index[0], self.entryAt(30) + 15, b"\x77")
+        self.assertProblem("index/", "wrong time", "entry 30: 119 s, not")
+
+    def test_indexFileCut(self) -> None:
+        """
+        An index file that is shorter than the others is found, though no entry is missing.
+        """
+        os.truncate(self.index[-1], self.index[-1].stat().st_size - 20)
+        self.assertProblem("index/", "wrong size", "other index files have")
+
+    def writeTable(self, name: str, text: bytes) -> None:
+        """
+        Lay a table without a checksum, as Java does.
+        """
+        (self.folder / "config" / name).write_bytes(text)
+
+    def test_tableContents(self) -> None:
+        """
+        A table without a checksum is damaged if what it says cannot be.
+        """
+        for name, text, said in (
+            ("topics.json", b'{"topicConfigTablf":{}}', "it has no topicConfigTable"),
+            ("topics.json", b'{"topicConfigTable":{"T":{"topicName":"U"}}}', "topic 'T' is"),
+            ("topics.json", b'{"topicConfigTable":{"T":{"perm":9}}}', "a perm of 9"),
+            ("topics.json", b'{"topicConfigTable":{"T":{"readQueueNums":-1}}}', "of -1"),
+            ("topics.json", b'{"topicConfigTable":{},"dataVersion":{"x":1}}', "its dataVersion"),
+            ("subscriptionGroup.json", b"[]", "it has no subscriptionGroupTable"),
+            (
+                "subscriptionGroup.json",
+                b'{"subscriptionGroupTable":{"G":{"groupName":"H"}}}',
+                "group 'G' is",
+            ),
+            (
+                "subscriptionGroup.json",
+                b'{"subscriptionGroupTable":{"G":{"retryQueueNums":-2}}}',
+                "a retryQueueNums of -2",
+            ),
+            (
+                "consumerOffset.json",
+                b'{"offsetTable":{"Topic1@G":{0:9999}}}',
+                "has 9999 in queue 0",
+            ),
+            ("consumerOffset.json", b'{"offsetTable":{"Topic1@G":{0:-1}}}', "has -1 in queue 0"),
+            ("consumerOffset.json", b'{"offsetTable":{"Topic1":{0:1}}}', "'Topic1' is"),
+            ("delayOffset.json", b'{"offsetTable":{18:9999}}', "level 18 has 9999"),
+            ("delayOffset.json", b'{"offsetTable":{0:0}}', "level 0 has 0"),
+            ("consumerFilter.json", b'{"filterDataByTopic":{"T":{"topic":"U"}}}', "topic 'T' is"),
+        ):
+            self.writeTable(name, text)
+            self.assertProblem(f"config/{name}", "wrong content", said)
+            self.writeTable(name, b'{"offsetTable":{}}')
+            (self.folder / "config" / name).unlink()
+
+    def test_tableChecksum(self) -> None:
+        """
+        Whichever bit of a table with a checksum flips, it is found, in its C{.bak} too.
+        """
+        whole = sealed(b'{"offsetTable":{"Topic1@G":{0:1}}}')
+        for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+            for position in range(0, len(whole), 5):
+                data = bytearray(whole)
+                data[position] ^= 1 << position % 8
+                self.writeTable(name, bytes(data))
+                self.assertEqual([f"config/{name}"], self.damagedPlaces(), position)
+            self.writeTable(name, whole)
+            self.assertEqual([], self.verify().problems)
+
+    def test_randomDamage(self) -> None:
+        """
+        A flipped bit, a lost sector or a cut anywhere in queues, index, checkpoint and
+        tables is found.
+        """
+        for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+            self.writeTable(name, sealed(b'{"offsetTable":{"Topic1@G":{0:1,1:2}}}'))
+        seed = int.from_bytes(os.urandom(4), "big")
+        random = Random(seed)
+        for kind in ("consumequeue", "index", "checkpoint", "config"):
+            files = [each for each in sorted(self.folder.rglob("*")) if each.is_file()]
+            files = [each for each in files if kind in str(each.relative_to(self.folder))]
+            for _ in range(15):
+                path = random.choice(files)
+                what, damaged = self.damaged(random, path.read_bytes())
+                whole = path.read_bytes()
+                path.write_bytes(damaged)
+                if damaged != whole and not self.sparesTheIndex(path, whole, damaged):
+                    self.assertNotEqual([], self.damagedPlaces(), f"{path}: {what}, seed {seed}")
+                path.write_bytes(whole)
+
+    @staticmethod
+    def damaged(random: Random, data: bytes) -> tuple[str, bytes]:
+        """
+        What happens to a file, and what becomes of it.
+        """
+        position = random.randrange(len(data))
+        what = random.choice(("bit", "sector", "cut"))
+        if what == "cut":
+            return f"cut at {position}", data[:position]
+        if what == "sector":
+            position -= position % 512
+            lost = bytes(len(data[position : position + 512]))
+            return f"sector at {position}", data[:position] + lost + data[position + 512 :]
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << random.randrange(8)
+        return f"bit at {position}", bytes(flipped)
+
+    @staticmethod
+    def sparesTheIndex(path: Path, whole: bytes, damaged: bytes) -> bool:
+        """
+        Whether only the number of slots of an index file is another one, which may be
+        too large after a crash.
+        """
+        return (
+            path.parent.name == "index"
+            and len(whole) == len(damaged)
+            and (whole[:32], whole[36:]) == (damaged[:32], damaged[36:])
+        )
 
     def test_table(self) -> None:
         """

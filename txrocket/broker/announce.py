@@ -28,7 +28,7 @@ from txrocket.broker.namesrvlink import NameServerLink, shortBackoff
 from txrocket.broker.settings import AnnounceSettings
 from txrocket.broker.topics import Topics
 from txrocket.errors import RocketError, responseError
-from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE
+from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion
 from txrocket.protocol.bodies import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -151,9 +151,9 @@ class Announcement:
     def _announceNow(self) -> None:
         self._stale = False
         waiting, self._waiting = self._waiting, []
-        wrapper = self._wrapper()
-        self._written(wrapper).addBoth(self._mayRepeat).addCallback(
-            self._tellEach, self._addresses, wrapper, force=True
+        version = self._topics.version
+        self._written().addBoth(self._mayRepeat).addCallback(
+            self._tellEach, self._addresses, version, force=True
         ).addErrback(self._notTold).addCallback(lambda none: _tellAll(waiting))
 
     def _mayRepeat(self, result: Any) -> Any:
@@ -195,29 +195,38 @@ class Announcement:
         return self._announceTo(self._addresses, force=force)
 
     def _announceTo(self, addresses: Sequence[str], force: bool = True) -> Deferred[None]:
-        wrapper = self._wrapper()
-        written = self._written(wrapper)
-        written.addCallback(self._tellEach, addresses, wrapper, force=force)
-        return written.addErrback(self._notTold)
+        version = self._topics.version
+        told = self._written().addCallback(self._tellEach, addresses, version, force=force)
+        return told.addErrback(self._notTold)
 
-    def _written(self, wrapper: TopicConfigSerializeWrapper) -> Deferred[bytes]:
-        return self._gradually(
-            encodingRegisterBroker(RegisterBrokerBody(wrapper), self._settings.compressedRegister)
+    def _written(self) -> Deferred[bytes]:
+        """
+        What is told, encoded.
+        """
+        if self._settings.compressedRegister:
+            return self._gradually(
+                encodingRegisterBroker(RegisterBrokerBody(self._wrapper()), True)
+            )
+        free = self._permission & _BOTH == _BOTH
+        # Joined of what was encoded before: there may be 20,000 topics.
+        body = self._topics.encoded(
+            None if free else self._permission,
+            b'{"filterServerList":[],"topicConfigSerializeWrapper":',
+            b"}",
         )
+        return succeed(body)
 
     def _tellEach(
-        self,
-        body: bytes,
-        addresses: Sequence[str],
-        wrapper: TopicConfigSerializeWrapper,
-        *,
-        force: bool,
+        self, body: bytes, addresses: Sequence[str], version: DataVersion, *, force: bool
     ) -> Deferred[None]:
         if not self._running:
             # It has said goodbye meanwhile.
             return succeed(None)
+        # Once: it may be that of several megabytes.
+        crc = zlib.crc32(body) & 0x7FFFFFFF
         telling = [
-            self._tell(each, wrapper, body, force).addErrback(self._notTold) for each in addresses
+            self._tell(each, version, body, crc, force).addErrback(self._notTold)
+            for each in addresses
         ]
         return DeferredList(telling).addCallback(lambda results: None)
 
@@ -264,11 +273,11 @@ class Announcement:
 
     @inlineCallbacks
     def _tell(
-        self, address: str, wrapper: TopicConfigSerializeWrapper, body: bytes, force: bool
+        self, address: str, version: DataVersion, body: bytes, crc: int, force: bool
     ) -> Generator[Deferred[Any], Any, None]:
         try:
-            if force or (yield self._isNews(address, wrapper)):
-                answer = yield self._register(address, body)
+            if force or (yield self._isNews(address, version)):
+                answer = yield self._register(address, body, crc)
                 if answer.body:
                     self._topics.order(frozenset(decodeBody(KVTable, answer.body).table))
         except RocketError as error:
@@ -280,15 +289,15 @@ class Announcement:
                 self._failing.remove(address)
                 self._log.info("Name server {address} is there again", address=address)
 
-    def _isNews(self, address: str, wrapper: TopicConfigSerializeWrapper) -> Deferred[bool]:
+    def _isNews(self, address: str, version: DataVersion) -> Deferred[bool]:
         who = self.identity
         header = QueryDataVersionRequestHeader(who.name, who.address, who.cluster, who.brokerId)
-        body = encodeBody(wrapper.dataVersion)
+        body = encodeBody(version)
         return self._ask(
             address, requestCommand(RequestCode.QUERY_DATA_VERSION, header, body), self._timeout
         ).addCallback(lambda answer: answer.decodeHeader(QueryDataVersionResponseHeader).changed)
 
-    def _register(self, address: str, body: bytes) -> Deferred[RemotingCommand]:
+    def _register(self, address: str, body: bytes, crc: int) -> Deferred[RemotingCommand]:
         who = self.identity
         header = RegisterBrokerRequestHeader(
             who.name,
@@ -297,7 +306,7 @@ class Announcement:
             who.haAddress,
             who.brokerId,
             self._settings.compressedRegister,
-            zlib.crc32(body) & 0x7FFFFFFF,
+            crc,
         )
         request = requestCommand(RequestCode.REGISTER_BROKER, header, body)
         return self._ask(address, request, self._timeout)

@@ -24,15 +24,17 @@ may be given what it asked for last week.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 
 from txrocket.broker.clients import Consumers
 from txrocket.broker.kept import Kept
+from txrocket.broker.pieces import Pieces
 from txrocket.broker.settings import FilterSettings
 from txrocket.errors import ResponseError
 from txrocket.filters.bloom import Bloom
@@ -114,11 +116,14 @@ class ConsumerFilters:
         expressionTypes: ExpressionTypes,
         settings: FilterSettings,
         now: Callable[[], int],
+        slices: Cooperator | None = None,
     ) -> None:
         """
         @param now: the time in milliseconds.
+        @param slices: as L{Kept} has it.
         """
-        self._kept = Kept(table, self._encoded, inThread)
+        self._pieces = Pieces(self._member, lambda: (b'{"filterDataByTopic":{', b"}}"))
+        self._kept = Kept(table, self._pieces, inThread, slices)
         self._consumers = consumers
         self._expressionTypes = expressionTypes
         self._span = settings.filterDataCleanTimeSpan
@@ -127,16 +132,20 @@ class ConsumerFilters:
         self._bloom = Bloom(settings.maxErrorRateOfBloomFilter, settings.expectConsumerNumUseFilter)
         self._now = now
         self._table: dict[tuple[str, str], _Filter] = {}
+        self._byTopic: dict[str, dict[str, _Filter]] = {}
         self._changed = False
 
     def load(self) -> None:
         """
         Read C{consumerFilter.json}.  It is passed over if it was written with other
-        settings of the bloom filter, as by Java.
-
-        @raise StoreCorrupt: if it cannot be read.
+        settings of the bloom filter, as by Java, and if nothing of it can be read: the
+        groups bring their expressions when they connect.
         """
-        saved = self._kept.load(lambda data: decodeBody(_ByTopic, data))
+
+        def mended(older: _ByTopic | None, spoiled: Sequence[bytes]) -> _ByTopic | None:
+            return older
+
+        saved = self._kept.load(lambda data: decodeBody(_ByTopic, data), mended)
         if saved is None:
             return
         filters = {
@@ -149,7 +158,7 @@ class ConsumerFilters:
             return
         presumed = self._now() - _PRESUMED
         for key, each in filters.items():
-            self._table[key] = _died(each, each.deadTime or max(each.bornTime, presumed))
+            self._put(key, _died(each, each.deadTime or max(each.bornTime, presumed)))
         # Or it would be taken to have died anew at every start.
         self._changed = self._table != filters
 
@@ -269,22 +278,26 @@ class ConsumerFilters:
 
     def _put(self, key: tuple[str, str], value: _Filter | None) -> None:
         if value != self._table.get(key):
+            topic, group = key
             self._changed = True
+            self._pieces.touch([topic])
             if value is None:
                 del self._table[key]
                 self._refused = False
+                del self._byTopic[topic][group]
+                if not self._byTopic[topic]:
+                    del self._byTopic[topic]
             else:
-                self._table[key] = value
+                self._table[key] = self._byTopic.setdefault(topic, {})[group] = value
 
     def _bits(self, topic: str, group: str) -> _Bits:
         return _Bits(self._bloom.bits, self._bloom.positions(f"{group}#{topic}"))
 
-    def _encoded(self) -> bytes:
-        topics: dict[str, _ByGroup] = {}
-        for (topic, group), each in self._table.items():
-            byGroup = topics.setdefault(topic, _ByGroup({}, topic))
-            byGroup.groupFilterData[group] = each
-        return encodeBody(_ByTopic(topics))
+    def _member(self, topic: str) -> bytes | None:
+        filters = self._byTopic.get(topic)
+        if filters is None:
+            return None
+        return b"%s:%s" % (encodeBody(topic), encodeBody(_ByGroup(filters, topic)))
 
 
 def _died(each: _Filter, when: int) -> _Filter:

@@ -2,24 +2,33 @@
 """
 A table in memory and its file, which follows it.
 
-The table is written as a whole, in a thread, one write at a time.  Changes that
-come while it is being written are written next, all together, so a hundred new
-topics cost two writes and not a hundred::
+The reactor encodes what has changed, in slices, and a thread writes the table, one
+write at a time.  Changes that come while it is being written are written next, all
+together, so a hundred new topics cost two writes and not a hundred::
 
-    save() --> idle? --> write ---> done: who asked before it began is told
-               else: remember -----> write once more
+    save() --> idle? --> encode --> write --> done: those who asked before it began are told
+               else: remember --------------> encode and write once more
+
+Changes are numbered, so that a caller waits for the write that has its change, and for
+no other::
+
+    asked   the last change
+    begun   the last change that is in the table being written, or written last
+    done    the last change that is on the disk
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.errors import StoreError
+from txrocket.broker.pieces import Source
+from txrocket.errors import StoreError, StoreFailed
 from txrocket.store.flush import InThread
 from txrocket.store.tables import Table
 
@@ -31,51 +40,103 @@ _Value = TypeVar("_Value")
 class Kept:
     """
     One table's file.
+
+    @ivar asked: the number of the last change.
+    @ivar done: the number of the last change that is on the disk.
     """
 
     _log = Logger()
 
-    def __init__(self, table: Table, encode: Callable[[], bytes], inThread: InThread) -> None:
+    def __init__(
+        self,
+        table: Table,
+        source: Source,
+        inThread: InThread,
+        slices: Cooperator | None = None,
+    ) -> None:
         """
-        @param encode: makes the text of the table as it is now.
+        @param source: the table's text.
         @param inThread: runs a function that blocks.
+        @param slices: divides the time for encoding many members; without it, they are
+            encoded in one go.
         """
         self._table = table
-        self._encode = encode
+        self._source = source
         self._inThread = inThread
-        self._writing = False
-        self._unsaved = False
+        self._slices = slices
+        self.asked = self._begun = self.done = 0
+        self._busy = False
+        self._writing: list[Deferred[None]] = []
         self._waiting: list[Deferred[None]] = []
 
-    def load(self, decode: Callable[[bytes], _Value]) -> _Value | None:
+    @property
+    def damaged(self) -> bool:
+        """
+        Whether the file was found damaged.
+        """
+        return self._table.damaged
+
+    def load(
+        self,
+        decode: Callable[[bytes], _Value],
+        mend: Callable[[_Value | None, Sequence[bytes]], _Value | None] | None = None,
+    ) -> _Value | None:
         """
         Read the file.
 
-        @return: L{None} if there is none.
+        @param mend: as L{Table.load} has it.
+        @return: L{None} if there is no file.
         @raise StoreCorrupt: if it cannot be read.
         """
-        return self._table.load(decode)
+        value = self._table.load(decode, mend)
+        if self._table.damaged:
+            # To be written anew as soon as can be.
+            self.asked += 1
+        return value
 
     def save(self) -> Deferred[None]:
         """
-        Have the table as it is now written.
+        The table has changed: have it written.
 
         @return: a Deferred that fires once it is on the disk, and fails with
             L{StoreError} if it cannot be written.
         """
+        self.asked += 1
+        return self.saved()
+
+    def saved(self) -> Deferred[None]:
+        """
+        A Deferred that fires once all changes so far are on the disk, and fails with
+        L{StoreError} if they cannot be written.
+        """
+        if self.done == self.asked:
+            return succeed(None)
         saved: Deferred[None] = Deferred()
+        if self._writing and self._begun == self.asked:
+            self._writing.append(saved)
+            return saved
         self._waiting.append(saved)
-        if not self._writing:
-            self._write()
+        if not self._busy:
+            self._encode()
         return saved
+
+    def encoded(self) -> Deferred[bytes]:
+        """
+        The table's text, of which many members may have to be encoded first.
+        """
+        if self._slices is None or self._source.refresh():
+            return succeed(self._source.text()())
+        return self._slices.coiterate(self._slicewise()).addCallback(
+            lambda none: self._source.text()()
+        )
 
     def failed(self, failure: Failure) -> None:
         """
-        Log that the table was not written, for who has nobody to tell.
+        Log that the table was not written, where no caller is there to be told.
         """
         failure.trap(StoreError)
         self._log.error(
-            "{path} was not written and will be with the next change: {error}",
+            "{path} was not written; the broker tries again: {error}",
             path=self._table.path,
             error=failure.value,
         )
@@ -85,20 +146,41 @@ class Kept:
         A Deferred that fires once nothing is being written.  What could not be
         written is tried once more.
         """
-        if self._writing or self._unsaved:
-            return self.save().addErrback(self.failed)
-        return succeed(None)
+        return self.saved().addErrback(self.failed)
+
+    def _encode(self) -> None:
+        self._busy = True
+        # Nearly always a slice is enough.
+        if self._source.refresh() or self._slices is None:
+            self._write()
+        else:
+            self._slices.coiterate(self._slicewise()).addCallbacks(
+                lambda none: self._write(), self._notEncoded
+            )
+
+    def _slicewise(self) -> Iterator[None]:
+        while not self._source.refresh():
+            yield
+
+    def _notEncoded(self, failure: Failure) -> None:
+        self._writing, self._waiting = self._waiting, []
+        self._written(failure)
 
     def _write(self) -> None:
-        self._writing = True
-        waiting, self._waiting = self._waiting, []
-        data = self._encode()
-        self._inThread(lambda: self._table.save(data)).addBoth(self._written, waiting)
+        # Whoever asked while members were encoded is served by the same write.
+        self._writing, self._waiting = self._waiting, []
+        self._begun = self.asked
+        text = self._source.text()
+        self._inThread(lambda: self._table.save(text())).addBoth(self._written)
 
-    def _written(self, result: object, waiting: list[Deferred[None]]) -> None:
-        self._writing = False
-        self._unsaved = isinstance(result, Failure)
+    def _written(self, result: object) -> None:
+        waiting, self._writing = self._writing, []
+        if not isinstance(result, Failure):
+            self.done = self._begun
+        elif result.check(StoreError) is None:
+            result = Failure(StoreFailed(f"writing {self._table.path} failed: {result.value!r}"))
+        self._busy = False
         if self._waiting:
-            self._write()
+            self._encode()
         for each in waiting:
             each.callback(result)  # type: ignore[arg-type]

@@ -13,15 +13,18 @@ committed beyond that is not kept, and logged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 
 from txrocket.broker.kept import Kept
+from txrocket.broker.pieces import Pieces
+from txrocket.broker.salvage import decodeTable, legible
 from txrocket.errors import RemoteSystemError
 from txrocket.protocol.bodies import ConsumerOffsetSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodycodec import encodeBody
 from txrocket.store.flush import InThread
 from txrocket.store.tables import Table
 
@@ -38,30 +41,45 @@ class Offsets:
 
     _log = Logger()
 
-    def __init__(self, table: Table, inThread: InThread, limit: int = 500_000) -> None:
+    def __init__(
+        self,
+        table: Table,
+        inThread: InThread,
+        slices: Cooperator | None = None,
+        limit: int = 500_000,
+    ) -> None:
         """
+        @param slices: as L{Kept} has it.
         @param limit: how many pairs of a topic and a group may have offsets.
         """
         self._limit = limit
         self._refused = False
         # By topic and group, as the file has them.
         self._table: dict[tuple[str, str], dict[int, int]] = {}
-        self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
+        # The same keys, to be found by one half of them.
+        self._groups: dict[str, set[str]] = {}
+        self._topics: dict[str, set[str]] = {}
+        self._pieces = Pieces(self._member, lambda: (b'{"offsetTable":{', b"}}"))
+        self._kept = Kept(table, self._pieces, inThread, slices)
         self._changed = False
         # The queues whose commits beyond the maximum are told already.
         self._beyond: set[tuple[str, str, int]] = set()
 
     def load(self) -> None:
         """
-        Read C{consumerOffset.json}.
-
-        @raise StoreCorrupt: if it cannot be read.
+        Read C{consumerOffset.json}.  If it is damaged, the table before it is read, and
+        with it what is legible of the newer one.
         """
-        saved = self._kept.load(lambda data: decodeBody(ConsumerOffsetSerializeWrapper, data))
+        saved = self._kept.load(
+            lambda data: decodeTable(ConsumerOffsetSerializeWrapper, data, b"offsetTable"), _mended
+        )
         if saved is not None:
             for key, offsets in saved.offsetTable.items():
                 topic, _, group = key.partition("@")
-                self._table[topic, group] = dict(offsets)
+                self._add((topic, group), dict(offsets))
+            # The broker serves no request yet.
+            self._pieces.refresh(len(self._table))
+            self._changed = False
 
     def query(self, group: str, topic: str, queueId: int) -> int:
         """
@@ -88,10 +106,12 @@ class Offsets:
             if len(self._table) >= self._limit:
                 self._refuse(group, topic, address)
                 return
-            offsets = self._table[key] = {}
+            offsets = {}
+            self._add(key, offsets)
         before = offsets.get(queueId)
         if before != offset:
             offsets[queueId] = offset
+            self._pieces.stale[key] = None
             self._changed = True
             if before is not None and offset < before:
                 self._log.warn(
@@ -173,40 +193,45 @@ class Offsets:
         offsets = self._table.get((topic, fromGroup))
         if offsets is not None:
             self.checkRoom(toGroup, topic)
-            self._table[topic, toGroup] = dict(offsets)
-            self._changed = True
+            self._add((topic, toGroup), dict(offsets))
 
-    def remove(self, gone: Callable[[str, str], bool]) -> None:
+    def removeTopic(self, topic: str) -> None:
         """
-        Forget offsets.
+        Forget all groups' offsets in a topic.
+        """
+        for group in self.groupsOf(topic):
+            self._remove((topic, group))
 
-        @param gone: whether those of a topic and a group are to go.
+    def removeGroup(self, group: str) -> None:
         """
-        for key in [each for each in self._table if gone(*each)]:
-            del self._table[key]
-            self._changed = True
-            self._refused = False
+        Forget a group's offsets in all topics.
+        """
+        for topic in self.topicsOf(group):
+            self._remove((topic, group))
 
     def topicsOf(self, group: str) -> set[str]:
         """
         The topics in which a group has offsets.
         """
-        return {topic for topic, each in self._table if each == group}
+        return set(self._topics.get(group, ()))
 
     def topicsByGroup(self) -> dict[str, list[str]]:
         """
         The topics in which each group has offsets.
         """
-        found: dict[str, list[str]] = {}
-        for topic, group in self._table:
-            found.setdefault(group, []).append(topic)
-        return found
+        return {group: sorted(topics) for group, topics in self._topics.items()}
 
     def groupsOf(self, topic: str) -> set[str]:
         """
         The groups that have offsets in a topic.
         """
-        return {group for each, group in self._table if each == topic}
+        return set(self._groups.get(topic, ()))
+
+    def groups(self) -> Iterator[str]:
+        """
+        The groups that have offsets in any topic.
+        """
+        return iter(self._topics)
 
     def leastOf(
         self, topic: str, without: Iterable[str], minOffset: Callable[[int], int]
@@ -218,12 +243,10 @@ class Offsets:
         @param minOffset: the first offset of a queue; what is below it is not one.
         """
         least: dict[int, int] = {}
-        left = set(without)
-        for (each, group), offsets in self._table.items():
-            if each == topic and group not in left:
-                for queueId, offset in offsets.items():
-                    if offset >= minOffset(queueId):
-                        least[queueId] = min(offset, least.get(queueId, offset))
+        for group in self.groupsOf(topic).difference(without):
+            for queueId, offset in self._table[topic, group].items():
+                if offset >= minOffset(queueId):
+                    least[queueId] = min(offset, least.get(queueId, offset))
         return least
 
     def wrapper(self) -> ConsumerOffsetSerializeWrapper:
@@ -233,6 +256,13 @@ class Offsets:
         return ConsumerOffsetSerializeWrapper(
             {f"{topic}@{group}": offsets for (topic, group), offsets in self._table.items()}
         )
+
+    def encoded(self) -> Deferred[bytes]:
+        """
+        The text of L{wrapper}.  Only what has changed since the last time is encoded, in
+        slices: between two saves that may be all.
+        """
+        return self._kept.encoded()
 
     def save(self) -> Deferred[None]:
         """
@@ -245,3 +275,48 @@ class Offsets:
             return self._kept.idle()
         self._changed = False
         return self._kept.save().addErrback(self._kept.failed)
+
+    def _add(self, key: tuple[str, str], offsets: dict[int, int]) -> None:
+        topic, group = key
+        self._table[key] = offsets
+        self._groups.setdefault(topic, set()).add(group)
+        self._topics.setdefault(group, set()).add(topic)
+        self._pieces.stale[key] = None
+        self._changed = True
+
+    def _remove(self, key: tuple[str, str]) -> None:
+        topic, group = key
+        del self._table[key]
+        self._pieces.stale[key] = None
+        self._changed = True
+        self._refused = False
+        for table, outer, inner in ((self._groups, topic, group), (self._topics, group, topic)):
+            table[outer].discard(inner)
+            if not table[outer]:
+                del table[outer]
+
+    def _member(self, key: tuple[str, str]) -> bytes | None:
+        offsets = self._table.get(key)
+        if offsets is None:
+            return None
+        # A tenth of what it costs to have a dict of numbers encoded as any other.
+        text = ",".join([f"{queueId}:{offset}" for queueId, offset in offsets.items()])
+        return b"%s:{%s}" % (encodeBody("@".join(key)), text.encode())
+
+
+def _mended(
+    older: ConsumerOffsetSerializeWrapper | None, spoiled: Sequence[bytes]
+) -> ConsumerOffsetSerializeWrapper:
+    """
+    Offsets of which none is beyond what a legible table has: a group may get messages
+    once more, and misses none.
+    """
+    table = {} if older is None else {each: dict(of) for each, of in older.offsetTable.items()}
+    for text in spoiled:
+        for key, offsets in legible(text, dict[int, int]):
+            if "@" in key:
+                known = table.setdefault(key, {})
+                for queueId, offset in offsets.items():
+                    if queueId >= 0 and offset >= 0:
+                        known[queueId] = min(offset, known.get(queueId, offset))
+    return ConsumerOffsetSerializeWrapper(table)

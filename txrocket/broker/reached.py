@@ -11,12 +11,13 @@ So after a crash, or a power loss, messages may be delivered twice, and none is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
 from txrocket.broker.kept import Kept
+from txrocket.broker.pieces import Whole
 from txrocket.protocol.bodycodec import decodeBody, encodeBody
 from txrocket.store.flush import InThread
 from txrocket.store.messages import MessageStore
@@ -35,18 +36,24 @@ class Reached(Generic[_Value]):
     def __init__(self, store: MessageStore, table: Table, inThread: InThread) -> None:
         self._store = store
         self._safe: _Value | None = None
-        self._kept = Kept(table, lambda: encodeBody(self._safe), inThread)
+        self._kept = Kept(table, Whole(lambda: encodeBody(self._safe)), inThread)
 
     def load(self, kind: type[_Value]) -> _Value | None:
         """
-        Read it.
+        Read it.  If it is damaged, the one before is read: some messages are delivered
+        twice.
 
-        @return: L{None} if there is none.
-        @raise StoreCorrupt: if it cannot be read.
+        @return: L{None} if there is no file, or none that can be read.
         """
+
+        def mended(older: _Value | None, spoiled: Sequence[bytes]) -> _Value | None:
+            return older
+
         decode: Callable[[bytes], _Value] = lambda data: decodeBody(kind, data)  # noqa: E731
-        self._safe = self._kept.load(decode)
-        return self._safe
+        found = self._kept.load(decode, mended)
+        # One that is damaged is to be replaced, though nothing may have changed.
+        self._safe = None if self._kept.damaged else found
+        return found
 
     def save(self, value: _Value) -> Deferred[None]:
         """

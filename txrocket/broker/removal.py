@@ -88,7 +88,7 @@ class Removal:
         """
         removed = self._groups.remove(name)
         if withOffsets:
-            self._offsets.remove(lambda topic, group: group == name)
+            self._offsets.removeGroup(name)
         self._stats.forgetGroup(name)
         return removed
 
@@ -107,6 +107,6 @@ class Removal:
     def _forget(self, topic: str) -> None:
         # How long the files take to go is nobody's concern.
         self._store.removeTopic(topic)
-        self._offsets.remove(lambda each, group: each == topic)
+        self._offsets.removeTopic(topic)
         self._stats.forgetTopic(topic)
         self._log.info("The queues of topic {topic} are removed", topic=topic)

@@ -29,6 +29,7 @@ from txrocket.broker.announce import Announcement
 from txrocket.broker.consumerfilters import ConsumerFilters
 from txrocket.broker.groups import Groups
 from txrocket.broker.longpoll import LongPoll
+from txrocket.broker.names import RETRY_PREFIX
 from txrocket.broker.offsets import Offsets
 from txrocket.broker.topics import Topics
 from txrocket.errors import ServiceNotAvailable, StoreError
@@ -147,6 +148,7 @@ class Broker(Service):
                 clockwork.load()
             self.filters.load()
             self.store.start()
+            self._completeTables()
             for endpoint in self.endpoints:
                 self._listen(endpoint)
         except BaseException:
@@ -194,6 +196,19 @@ class Broker(Service):
             lambda failure: self._log.failure("{chore} has ended", failure, chore=chore.name)
         )
         self._loops.append(loop)
+
+    def _completeTables(self) -> None:
+        """
+        Let damaged tables have what the store and the other tables know.
+        """
+        queues: dict[str, int] = {}
+        for topic, queueId, _ in self.store.queues:
+            queues[topic] = max(queues.get(topic, 0), queueId + 1)
+        self.topics.complete(queues)
+        retries = [
+            each.removeprefix(RETRY_PREFIX) for each in queues if each.startswith(RETRY_PREFIX)
+        ]
+        self.groups.complete([*self.offsets.groups(), *retries])
 
     def _abandon(self) -> None:
         """

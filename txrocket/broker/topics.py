@@ -19,21 +19,31 @@ room; a group that exists always gets its own two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 
 from txrocket.broker.kept import Kept
-from txrocket.broker.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, RETRY_PREFIX, retryTopic
+from txrocket.broker.names import (
+    AUTO_CREATE_TOPIC,
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    isSystemTopic,
+    retryTopic,
+)
+from txrocket.broker.pieces import Pieces
+from txrocket.broker.salvage import decodeTable, legible
 from txrocket.broker.settings import TopicSettings
 from txrocket.broker.wheel import TIMER_QUEUES
 from txrocket.errors import RemoteSystemError, TopicNotExist
 from txrocket.model import PERM_INHERIT, PERM_READ, PERM_WRITE, DataVersion, TopicConfig
 from txrocket.protocol.bodies import TopicConfigSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
-from txrocket.protocol.names import replyTopic
+from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.names import replyTopic, topicFault
 from txrocket.store.flush import InThread
 from txrocket.store.follow import SCHEDULE_TOPIC, TIMER_TOPIC
 from txrocket.store.tables import Table
@@ -48,6 +58,9 @@ _BOTH = PERM_READ | PERM_WRITE
 
 # What the topics of groups begin with.
 _OF_GROUPS = (RETRY_PREFIX, DLQ_PREFIX)
+
+# More queues than any topic has: a number beyond it was damaged.
+_MOST_QUEUES = 65536
 
 # Queues of SCHEDULE_TOPIC_XXXX: as many as there are delay levels, by default.
 _SCHEDULE_QUEUES = 18
@@ -72,10 +85,12 @@ class Topics:
         ownNames: tuple[str, str],
         settings: TopicSettings,
         now: Callable[[], int],
+        slices: Cooperator | None = None,
     ) -> None:
         """
         @param ownNames: the cluster's and the broker's name.
         @param now: the time in milliseconds.
+        @param slices: as L{Kept} has it.
         """
         self.settings = settings
         self._now = now
@@ -85,20 +100,76 @@ class Topics:
         self.own = frozenset(self._table)
         self._ofGroups = 0
         self._refused = 0
-        self.unsaved: set[str] = set()
-        self._kept = Kept(table, lambda: encodeBody(self.wrapper()), inThread)
+        self._ordered = {each.topicName for each in self._table.values() if each.order}
+        # The change that each has come with, in order.
+        self._pending: dict[str, int] = {}
+        self.unsaved = self._pending.keys()
+        self._pieces = Pieces(self._member, self._frame)
+        self._pieces.touch(self._table)
+        # The same with other permissions, and which, while name servers are told so.
+        self._limited: tuple[int, Pieces[str]] | None = None
+        self._kept = Kept(table, self._pieces, inThread, slices)
+        self._whole = True
 
     def load(self) -> None:
         """
-        Read C{topics.json}.
-
-        @raise StoreCorrupt: if it cannot be read.
+        Read C{topics.json}.  If it is damaged, the table before it is read, and with it
+        what is legible of the newer one; L{complete} does the rest.
         """
-        saved = self._kept.load(lambda data: decodeBody(TopicConfigSerializeWrapper, data))
+        saved = self._kept.load(
+            lambda data: decodeTable(TopicConfigSerializeWrapper, data, b"topicConfigTable"),
+            self._mended,
+        )
+        self._whole = saved is not None and not self._kept.damaged
         if saved is not None:
             self._table |= saved.topicConfigTable
             self._ofGroups = sum(each.startswith(_OF_GROUPS) for each in self._table)
             self.version = saved.dataVersion
+            self._ordered = {each.topicName for each in self._table.values() if each.order}
+            self._pieces.touch(saved.topicConfigTable)
+            # The broker serves no request yet.
+            self._pieces.refresh(len(self._table))
+
+    def _mended(
+        self, older: TopicConfigSerializeWrapper | None, spoiled: Sequence[bytes]
+    ) -> TopicConfigSerializeWrapper:
+        # A damaged number cannot be told from a changed one, so the table before has
+        # the last word where it has one.
+        table = dict(older.topicConfigTable) if older is not None else {}
+        for text in spoiled:
+            for name, config in legible(text, TopicConfig):
+                if name not in table and name == config.topicName and _plausible(config):
+                    table[name] = config
+        version = older.dataVersion if older is not None else self.version
+        return TopicConfigSerializeWrapper(table, version)
+
+    def complete(self, queues: Mapping[str, int]) -> None:
+        """
+        Make sure that messages are within reach, if the table was damaged or missing: a
+        topic whose queues are in the store is made, and no queue is hidden.
+
+        @param queues: how many queues the store has of each topic.
+        """
+        if self._whole:
+            return
+        made = []
+        for name, count in queues.items():
+            config = self._table.get(name)
+            if config is None and not isSystemTopic(name) and topicFault(name) is None:
+                self._put(TopicConfig(name, count, count))
+                made.append(name)
+            elif config is not None and config.readQueueNums < count:
+                self._put(replace(config, readQueueNums=count))
+                made.append(name)
+        if made:
+            self._log.error(
+                "The table of topics lacks {count} topics or some of their queues, which the"
+                " store has; they are made anew with default permissions: {names}",
+                count=len(made),
+                names=", ".join(made[:100]),
+            )
+        if made or self._kept.damaged:
+            self._save(*made).addErrback(self._kept.failed)
 
     def follow(self, changed: Callable[[], None]) -> None:
         """
@@ -128,7 +199,7 @@ class Topics:
         """
         if config.topicName not in self._table and (full := self._full(config.topicName)):
             raise RemoteSystemError(f"topic {config.topicName} is not made: {full}")
-        self._take(config)
+        self._put(config)
         return self._save(config.topicName)
 
     def remove(self, name: str) -> Deferred[None]:
@@ -137,8 +208,10 @@ class Topics:
 
         @return: a Deferred that fires once that is on the disk.
         """
-        if self._table.pop(name, None) is not None and name.startswith(_OF_GROUPS):
-            self._ofGroups -= 1
+        if self._table.pop(name, None) is not None:
+            self._touch(name)
+            self._ofGroups -= name.startswith(_OF_GROUPS)
+        self._ordered.discard(name)
         return self._save()
 
     def inherit(
@@ -178,7 +251,7 @@ class Topics:
         if config is None:
             config = TopicConfig(name, queues, queues, _BOTH, topicSysFlag=flag)
             self._log.info("New topic: {config}", config=config)
-            self._take(config)
+            self._put(config)
             self._save(name).addErrback(self._kept.failed)
         return config
 
@@ -195,13 +268,9 @@ class Topics:
         Nobody is told: two name servers that do not agree would each answer with
         a change, and so for ever.
         """
-        changed = [
-            replace(config, order=config.topicName in ordered)
-            for config in self._table.values()
-            if config.order != (config.topicName in ordered)
-        ]
-        for config in changed:
-            self._table[config.topicName] = config
+        changed = [each for each in ordered ^ self._ordered if each in self._table]
+        for name in changed:
+            self._put(replace(self._table[name], order=name in ordered))
         if changed:
             self._save(tell=False).addErrback(self._kept.failed)
 
@@ -218,22 +287,40 @@ class Topics:
         """
         return TopicConfigSerializeWrapper(self._table, self.version)
 
+    def encoded(
+        self, permission: int | None = None, before: bytes = b"", after: bytes = b""
+    ) -> bytes:
+        """
+        The text of L{wrapper}.  Only what has changed since the last time is encoded.
+
+        @param permission: what may be done with each topic; L{None} for what its own
+            configuration says.
+        @param before: comes before it.
+        @param after: comes after it.
+        """
+        if permission is None:
+            return self._pieces.text(before, after)()
+        if self._limited is None or self._limited[0] != permission:
+
+            def member(name: str) -> bytes | None:
+                return self._member(name, perm=permission)
+
+            self._limited = permission, Pieces(member, self._frame)
+            self._limited[1].touch(self._table)
+        return self._limited[1].text(before, after)()
+
     def stop(self) -> Deferred[None]:
         """
-        A Deferred that fires once all changes are on the disk.
+        A Deferred that fires once all changes are on the disk.  What could not be
+        written is tried once more.
         """
-        return self._kept.idle()
+        return self._kept.idle().addCallback(self._settle)
 
     def saved(self) -> Deferred[None]:
         """
         A Deferred that fires once the topics as they are now are on the disk.
         """
-        names = frozenset(self.unsaved)
-
-        def written(none: None) -> None:
-            self.unsaved -= names
-
-        return self._kept.save().addCallback(written)
+        return self._kept.saved().addCallback(self._settle)
 
     def _inherited(
         self, name: str, defaultTopic: str, queues: int, unit: bool
@@ -273,18 +360,63 @@ class Topics:
             " maxTopicNum higher in the broker's file and start the broker anew"
         )
 
-    def _take(self, config: TopicConfig) -> None:
-        if config.topicName not in self._table and config.topicName.startswith(_OF_GROUPS):
-            self._ofGroups += 1
-        self._table[config.topicName] = config
-
-    def _save(self, name: str | None = None, tell: bool = True) -> Deferred[None]:
+    def _save(self, *names: str, tell: bool = True) -> Deferred[None]:
         self.version = DataVersion(self._now(), self.version.counter + 1)
         if tell:
             self._changed()
-        if name is not None:
-            self.unsaved.add(name)
-        return self.saved()
+        saved = self._kept.save()
+        for name in names:
+            self._pending.pop(name, None)
+            self._pending[name] = self._kept.asked
+        return saved.addCallback(self._settle)
+
+    def _settle(self, none: None) -> None:
+        """
+        Strike off the topics that are on the disk now.
+        """
+        written = []
+        for name, change in self._pending.items():
+            if change > self._kept.done:
+                break
+            written.append(name)
+        for name in written:
+            del self._pending[name]
+
+    def _put(self, config: TopicConfig) -> None:
+        if config.topicName not in self._table and config.topicName.startswith(_OF_GROUPS):
+            self._ofGroups += 1
+        self._table[config.topicName] = config
+        self._touch(config.topicName)
+        if config.order:
+            self._ordered.add(config.topicName)
+        else:
+            self._ordered.discard(config.topicName)
+
+    def _touch(self, name: str) -> None:
+        self._pieces.touch([name])
+        if self._limited is not None:
+            self._limited[1].touch([name])
+
+    def _member(self, name: str, **changes: Any) -> bytes | None:
+        config = self._table.get(name)
+        if config is None:
+            return None
+        return b"%s:%s" % (encodeBody(name), encodeBody(replace(config, **changes)))
+
+    def _frame(self) -> tuple[bytes, bytes]:
+        return b'{"dataVersion":%s,"topicConfigTable":{' % encodeBody(self.version), b"}}"
+
+
+def _plausible(config: TopicConfig) -> bool:
+    """
+    Whether a topic that was found in a damaged table can be one.
+    """
+    counts = config.readQueueNums, config.writeQueueNums
+    return (
+        topicFault(config.topicName) is None
+        and all(0 <= each <= _MOST_QUEUES for each in counts)
+        and 0 <= config.perm <= PERM_READ | PERM_WRITE | PERM_INHERIT
+    )
 
 
 def _ownTopics(cluster: str, broker: str, settings: TopicSettings) -> dict[str, TopicConfig]:

@@ -29,7 +29,7 @@ from txrocket.broker.progress import Gradual, Progress
 from txrocket.broker.removal import Removal
 from txrocket.errors import ConsumeMsgTimeout, RemoteSystemError, RemotingError, RequestTimedOut
 from txrocket.model import SubscriptionGroupConfig
-from txrocket.processors.gradual import Slices, gradually, promptly, telling
+from txrocket.processors.gradual import Slices, gradually, telling
 from txrocket.processors.topics import checkQueues
 from txrocket.protocol.bodies import ConsumeStats
 from txrocket.protocol.bodycodec import decodeBody, encodeBody, encodeGradually
@@ -117,7 +117,7 @@ class GroupProcessor:
         """
         All groups.
         """
-        return promptly(self._cooperator, telling(self._groups.wrapper()))
+        return responseCommand(body=self._groups.encoded())
 
     def delete(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """

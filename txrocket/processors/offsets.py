@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from txrocket.broker.clients import Consumers
@@ -244,11 +245,11 @@ class OffsetProcessor:
 
     # --- all ---------------------------------------------------------------
 
-    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
+    def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """
         All groups' offsets.
         """
-        return promptly(self._slices, telling(self._offsets.wrapper()))
+        return self._offsets.encoded().addCallback(lambda body: responseCommand(body=body))
 
     def allDelays(self, request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
         """

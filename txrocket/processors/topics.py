@@ -23,7 +23,7 @@ from txrocket.broker.removal import Removal
 from txrocket.broker.topics import Topics
 from txrocket.errors import RemoteSystemError
 from txrocket.model import TopicConfig, TopicFilterType
-from txrocket.processors.gradual import Slices, gradually, promptly, telling
+from txrocket.processors.gradual import Slices, gradually, telling
 from txrocket.protocol.bodies import TopicList
 from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
@@ -153,7 +153,7 @@ class TopicProcessor:
         """
         All topics.
         """
-        return promptly(self._cooperator, telling(self._topics.wrapper()))
+        return responseCommand(body=self._topics.encoded())
 
     def stats(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TextIO
 
-from txrocket.errors import StoreError, StoreInUse
+from txrocket.config import Configuration
+from txrocket.errors import ConfigError, StoreError, StoreInUse
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
 from txrocket.store.files import Handles
@@ -88,16 +89,38 @@ def verify(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
     Check a folder and tell what was found.
     """
     bar = Bar(errors)
+    settings = _settings(options.config)
+    # Without a file nothing is known of the levels, and any delay may be right.
+    known = None if options.config is None else settings.messageDelayLevel
     verifier = Verifier(
         options.folder,
-        slots=options.slots,
-        levels=options.levels,
+        commitLog=settings.storePathCommitLog,
+        slots=settings.maxHashSlotNum if options.slots is None else options.slots,
+        levels=known if options.levels is None else options.levels,
         progress=bar.show,
     )
     report = verifier.run()
     for line in summary(report):
         print(line, file=out)
     return DAMAGED if report.problems else SOUND
+
+
+class _Others(frozenset[str]):
+    """
+    The settings of a broker that the store has not.
+    """
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+def _settings(path: str | None) -> StoreSettings:
+    """
+    The store's settings in a broker's file.
+
+    @raise ConfigError: if one of them is not valid.
+    """
+    return Configuration.read((StoreSettings,), _Others(), path, {})[StoreSettings]
 
 
 def dump(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
@@ -154,19 +177,23 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     check = commands.add_parser("verify", help="check log, queues, index and tables")
     check.set_defaults(run=verify)
-    defaults = StoreSettings("")
     check.add_argument(
         "--slots",
         type=_count,
-        default=defaults.maxHashSlotNum,
         metavar="N",
-        help="maxHashSlotNum, which index files do not tell (default: %(default)s)",
+        help="maxHashSlotNum, which index files do not tell"
+        f" (default: {StoreSettings('').maxHashSlotNum})",
     )
     check.add_argument(
         "--levels",
-        default=defaults.messageDelayLevel,
         metavar="TEXT",
-        help="messageDelayLevel, if it is not the default",
+        help="messageDelayLevel: check by it when delayed messages are due",
+    )
+    check.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the broker's file of settings: storePathCommitLog, maxHashSlotNum and"
+        " messageDelayLevel are read from it",
     )
     show = commands.add_parser("dump", help="print records as lines of JSON")
     show.set_defaults(run=dump)
@@ -203,7 +230,7 @@ def main(
         # Whoever reads the records has had enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SOUND
-    except (StoreError, OSError, ValueError) as error:
+    except (StoreError, ConfigError, OSError, ValueError) as error:
         print(error, file=errors)
         return UNREADABLE
 

@@ -22,6 +22,7 @@ from txrocket.store.segments import Segments, basesIn
 __all__ = [
     "Note",
     "ReadOnlyFiles",
+    "firstData",
     "inUse",
     "openLog",
     "openSegments",
@@ -33,6 +34,7 @@ __all__ = [
 Note: TypeAlias = Callable[[str, str, str], None]
 
 _SIZE_AND_MAGIC = struct.Struct(">2i")
+_CHUNK = 1024 * 1024
 
 
 class ReadOnlyFiles(Files):
@@ -81,6 +83,21 @@ def openSegments(segments: Segments, note: Note) -> None:
         segments.bases.append(base)
 
 
+def firstData(segments: Segments, start: int, end: int) -> int | None:
+    """
+    Where the first byte is that is not zero; L{None} if there is none.
+    """
+    while start < end:
+        data = segments.read(start, min(_CHUNK, end - start))
+        if not data:
+            return None
+        rest = data.lstrip(b"\0")
+        if rest:
+            return start + len(data) - len(rest)
+        start += len(data)
+    return None
+
+
 def sizeOfFirst(folder: str) -> int:
     """
     The size of the first piece in a folder; 0 if there is none.
@@ -90,15 +107,19 @@ def sizeOfFirst(folder: str) -> int:
     return 0
 
 
-def openLog(handles: Handles, root: str, note: Note) -> CommitLog:
+def openLog(handles: Handles, root: str, note: Note, folder: str | None = None) -> CommitLog:
     """
     The log of a folder.
 
+    @param folder: where the log is, if not in C{commitlog}.
     @raise StoreError: if there is none.
     """
-    folder = os.path.join(root, "commitlog")
-    if not os.path.isdir(folder):
-        raise StoreError(f"{root} is no store: there is no commitlog in it")
+    if folder is None:
+        folder = os.path.join(root, "commitlog")
+        if not os.path.isdir(folder):
+            raise StoreError(f"{root} is no store: there is no commitlog in it")
+    elif not os.path.isdir(folder):
+        raise StoreError(f"there is no log in {folder}")
     # Whatever fits into a file may be in it: limits change.
     size = max(sizeOfFirst(folder), BLANK_SIZE)
     log = CommitLog(handles, folder, size, size, lambda offset, data: None)

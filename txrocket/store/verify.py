@@ -20,22 +20,24 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from txrocket.errors import ProtocolError
-from txrocket.protocol.javajson import parse
-from txrocket.store.checkpoint import CheckpointFile
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.files import Handles
 from txrocket.store.follow import Follow
-from txrocket.store.readonly import ReadOnlyFiles, openLog, whyNot
+from txrocket.store.readonly import Note, ReadOnlyFiles, openLog
 from txrocket.store.settings import StoreSettings, delayLevels
+from txrocket.store.verifycheckpoint import CheckpointCheck
 from txrocket.store.verifyindex import IndexCheck
+from txrocket.store.verifylog import LogCheck
 from txrocket.store.verifyqueues import QueuesCheck
+from txrocket.store.verifytables import TablesCheck
 
 __all__ = ["Problem", "Report", "Verifier", "summary"]
 
 _DEFAULTS = StoreSettings("")
 # How often progress is told, in records.
 _EVERY = 1024
+# How much of a lock file is read.
+_LOCK_SHOWN = 16
 
 
 @attrs.define
@@ -110,19 +112,23 @@ class Verifier:
         self,
         root: str,
         *,
+        commitLog: str | None = None,
         slots: int = _DEFAULTS.maxHashSlotNum,
-        levels: str = _DEFAULTS.messageDelayLevel,
+        levels: str | None = None,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         """
+        @param commitLog: C{storePathCommitLog}; C{commitlog} in the folder if not given.
         @param slots: C{maxHashSlotNum}, which index files do not tell.
         @param levels: C{messageDelayLevel}: the queues of delayed messages tell
-            by it when each is due.
+            by it when each is due.  If not given, any delay may be right.
         @param progress: told how many bytes of how many are done.
         """
         self._root = root
+        self._commitLog = commitLog
         self._slots = slots
-        self._delays = delayLevels(levels)
+        self._delaysKnown = levels is not None
+        self._delays = delayLevels(levels or _DEFAULTS.messageDelayLevel)
         self._progress = progress
         self._handles = Handles(ReadOnlyFiles(), 64)
         # Whether records are looked at that a start after a crash will file again.
@@ -135,7 +141,7 @@ class Verifier:
         @raise StoreError: if there is no store.
         @raise OSError: if it cannot be read.
         """
-        report = Report(closed=not os.path.exists(os.path.join(self._root, "abort")))
+        report = Report(closed=not os.path.exists(self._path("abort")))
 
         def note(where: str, kind: str, detail: str) -> None:
             if self._unsafe and kind.startswith("missing"):
@@ -144,86 +150,76 @@ class Verifier:
                 report.note(os.path.relpath(where, self._root), kind, detail)
 
         try:
-            log = openLog(self._handles, self._root, note)
-            queues = QueuesCheck(self._handles, os.path.join(self._root, "consumequeue"), note)
-            queues.load()
-            index = IndexCheck(
-                self._handles, os.path.join(self._root, "index"), self._slots, log, note
-            )
-            self._log(log, Follow(queues, index, self._delays, lambda *each: None), report)
-            queues.finish(log.first)
-            index.finish()
-            self._checkpoint(report)
-            self._tables(report)
+            self._run(report, note)
         finally:
             self._handles.close()
-        report.queues, report.queueFiles, report.entries = queues.counts()
-        report.indexFiles, report.indexEntries = index.counts()
         return report
 
-    def _log(self, log: CommitLog, follow: Follow, report: Report) -> None:
+    def _path(self, name: str) -> str:
+        return os.path.join(self._root, name)
+
+    def _run(self, report: Report, note: Note) -> None:
+        log = openLog(self._handles, self._root, note, self._commitLog)
+        checkpoint = CheckpointCheck(self._handles, self._root, report.closed, note)
+        tidy = checkpoint.tidy
+        logCheck = LogCheck(log, note, tidy)
+        queues = QueuesCheck(
+            self._handles,
+            self._path("consumequeue"),
+            note,
+            logCheck.unreadable,
+            self._delaysKnown,
+            tidy,
+        )
+        queues.load()
+        index = IndexCheck(self._handles, self._path("index"), self._slots, log, note, tidy)
+        self._log(log, logCheck, queues, index, checkpoint, report)
+        queues.finish(log.first)
+        index.finish()
+        ends = dict(queues.ends())
+        checkpoint.finish(
+            log.first, logCheck.end, log.segments.end, sum(ends.values()), index.marks()
+        )
+        report.tables = TablesCheck(self._path("config"), ends, note).run()
+        self._lock(note)
+        report.queues, report.queueFiles, report.entries = queues.counts()
+        report.indexFiles, report.indexEntries = index.counts()
+
+    def _log(
+        self,
+        log: CommitLog,
+        logCheck: LogCheck,
+        queues: QueuesCheck,
+        index: IndexCheck,
+        checkpoint: CheckpointCheck,
+        report: Report,
+    ) -> None:
+        follow = Follow(queues, index, self._delays, lambda *each: None)
         bases = log.segments.bases
-        report.first = report.end = log.first
+        report.first = log.first
         report.logFiles = len(bases)
         report.logBytes = sum(os.path.getsize(log.segments.pathOf(base)) for base in bases)
         total = log.segments.end - log.first
-        safe = log.segments.end if report.closed else self._safeOffset()
-        for scanned in log.scan(log.first, strict=True):
-            if scanned.offset != report.end:
-                self._blank(log, report, scanned.offset - report.end)
+        safe = log.segments.end if report.closed else checkpoint.there.offset or 0
+        for scanned in logCheck.records():
             self._unsafe = scanned.offset >= safe
+            checkpoint.see(scanned.record)
+            queues.record = scanned.record
             follow.file(scanned.record)
             report.records += 1
-            report.end = scanned.offset + scanned.size
             if report.records % _EVERY == 0:
-                self._progress(report.end - log.first, total)
+                self._progress(logCheck.end - log.first, total)
         self._unsafe = False
         self._progress(total, total)
-        reason = whyNot(log, report.end)
-        if reason is not None:
-            report.bad = report.end, reason
-            report.note("commitlog", "bad record", f"at {report.end}: {reason}")
-        for base in bases:
-            if base > report.end and any(log.segments.read(base, 8)):
-                report.note("commitlog", "data behind the log's end", log.segments.nameOf(base))
+        report.end, report.bad = logCheck.end, logCheck.bad
 
-    def _blank(self, log: CommitLog, report: Report, room: int) -> None:
-        said = int.from_bytes(log.segments.read(report.end, 4), "big", signed=True)
-        if said != room:
-            report.note("commitlog", "wrong blank", f"at {report.end}: {said} bytes, not {room}")
-
-    def _safeOffset(self) -> int:
-        path = os.path.join(self._root, "checkpoint")
-        if not os.path.exists(path):
-            return 0
-        return CheckpointFile(self._handles, path).read().offset or 0
-
-    def _checkpoint(self, report: Report) -> None:
-        path = os.path.join(self._root, "checkpoint")
-        if not os.path.exists(path):
-            return
-        size = os.path.getsize(path)
-        if size != 4096:
-            report.note("checkpoint", "wrong size", f"{size} bytes, not 4096")
-        offset = CheckpointFile(self._handles, path).read().offset
-        if offset is not None and offset > report.end:
-            report.note("checkpoint", "ahead of the log", f"{offset}, the log ends at {report.end}")
-
-    def _tables(self, report: Report) -> None:
-        folder = os.path.join(self._root, "config")
-        for name in self._handles.files.names(folder):
-            if name.endswith((".json", ".json.bak")):
-                report.tables += 1
-                with open(os.path.join(folder, name), "rb") as table:
-                    data = table.read()
-                try:
-                    parse(data, _objectKey)
-                except ProtocolError as error:
-                    report.note(os.path.join("config", name), "does not parse", str(error))
-
-
-def _objectKey(members: dict[object, object]) -> tuple[str, ...]:
-    return tuple(sorted(map(str, members.items())))
+    def _lock(self, note: Note) -> None:
+        path = self._path("lock")
+        if os.path.exists(path):
+            with open(path, "rb") as lock:
+                data = lock.read(_LOCK_SHOWN)
+            if data != b"lock":
+                note(path, "wrong content", f"{data!r}, not b'lock'")
 
 
 def summary(report: Report) -> Iterable[str]:

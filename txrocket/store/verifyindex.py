@@ -4,6 +4,9 @@ Checking index files beside the log.
 
 A key is found only if the slot of its hash leads to its entry, so the slots and
 the links between entries are made again and compared.
+
+How many slots are used is in the header too.  After a crash some are counted twice, so
+only a number that cannot be is told.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -28,6 +32,18 @@ _HEADER = Struct(">4q2i")
 _ENTRY = Struct(">iqii")
 _CHUNK = 4096 * _ENTRY.size
 _END = 1 << 63
+_INT_MAX = 0x7FFFFFFF
+# No clock is that late: the year 2248, in milliseconds.
+_LATEST = 1 << 43
+
+
+class _Header(NamedTuple):
+    beginTimestamp: int
+    endTimestamp: int
+    beginOffset: int
+    endOffset: int
+    slotCount: int
+    entryCount: int
 
 
 class _Entry(NamedTuple):
@@ -35,6 +51,8 @@ class _Entry(NamedTuple):
     number: int
     hashed: int
     offset: int
+    seconds: int
+    header: _Header
 
 
 class IndexCheck(Index):
@@ -43,9 +61,10 @@ class IndexCheck(Index):
     """
 
     def __init__(
-        self, handles: Handles, folder: str, slots: int, log: CommitLog, note: Note
+        self, handles: Handles, folder: str, slots: int, log: CommitLog, note: Note, tidy: bool
     ) -> None:
         """
+        @param tidy: whether the files are as we have closed them.
         @raise StoreError: if the number of slots does not fit any file.
         """
         super().__init__(handles, folder, slots, 0, lambda: 0)
@@ -53,6 +72,7 @@ class IndexCheck(Index):
         self._slotCount = slots
         self._log = log
         self._note = note
+        self._tidy = tidy
         names = handles.files.names(folder)
         self._paths = [
             os.path.join(folder, each) for each in names if each.isascii() and each.isdigit()
@@ -62,6 +82,7 @@ class IndexCheck(Index):
             raise StoreError(
                 f"{folder}: its files have not {slots} slots; give their maxHashSlotNum"
             )
+        self._sizes()
         self._entryCount = 0
         self._entries = self._read()
         self._current = next(self._entries, None)
@@ -75,12 +96,12 @@ class IndexCheck(Index):
         if not self._paths or len(self._counts) < len(self._paths):
             return
         expected = {keyHash(topic, each): each for each in keys if each}
-        self._take(offset, expected)
+        self._take(offset, expected, timestamp)
         # One entry that points beyond where it should must not hide the others.
         while expected and self._current is not None and not self._points(self._current):
             self._nowhere(self._current)
             self._current = next(self._entries, None)
-            self._take(offset, expected)
+            self._take(offset, expected, timestamp)
         for key in expected.values():
             self._note(self._root, "missing key", f"{key!r} of the record at {offset}")
 
@@ -88,7 +109,7 @@ class IndexCheck(Index):
         """
         All records have been put.
         """
-        self._take(_END, {})
+        self._take(_END, {}, 0)
 
     def counts(self) -> tuple[int, int]:
         """
@@ -96,17 +117,41 @@ class IndexCheck(Index):
         """
         return len(self._paths), self._entryCount
 
-    def _take(self, offset: int, expected: dict[int, str]) -> None:
+    def marks(self) -> dict[str, int]:
+        """
+        What each file's header counts, by the file's name.
+        """
+        return {os.path.basename(path): count for path, count in self._counts.items()}
+
+    def _take(self, offset: int, expected: dict[int, str], timestamp: int) -> None:
         """
         Go on up to the entries of later records, and strike off what is found.
         """
         while self._current is not None and self._current.offset <= offset:
             if self._current.offset == offset:
                 expected.pop(self._current.hashed, None)
+                self._times(self._current, timestamp)
             # Java, after a crash, may index again what is in the index already.
             elif not self._points(self._current):
                 self._nowhere(self._current)
             self._current = next(self._entries, None)
+
+    def _times(self, entry: _Entry, timestamp: int) -> None:
+        """
+        Compare the times that are told of an entry's record.
+        """
+        header = entry.header
+        expected = min(max((timestamp - header.beginTimestamp) // 1000, 0), _INT_MAX)
+        # Java counts the first from the end of the file before.
+        if entry.number > 1 and entry.seconds != expected:
+            self._wrong(entry.path, f"entry {entry.number}: {entry.seconds} s, not {expected}")
+        if entry.number == 1 and header.beginTimestamp != timestamp:
+            self._wrong(entry.path, f"it begins at {header.beginTimestamp}, not {timestamp}")
+        if entry.number == header.entryCount - 1 and header.endTimestamp != timestamp:
+            self._wrong(entry.path, f"it ends at {header.endTimestamp}, not {timestamp}")
+
+    def _wrong(self, path: str, detail: str) -> None:
+        self._note(path, "wrong time", detail)
 
     def _points(self, entry: _Entry) -> bool:
         if entry.offset < self._log.first:
@@ -125,6 +170,13 @@ class IndexCheck(Index):
             "entry points nowhere",
             f"{entry.number} to {entry.offset}, where no record with such a key is",
         )
+
+    def _sizes(self) -> None:
+        sizes = Counter(os.path.getsize(each) for each in self._counts)
+        for path in self._counts:
+            usual, size = sizes.most_common(1)[0][0], os.path.getsize(path)
+            if size != usual:
+                self._note(path, "wrong size", f"{size} bytes, other index files have {usual}")
 
     def _sameSize(self) -> bool:
         return len({os.path.getsize(each) for each in self._paths}) == 1
@@ -154,15 +206,17 @@ class IndexCheck(Index):
             yield from self._entriesOf(path, count)
 
     def _entriesOf(self, path: str, count: int) -> Iterator[_Entry]:
+        header = _Header(*_HEADER.unpack(self._pread(path, _HEADER.size, 0)))
         start = _HEADER.size + self._slotCount * 4
+        first = last = 0
         newest = array("i", bytes(self._slotCount * 4))
         number = 0
         while number < count:
             # Chunk by chunk: an index file has 400 MB of them.
             at = start + number * _ENTRY.size
             size = min(_CHUNK, (count - number) * _ENTRY.size)
-            data = self._handles.files.pread(self._handles.get(path), size, at)
-            for hashed, offset, _, before in _ENTRY.iter_unpack(data):
+            data = self._pread(path, size, at)
+            for hashed, offset, seconds, before in _ENTRY.iter_unpack(data):
                 # The first entry is never used.
                 if number:
                     slot = hashed % self._slotCount
@@ -174,15 +228,58 @@ class IndexCheck(Index):
                         )
                     newest[slot] = number
                     self._entryCount += 1
-                    yield _Entry(path, number, hashed, offset)
+                    first, last = (offset if number == 1 else first), offset
+                    yield _Entry(path, number, hashed, offset, seconds, header)
+                elif self._tidy and any(data[: _ENTRY.size]):
+                    self._note(path, "data where there is none", "in the first entry")
                 number += 1
-        self._slotsOf(path, newest)
+        self._slotsOf(path, newest, count)
+        used = sum(map(bool, newest))
+        self._header(path, header, (first, last, used))
+        if self._tidy:
+            self._behind(path, start + count * _ENTRY.size)
 
-    def _slotsOf(self, path: str, newest: array[int]) -> None:
-        data = self._handles.files.pread(self._handles.get(path), self._slotCount * 4, _HEADER.size)
-        there = array("i", data)
+    def _header(self, path: str, header: _Header, entries: tuple[int, int, int]) -> None:
+        first, last, used = entries
+        # Java lets a file without entries begin where the one before ends.
+        if header.entryCount > 1 and (header.beginOffset, header.endOffset) != (first, last):
+            self._note(
+                path,
+                "wrong offset",
+                f"its header says from {header.beginOffset} to {header.endOffset}, its entries"
+                f" from {first} to {last}",
+            )
+        if not used <= header.slotCount <= self._slotCount and self._tidy:
+            self._note(path, "wrong count", f"{header.slotCount} slots, {used} are in use")
+        if header.entryCount > 1 and not 0 < header.beginTimestamp < _LATEST:
+            self._wrong(path, f"it begins at {header.beginTimestamp}")
+        if header.entryCount > 1 and not 0 < header.endTimestamp < _LATEST:
+            self._wrong(path, f"it ends at {header.endTimestamp}")
+
+    def _behind(self, path: str, at: int) -> None:
+        """
+        Check that nothing is behind the last entry.  After a crash there may be whole
+        entries, of records that were lost.
+        """
+        base = _HEADER.size + self._slotCount * 4
+        while data := self._pread(path, _CHUNK, at):
+            if data.strip(b"\0"):
+                start = (at - base) // _ENTRY.size
+                for number, entry in enumerate(_ENTRY.iter_unpack(data), start):
+                    if any(entry) and not (entry[0] and entry[1]):
+                        self._note(path, "data behind the last entry", f"entry {number}")
+            at += len(data)
+
+    def _pread(self, path: str, size: int, at: int) -> bytes:
+        return self._handles.files.pread(self._handles.get(path), size, at)
+
+    def _slotsOf(self, path: str, newest: array[int], count: int) -> None:
+        there = array("i", self._pread(path, self._slotCount * 4, _HEADER.size))
         if sys.byteorder == "little":
             there.byteswap()
+        if not self._tidy and max(there) >= count:
+            # A crash may leave slots that point to entries that do not count.
+            there = array("i", [n if s >= count else s for s, n in zip(there, newest, strict=True)])
         if there != newest:
             wrong = [each for each in range(self._slotCount) if there[each] != newest[each]]
             self._note(
