@@ -171,6 +171,8 @@ class StatusTests(AdminCase):
         command = RemotingCommand(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
         command.fields = header.toFields()
         self.peer.dataReceived(command.encode())
+        # Many are asked bit by bit.
+        self.clock.pump([0] * 5)
 
     def say(self, one: Connected, code: int, body: bytes) -> None:
         """
@@ -180,6 +182,7 @@ class StatusTests(AdminCase):
         self.assertEqual(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, command.code)
         self.assertEqual({"topic": "T", "group": "G"}, command.extFields)
         one.peer.dataReceived(frame(code, command.opaque, body, flag=RESPONSE_FLAG))
+        self.clock.pump([0] * 5)
 
     def place(self, offset: int) -> bytes:
         """
@@ -191,6 +194,7 @@ class StatusTests(AdminCase):
         """
         What the asker is told in the end.
         """
+        self.clock.pump([0] * 5)
         answer = self.answer()
         assert answer is not None
         self.assertEqual(ResponseCode.SUCCESS, answer.code)
