@@ -12,7 +12,8 @@ import re
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from benchmarks import broker, spark, timers
+from benchmarks import broker, spark, timers, turns
+from benchmarks.crowd import Crowd
 
 
 class BrokerTests(SynchronousTestCase):
@@ -75,3 +76,19 @@ class TimerTests(SynchronousTestCase):
         self.assertEqual(10, len(lines))
         for line in lines:
             self.assertRegex(line, re.compile(r"\S {2,}\d+\.\d+"))
+
+
+class TurnTests(SynchronousTestCase):
+    """
+    L{benchmarks.turns}.
+    """
+
+    def test_tiny(self) -> None:
+        """
+        All of it runs with few topics and groups, and prints the longest turn of each code.
+        """
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            turns.main(Crowd(topics=20, groups=20, members=2))
+        for code in ("HEART_BEAT (34)", "REGISTER_BROKER (103)", "a collection of garbage"):
+            self.assertRegex(printed.getvalue(), re.escape(code) + r" +\d+\.\d+ ")

@@ -34,6 +34,7 @@ __all__ = [
     "FlushDiskTimeout",
     "FlushSlaveTimeout",
     "FrameTooLarge",
+    "HeaderOverLimit",
     "HeaderTooLong",
     "InvalidFrameLength",
     "InvalidMessage",
