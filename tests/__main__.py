@@ -21,6 +21,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -63,7 +64,9 @@ class Waiting(TestSuite):
         while not result.shouldStop and (name := os.read(self._names, _NAME)):
             module = name.decode().strip()
             print(module, flush=True)
+            begun = time.monotonic()
             decorate(TestLoader().loadByName(module, recurse=True), ITestCase)(result)
+            print(f"{module}: {time.monotonic() - begun:.1f} s", flush=True)
         return result
 
 

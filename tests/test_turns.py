@@ -29,7 +29,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from benchmarks.crowd import Crowd, Host, brokerHost, namesrvHost, unmeasured
 from benchmarks.largest import brokerRequests, namesrvRequests
 from txrocket import services
-from txrocket.broker.kept import Kept
 from txrocket.processors.gradual import Slices
 from txrocket.protocol import batch, bodycodec, properties, registration
 from txrocket.protocol.codes import requestName
@@ -131,7 +130,6 @@ class TurnTests(SynchronousTestCase):
             return made
 
         self.patch(services, "cooperator", slices)
-        self.patch(Kept, "_write", _unwritten)
         gc.disable()
         self.addCleanup(gc.enable)
 
@@ -182,12 +180,3 @@ class TurnTests(SynchronousTestCase):
         The largest request of every code that a name server serves takes no turn of 50 ms.
         """
         self.assertBounded(namesrvHost(), list(namesrvRequests(self.crowd)))
-
-
-def _unwritten(kept: Any) -> None:
-    """
-    Leave a table unwritten: how much work that is, the tests of L{Kept} tell.
-    """
-    waiting, kept._waiting = kept._waiting, []
-    for each in waiting:
-        each.callback(None)

@@ -889,6 +889,8 @@ static PyObject *collect(PyObject *module, PyObject *args)
         PyErr_NoMemory();
         goto done;
     }
+    if (base < 0 || near < 0 || written < 0 || base > INT64_MAX - mapped.len)
+        goto declined;
     long long first = written - near > base ? written - near : base;
     long long end = isMapped && base + mapped.len < written ? base + mapped.len : written;
     const uint8_t *at = (const uint8_t *)data.data;

@@ -244,7 +244,7 @@ class WindowTests(StatsCase):
             self.now += step
             elapsed += 10_000
             stats.put("T", 20, 1)
-            stats.sample()
+            finish(stats.sample())
             self.assertEqual("2.0  ", f"{stats.runtime()['putTps'].split()[0]}  ")
         told = stats.runtime()
         self.assertEqual("[ 0 days, 0 hours, 0 minutes, 30 seconds ]", told["runtime"])

@@ -94,7 +94,8 @@ class AdminLogTests(AdminCase):
             self.ask(code, ResetOffsetRequestHeader("T", "G", 0, True))
         [said] = warnings(events)
         self.assertEqual(
-            said, f"{self.peer.address} takes group G to other offsets in T: {{0: 0, 1: 0}}"
+            said,
+            f"{self.peer.address} takes group G to other offsets in 2 queues of T: {{0: 0, 1: 0}}",
         )
 
     def test_files(self) -> None:

@@ -47,7 +47,7 @@ __all__ = [
 
 #: How many messages a batch may have.  A broker stores a batch in one turn, which takes
 #: it 30 ms for so many.
-BATCH_LIMIT: Final = 8192
+BATCH_LIMIT: Final = 16384
 
 _ITEM: Final = struct.Struct(">5i")
 _SIZE: Final = struct.Struct(">i").unpack_from
