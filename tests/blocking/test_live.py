@@ -20,6 +20,7 @@ from txrocket.client.results import PullStatus
 from txrocket.errors import RemotingError, RocketError, SendFailed
 from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
+from txrocket.protocol.batch import BATCH_LIMIT
 from txrocket.testing import ChildCluster
 
 

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 #: How many messages a batch may have.  A broker stores a batch in one turn, which takes
-#: it 30 ms for so many.
+#: it 40 ms for so many.
 BATCH_LIMIT: Final = 16384
 
 _ITEM: Final = struct.Struct(">5i")
