@@ -102,7 +102,10 @@ class ClockClusterTests(SynchronousTestCase):
             for _ in range(26):
                 self.servers.advance(5)
                 self.assertEqual(self.known(), self.servers.brokers)
+        # From now on the broker is connected, and says nothing.
         self.broker.announcement._loop.stop()
+        for link in self.broker.announcement._links.values():
+            link.stop()
         self.servers.shiftWall(-HOUR)
         self.servers.advance(110)
         self.assertEqual(self.known(), self.servers.brokers)

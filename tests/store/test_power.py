@@ -110,6 +110,23 @@ class Loss:
         self._table = Table(self._disk, _TABLE)
         self._table.load(_decode)
         self._first = self._store.log.first
+        self._owe()
+
+    def _owe(self) -> None:
+        """
+        What a store serves after its start is on the disk, so from now on it must stay.
+        """
+        assert self._store is not None
+        try:
+            served = self._ledger.check(self._store, first=self._first, gaps=True)
+        except Violation as violation:
+            self.violation = violation
+            return
+        records = {each.commitLogOffset: each for each in served}
+        for sent in self._ledger.sent:
+            record = records.get(sent.offset)
+            if record is not None and sent.isIn(record):
+                sent.stored = True
 
     def _put(self) -> None:
         random = self._random
