@@ -3,8 +3,9 @@
 C{python -m tests [modules...]}: runs the tests with trial, measures what they reach, and
 says on its last line how many passed.
 
-All tests, without arguments, take a process for each core.  The names of the modules wait
-in a pipe, from which whoever is free takes the next::
+All tests, without arguments, take a process for each core and one more, since some modules
+mostly wait.  The names of the modules are in a pipe, the longest first, so that none of
+these is left for the end; a worker that is free takes the next::
 
     names ==> pipe ==> worker: trial, coverage ==> report, counts, lines reached
                   \\==> worker                 ==> ...
@@ -42,6 +43,26 @@ THRESHOLD = 95.0
 
 ROOT = Path(__file__).parent.parent
 MEASURED = [str(ROOT / "txrocket" / "*")]
+
+# How the names of modules begin that take long, the longest first.  Those that wait for
+# processes come before others that take as long, which fill the time.
+LONGEST = (
+    "tests.test_turns",
+    "tests.live.test_clock",
+    "tests.store.test_power",
+    "tests.live.",
+    "tests.store.test_crash",
+    "tests.damage.",
+    "tests.test_taps",
+    "tests.broker.test_delaymodel",
+    "tests.broker.test_timermodel",
+    "tests.store.test_model",
+    "tests.test_examples",
+    "tests.test_instances",
+    "tests.blocking.test_live",
+    "tests.broker.test_timers",
+    "tests.broker.test_clockcluster",
+)
 
 # What a name takes in the pipe: a read gives one of them, whole, to one worker.  The
 # pipe holds 64 KiB, and so all of them before the first worker starts.
@@ -107,20 +128,33 @@ def work(names: int, folder: Path) -> None:
     (folder / f"{os.getpid()}.counts").write_text(json.dumps(counts))
 
 
+def ordered(names: Sequence[str]) -> list[str]:
+    """
+    Names of modules, those that take longest first.
+    """
+
+    def rank(name: str) -> int:
+        beginnings = enumerate(LONGEST)
+        return next((at for at, each in beginnings if name.startswith(each)), len(LONGEST))
+
+    return sorted(names, key=lambda name: (rank(name), name))
+
+
 def runAll(folder: Path) -> tuple[list[dict[str, int]], bool]:
     """
     Run all tests in processes of their own.
 
     @return: what each of them counted, and whether enough was covered.
     """
-    found = sorted(each.name for each in getModule("tests").walkModules(importPackages=True))
-    names = [each for each in found if each.rpartition(".")[2].startswith("test_")]
+    found = [each.name for each in getModule("tests").walkModules(importPackages=True)]
+    names = ordered([each for each in found if each.rpartition(".")[2].startswith("test_")])
     reading, writing = os.pipe()
     os.write(writing, b"".join(each.encode().ljust(_NAME) for each in names))
     os.close(writing)
     command = [sys.executable, "-m", "tests", "--worker", str(reading), str(folder)]
     workers = [
-        subprocess.Popen(command, cwd=ROOT, pass_fds=[reading]) for _ in range(os.cpu_count() or 1)
+        subprocess.Popen(command, cwd=ROOT, pass_fds=[reading])
+        for _ in range((os.cpu_count() or 1) + 1)
     ]
     counts = []
     for worker in workers:

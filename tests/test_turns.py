@@ -132,6 +132,9 @@ class TurnTests(SynchronousTestCase):
         self.patch(services, "cooperator", slices)
         gc.disable()
         self.addCleanup(gc.enable)
+        # Coverage would follow a hundred million calls; other tests reach the same lines.
+        self.addCleanup(sys.settrace, sys.gettrace())
+        sys.settrace(None)
 
     def longest(self, host: Host, requests: list[RemotingCommand]) -> dict[str, float]:
         """

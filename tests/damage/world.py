@@ -48,6 +48,7 @@ class RealFiles(Files):
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._handles: set[int] = set()
+        self._folders: set[Callable[[], None]] = set()
 
     def crash(self) -> None:
         """
@@ -56,6 +57,9 @@ class RealFiles(Files):
         handles, self._handles = self._handles, set()
         for each in handles:
             os.close(each)
+        folders, self._folders = self._folders, set()
+        for release in folders:
+            release()
 
     def open(self, path: str) -> int:
         """
@@ -81,6 +85,22 @@ class RealFiles(Files):
         super().lock(path)
         (handle,) = self._handles - before
         return lambda: self.close(handle)
+
+    def lockFolder(self, path: str) -> Callable[[], None] | None:
+        """
+        See L{Files.lockFolder}.
+        """
+        release = super().lockFolder(path)
+        if release is None:
+            return None
+        self._folders.add(release)
+
+        def unlock() -> None:
+            if release in self._folders:
+                self._folders.remove(release)
+                release()
+
+        return unlock
 
     def modified(self, path: str) -> float:
         """

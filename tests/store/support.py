@@ -201,7 +201,7 @@ class StoreCase(SynchronousTestCase):
             "maxHashSlotNum": SLOTS,
             "maxIndexNum": INDEX_ENTRIES,
         }
-        return MessageStore(
+        store = MessageStore(
             StoreSettings(self.root, **values | options),
             self.clock,
             inThread,
@@ -211,6 +211,9 @@ class StoreCase(SynchronousTestCase):
             memory=memory,
             wall=self.wall,
         )
+        # No collector closes the handles of files and locks.
+        self.addCleanup(abandon, store)
+        return store
 
     def start(
         self, inThread: Any = atOnce, memory: int | None = None, **options: Any

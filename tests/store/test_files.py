@@ -344,6 +344,19 @@ class LockTests(SynchronousTestCase):
         self.patch(fcntl, "flock", flock(errno.EIO))
         self.assertRaises(OSError, self.files.lockFolder, folder)
 
+    def test_lockNotWrittenLetGo(self) -> None:
+        """
+        A lock file that cannot be written is closed, so that the next start can lock it.
+        """
+
+        def full(*arguments: object) -> int:
+            raise OSError(errno.ENOSPC, "full")
+
+        patch = self.patch(os, "pwrite", full)
+        self.assertRaises(OSError, self.files.lock, self.path)
+        patch.restore()
+        self.files.lock(self.path)()
+
     def test_lockOfTheProcess(self) -> None:
         """
         Where the system locks for processes only, that keeps others out.
@@ -429,6 +442,7 @@ class HandlesTests(SynchronousTestCase):
         """
         for name in "abc":
             self.handles.pin(self.at(name))
+            self.addCleanup(self.handles.unpin, self.at(name))
         handle = self.handles.get(self.at("d"))
         self.assertEqual("d", os.path.basename(self.disk.opened[handle]))
         self.handles.get(self.at("e"))

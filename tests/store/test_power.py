@@ -43,7 +43,7 @@ from txrocket.store.segments import Segments
 from txrocket.store.tables import Table
 
 # make test-long asks for many more.
-STATES = int(os.environ.get("TXROCKET_POWER_STATES", "1500"))
+STATES = int(os.environ.get("TXROCKET_POWER_STATES", "600"))
 
 # A control is expected to be caught within as many.
 CONTROL_STATES = 1500

@@ -299,7 +299,12 @@ class Files:
         except OSError:
             os.close(handle)
             raise Locked(path) from None
-        os.pwrite(handle, b"lock", 0)
+        try:
+            os.pwrite(handle, b"lock", 0)
+        except OSError:
+            # A full disk: a start that is tried again must not find the folder in use.
+            os.close(handle)
+            raise
         return lambda: os.close(handle)
 
     def lockFolder(self, path: str) -> Callable[[], None] | None:
