@@ -126,6 +126,48 @@ class LevelTests(LateCase):
         self.wait(70)
         self.assertEqual(self.delivered(), [b"1", b"2", b"3", b"4", b"5"])
 
+    def damage(self, queueOffset: int, position: int, data: bytes) -> None:
+        """
+        Change an entry of the first level on the disk.
+        """
+        path = self.path("consumequeue", SCHEDULE_TOPIC, "0", f"{0:020d}")
+        with open(path, "r+b") as file:
+            file.seek(queueOffset * 20 + position)
+            file.write(data)
+        self.store.queues._ahead.clear()
+
+    def test_damagedEntryDelivered(self) -> None:
+        """
+        A message whose entry names a wrong place, size or time is delivered when its
+        record says, and the damage is told.
+        """
+        far = (NOW + 1000 | 1 << 60).to_bytes(8, "big")
+        early = (NOW + 1000 & ~(1 << 38)).to_bytes(8, "big")
+        for position, data in (
+            (0, bytes(7) + b"\x01"),
+            (0, b"\xff" * 8),
+            (8, (200).to_bytes(4, "big")),
+            (8, b"\x40"),
+            (12, far),
+            (12, early),
+        ):
+            with self.subTest(position=position, data=data):
+                self.root = self.mktemp()
+                self.open()
+                bodies = [b"%d" % number for number in range(3)]
+                for body in bodies:
+                    self.send(body, DELAY="1")
+                self.store.write()
+                self.damage(1, position, data)
+                with capturedLogs() as logs:
+                    self.wait(0.999)
+                    self.assertEqual(self.delivered(), [])
+                    self.wait(0.001)
+                    self.assertEqual(self.delivered(), bodies)
+                told = [each for each in logs if each["log_level"] is LogLevel.error]
+                self.assertEqual([each["queueOffset"] for each in told], [1])
+                self.close()
+
     def test_order(self) -> None:
         """
         Messages of one level come in the order in which they were sent, also more than

@@ -378,6 +378,36 @@ class WheelTests(TimerCase):
             [each.storeTimestamp - NOW for each in self.messages()], [750_000, 850_000]
         )
 
+    def test_damagedEntryDelivered(self) -> None:
+        """
+        A message whose entry names a wrong place, size or time is delivered, and not
+        before its time.
+        """
+        for position, data in (
+            (0, bytes(7) + b"\x01"),
+            (0, b"\xff" * 8),
+            (8, (200).to_bytes(4, "big")),
+            (8, b"\xff"),
+            (12, (NOW + 20_000 & ~(1 << 39)).to_bytes(8, "big")),
+            (12, (NOW + 20_000 | 1 << 60).to_bytes(8, "big")),
+        ):
+            with self.subTest(position=position, data=data):
+                self.root = self.mktemp()
+                self.open()
+                self.sendIn(20_000, b"a")
+                self.close()
+                [name] = os.listdir(self.path("consumequeue", TIMER_TOPIC))
+                with open(self.path("consumequeue", TIMER_TOPIC, name, "0" * 20), "r+b") as file:
+                    file.seek(position)
+                    file.write(data)
+                self.open()
+                self.store.queues._ahead.clear()
+                self.wait(19)
+                self.assertEqual(self.delivered(), [])
+                self.wait(900)
+                self.assertEqual(self.delivered(), [b"a"])
+                self.close()
+
     def test_impossible(self) -> None:
         """
         A record that does not say where it belongs, or when, is passed over, and so is

@@ -326,6 +326,71 @@ class QueueTests(SynchronousTestCase):
         queue.write()
         self.assertEqual((12, 13), self.bounds(queue))
 
+    def damage(self, queueOffset: int, entry: bytes) -> None:
+        """
+        Let an entry be another one on the disk.
+        """
+        base = queueOffset - queueOffset % 5
+        with open(os.path.join(self.folder, f"{base * 20:020d}"), "r+b") as file:
+            file.seek((queueOffset - base) * 20)
+            file.write(entry)
+
+    def test_wildFirstEntryStaysFirst(self) -> None:
+        """
+        An entry with a size that neither a record nor a filler has does not move the
+        beginning of its queue.
+        """
+        self.fill(3)
+        for size in (0x40000001, 0x7FFFFFFE):
+            self.damage(0, packEntry(1000, size, 0))
+            queue = self.loaded()
+            queue.follow(0)
+            self.assertEqual((0, 3), self.bounds(queue))
+
+    def test_entryBeforeLogAmongOthersHidesNone(self) -> None:
+        """
+        One entry that names a deleted place does not hide the sound entries before it,
+        wherever it is.
+        """
+        self.fill(12)
+        for damaged in range(3, 12):
+            with self.subTest(damaged=damaged):
+                sound = self.loaded().read(damaged, 1)
+                self.damage(damaged, packEntry(7, 10, 0))
+                queue = self.loaded()
+                queue.follow(1020)
+                self.assertEqual((2, 12), self.bounds(queue))
+                self.damage(damaged, sound)
+
+    def test_damagedLastEntryRemovesNoFile(self) -> None:
+        """
+        A file of which only the last entry names a deleted place is kept, and one that
+        is garbage is.
+        """
+        self.fill(12)
+        self.damage(4, packEntry(7, 10, 0))
+        queue = self.loaded()
+        queue.follow(1010)
+        self.assertEqual((1, 12), self.bounds(queue))
+        for queueOffset in range(5):
+            self.damage(queueOffset, packEntry(-7 << 40, 0x50000000, 0))
+        queue = self.loaded()
+        queue.follow(1010)
+        self.assertEqual((0, 12), self.bounds(queue))
+        self.assertEqual(3, len(self.disk.names(self.folder)))
+
+    def test_wildLastEntryKeepsNoFile(self) -> None:
+        """
+        A file whose records were deleted is removed, though its last entry names a place
+        far away.
+        """
+        self.fill(12)
+        self.damage(4, packEntry(1 << 50, 10, 0))
+        queue = self.loaded()
+        queue.follow(1060)
+        self.assertEqual((6, 12), self.bounds(queue))
+        self.assertEqual(2, len(self.disk.names(self.folder)))
+
     def test_followNothing(self) -> None:
         """
         A queue without files follows without making any.

@@ -64,6 +64,23 @@ class LifeTests(StoreCase):
         self.assertEqual([b"a"], self.bodies(store))
         store.stop()
 
+    def test_entriesBeforeNothingMadeAnew(self) -> None:
+        """
+        Entries that name places before 0 are not taken for those of deleted records: the
+        queue is made anew from the log.
+        """
+        store = self.start()
+        for number in range(3):
+            self.put(store, b"%d" % number)
+        self.successResultOf(store.stop())
+        path = self.path("consumequeue", "T", "0", f"{0:020d}")
+        with open(path, "r+b") as file:
+            file.write(b"".join(consumequeue.packEntry(-9 + each, 120, 0) for each in range(5)))
+        store = self.start()
+        self.assertEqual((0, 3), (store.minOffset("T", 0), store.maxOffset("T", 0)))
+        self.assertEqual([b"0", b"1", b"2"], self.bodies(store))
+        store.stop()
+
     def test_logInUse(self) -> None:
         """
         A second store with a root of its own and the same folder for the log is refused,

@@ -119,7 +119,7 @@ class Decisions:
         @raise StoreError: if the disk does not give them.
         """
         self._op = max(self._op, self._store.minOffset(OP_TOPIC, 0))
-        entries = self._store.entries(OP_TOPIC, 0, self._op, _OPS)
+        entries = list(self._store.mended(OP_TOPIC, 0, self._op, _OPS))
         messages = self._store.messages([(at, size) for at, size, _ in entries])
         for offset, message in enumerate(messages, self._op):
             if message is not None:
@@ -183,7 +183,7 @@ class Decisions:
         room = _HALVES_SIZE
         at = self._next(start)
         while at < end and len(offsets) < _HALVES and room > 0:
-            entries = self._store.entries(HALF_TOPIC, 0, at, min(_HALVES, end - at))
+            entries = list(self._store.mended(HALF_TOPIC, 0, at, min(_HALVES, end - at)))
             # None are read where the file of a queue is missing.
             for place, size, _ in entries or [(-1, 0, 0)]:
                 if self._isOpen(at):

@@ -286,7 +286,7 @@ class DelayLevels:
         now = self._store.now()
         due: list[tuple[int, int]] = []
         size = 0
-        entries = self._store.entries(SCHEDULE_TOPIC, queueId, start, _BATCH)
+        entries = self._store.mended(SCHEDULE_TOPIC, queueId, start, _BATCH)
         for offset, (at, length, when) in enumerate(entries, start):
             left = level.left(offset, end, when, now)
             if left > 0:

@@ -310,12 +310,21 @@ class Timers:
     # --- moving messages ---------------------------------------------------
 
     def _move(self, messages: list[Waiting], put: Put, done: Callable[[_Moved], None]) -> None:
+        wheel, queueId = self._wheel, self._current.number % self._wheel.queues
         self._busy = True
-        moving = move(self._store, [(each.at, each.size) for each in messages], put)
+        try:
+            places = [wheel.place(queueId, each.queueOffset) for each in messages]
+        except StoreError as error:
+            self._moved((0, error), done)
+            return
+        moving = move(self._store, places, put)
         moving.addCallback(self._moved, done)
         moving.addErrback(self._broke)
 
     def _deliver(self, message: MessageExt) -> Appended:
+        if timeOf(message.properties.get(PROPERTY_TIMER_OUT_MS)) > self._store.now():
+            # Its entry was damaged, and named an earlier time.
+            return self._putAgain(message)
         appended = deliver(self._store, message)
         self._delivered(message.properties[PROPERTY_REAL_TOPIC], 1, appended.sizes[0])
         return appended

@@ -144,17 +144,30 @@ class Wheel:
         if start < low:
             # What is too old is gone: there is nothing to deliver, at once.
             return [(0, 0, 0)] * min(count, low - start)
+        found = self._store.entries(TIMER_TOPIC, queueId, start, count)
         return [
-            each if each[2] >= _TIMES else self._mended(each)
-            for each in self._store.entries(TIMER_TOPIC, queueId, start, count)
+            (at, size, time)
+            if time >= _TIMES and at >= 0 and size > 0
+            else self._mended(queueId, queueOffset)
+            for queueOffset, (at, size, time) in enumerate(found, start)
         ]
 
-    def _mended(self, entry: tuple[int, int, int]) -> tuple[int, int, int]:
+    def _mended(self, queueId: int, queueOffset: int) -> tuple[int, int, int]:
         """
         An entry whose time is no time: the record tells it, if there is one.
         """
-        at, size, _ = entry
+        at, size = self.place(queueId, queueOffset)
         [message] = self._store.messages([(at, size)])
         if message is None:
             return 0, 0, 0
         return at, size, timeOf(message.properties.get(PROPERTY_TIMER_OUT_MS))
+
+    def place(self, queueId: int, queueOffset: int) -> tuple[int, int]:
+        """
+        Where in the log a message is, and its size, though its entry may be damaged.
+
+        @return: two zeros if the queue has no such entry any more.
+        @raise StoreError: if the disk does not give it.
+        """
+        found = next(self._store.mended(TIMER_TOPIC, queueId, queueOffset, 1), None)
+        return (0, 0) if found is None else (found.offset, found.size)

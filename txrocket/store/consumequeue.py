@@ -100,6 +100,12 @@ ASIDE = ".gone-"
 _AHEAD = 256
 _AHEAD_QUEUES = 256
 
+# How many entries around one are looked at for others that contradict it; a sector has 25.
+_AROUND = 128
+
+# How many entries behind some tell where in the log these must be.
+_BEHIND = 5
+
 # What was read of a queue: from which queue offset on, and the entries.
 Ahead: TypeAlias = "dict[ConsumeQueue, tuple[int, bytes]]"
 _NOTHING = (0, b"")
@@ -272,24 +278,71 @@ class ConsumeQueue:
         The log begins at C{first} now: forget what was before it.
         """
         while len(self.segments.bases) > 1:
-            last = self.segments.read(self.segments.bases[0] + self.segments.size - ENTRY_SIZE, 8)
-            if int.from_bytes(last, "big") >= first:
+            if not self._isDeleted(first):
                 break
             self.segments.removeFirst()
         base = self.segments.bases[0] if self.segments.bases else 0
-        low, high = max(self.minOffset, base // ENTRY_SIZE), self.maxOffset
+        low = max(self.minOffset, base // ENTRY_SIZE)
+        found: int | None = self.maxOffset
+        while found is not None:
+            self.minOffset = self._firstFrom(first, low, found)
+            # A damaged entry may have led the search past sound ones, which then are near.
+            near = max(low, self.minOffset - _AROUND)
+            found = self._live(first, near, self.minOffset)
+        # What lies between may have been deleted before it was safe in the queue.
+        while self.minOffset < self.maxOffset and self._isFiller(self.minOffset):
+            self.minOffset += 1
+
+    def _firstFrom(self, first: int, low: int, high: int) -> int:
+        """
+        The queue offset of the first entry whose record is not before C{first}.
+        """
         # Entries are in the log's order, so half of them can be ruled out at a time.
         while low < high:
             middle = (low + high) // 2
-            found = self.read(middle, 1)
-            if found != _FILLER and int.from_bytes(found[:8], "big") >= first:
+            if self._isFrom(first, middle):
                 high = middle
             else:
                 low = middle + 1
-        # What lies between may have been deleted before it was safe in the queue.
-        while low < self.maxOffset and self.entry(low) is None:
-            low += 1
-        self.minOffset = low
+        return low
+
+    def _isFrom(self, first: int, queueOffset: int) -> bool:
+        found = self.read(queueOffset, 1)
+        return found != _FILLER and int.from_bytes(found[:8], "big") >= first
+
+    def _isDeleted(self, first: int) -> bool:
+        """
+        Whether the records of all entries in the first file were deleted: the last entries
+        say so, and none of them says otherwise.  One alone may be damaged.
+        """
+        end = self.segments.bases[1] // ENTRY_SIZE
+        start = max(self.segments.bases[0] // ENTRY_SIZE, end - _AROUND)
+        agree = any(
+            size > 0 and 0 <= offset < first
+            for offset, size, _ in entries(self.read(start, end - start))
+        )
+        return agree and self._live(first, start, end) is None
+
+    def _live(self, first: int, start: int, stop: int) -> int | None:
+        """
+        The first of some entries whose record the log still has, as far as the entries
+        behind them do not contradict it.
+        """
+        behind = sorted(at for at, size, _ in entries(self.read(stop, _BEHIND)) if size > 0)
+        # The one in the middle, for one alone may be damaged.
+        bound = behind[len(behind) // 2] if behind else (1 << 63) - 1
+        while start < stop:
+            data = self.read(start, stop - start)
+            for queueOffset, (offset, size, _) in enumerate(entries(data), start):
+                if first <= offset <= bound and size != _FILLER_SIZES[0]:
+                    return queueOffset
+            # Each read ends with its file.
+            start += max(len(data) // ENTRY_SIZE, 1)
+        return None
+
+    def _isFiller(self, queueOffset: int) -> bool:
+        data = self.read(queueOffset, 1)
+        return len(data) != ENTRY_SIZE or sizesOf(data)[0] in _FILLER_SIZES
 
     def sureEnd(self, bound: int, confirm: Confirm) -> int:
         """

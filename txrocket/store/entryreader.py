@@ -14,7 +14,7 @@ alone: old messages, those in several files, SQL92, and damage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from txrocket.errors import MalformedRecord
@@ -24,8 +24,18 @@ from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import FILLER_SIZE, ConsumeQueue, entries
 from txrocket.store.damage import DamageLog
 from txrocket.store.entrysearch import EntrySearch, Place
+from txrocket.store.follow import SCHEDULE_TOPIC
 from txrocket.store.getresult import GetStatus, Got
-from txrocket.store.recordcheck import SMALLEST, Origin, entryFault, fits, headFault, recordFault
+from txrocket.store.recordcheck import (
+    HEAD_SIZE,
+    SMALLEST,
+    Origin,
+    entryFault,
+    fits,
+    headFault,
+    recordFault,
+    storeTime,
+)
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["EntryReader", "Wanted"]
@@ -35,6 +45,8 @@ _GAP: Final = 16 * 1024
 
 # The sizes of entries that stand for nothing: ours, and Java's.
 _FILLERS: Final = (FILLER_SIZE, 0x7FFFFFFF)
+
+_SECOND: Final = 1000
 
 
 class Wanted(NamedTuple):
@@ -89,10 +101,16 @@ class EntryReader:
         their CRC: this process did not write them.
     """
 
-    def __init__(self, log: CommitLog, damage: DamageLog) -> None:
+    def __init__(
+        self, log: CommitLog, damage: DamageLog, hashOf: Callable[[MessageExt], int]
+    ) -> None:
+        """
+        @param hashOf: tells the hash, or the time, that the entry of a record has.
+        """
         self._log = log
         self._damage = damage
-        self._search = EntrySearch(log)
+        self._hashOf = hashOf
+        self._search = EntrySearch(log, hashOf)
         self.checkBelow = 2**63 - 1
 
     def collect(
@@ -267,6 +285,50 @@ class EntryReader:
             queueOffset,
             checkBody=place.offset < self.checkBelow,
         )
+
+    def mended(
+        self, queue: ConsumeQueue, origin: Origin, start: int, data: bytes
+    ) -> Iterator[Place]:
+        """
+        Compare entries with the heads of their records, one at a time, and correct those
+        that are damaged.
+
+        @param start: the queue offset of the first.
+        @param data: the entries.
+        @raise StoreError: if the disk does not give the log.
+        """
+        for queueOffset, entry in enumerate(entries(data), start):
+            place = Place(*entry)
+            if place.size not in _FILLERS and not self._isDeleted(queue, place.offset):
+                place = self._mended(queue, origin, queueOffset, place)
+            yield place
+
+    def _mended(self, queue: ConsumeQueue, origin: Origin, queueOffset: int, place: Place) -> Place:
+        head = b""
+        if self._fault(place.offset, place.size) is None:
+            head = self._log.read(place.offset, HEAD_SIZE)
+        if headFault(head, 0, place.size, place.offset, origin, queueOffset) is None:
+            other = self._timed(origin, place, storeTime(head))
+        else:
+            # What is not found stays as it is: L{messages} tells of it.
+            other = self._search.find(origin, queue, queueOffset) or place
+        if other != place:
+            self._damage.entry(origin.topic, origin.queueId, queueOffset, other.offset)
+        return other
+
+    def _timed(self, origin: Origin, place: Place, stored: int) -> Place:
+        """
+        The entry of a sound record, with the right time if it has one that cannot be.
+        """
+        delay = place.tagsCode - stored
+        # A delay is full seconds; one that is not configured now may have been once.
+        if origin.topic != SCHEDULE_TOPIC or (delay >= 0 and delay % _SECOND == 0):
+            return place
+        try:
+            record = decodeRecord(self._log.read(place.offset, place.size), readBody=False)
+        except MalformedRecord:
+            return place
+        return place._replace(tagsCode=self._hashOf(record))
 
     def messages(self, places: Iterable[tuple[int, int]]) -> list[MessageExt | None]:
         """

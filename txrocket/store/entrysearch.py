@@ -15,13 +15,12 @@ Damage is rare, so this is slow and bounded, and what was found is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct, pack
 from typing import Final, NamedTuple
 
 from txrocket.errors import MalformedRecord
-from txrocket.message import PROPERTY_TAGS, MessageExt
-from txrocket.protocol.javahash import tagsCode
+from txrocket.message import MessageExt
 from txrocket.protocol.record import (
     MESSAGE_MAGIC_CODE,
     PHYSICAL_OFFSET_POSITION,
@@ -62,8 +61,12 @@ class EntrySearch:
     Finds the messages of damaged entries.
     """
 
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: CommitLog, hashOf: Callable[[MessageExt], int]) -> None:
+        """
+        @param hashOf: tells the hash, or the time, that the entry of a record has.
+        """
         self._log = log
+        self._hashOf = hashOf
         self._known: dict[tuple[str, int, int], Place | None] = {}
 
     def isKnown(self, origin: Origin, queueOffset: int) -> bool:
@@ -140,7 +143,7 @@ class EntrySearch:
             and record.queueId == origin.queueId
             and queue.minOffset <= record.queueOffset < queue.maxOffset
         ):
-            hashed = tagsCode(record.properties.get(PROPERTY_TAGS))
+            hashed = self._hashOf(record)
             key = origin.topic, origin.queueId, record.queueOffset
             self._known[key] = Place(start + position, record.storeSize, hashed)
 

@@ -29,6 +29,7 @@ from txrocket.errors import (
     StoreFailed,
     StoreInUse,
 )
+from txrocket.message import MessageExt
 from txrocket.protocol.batch import batchRecords
 from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
@@ -255,6 +256,12 @@ class MessageStore(StoreReader):
         return int(self.wall() * 1000)
 
     # --- start and stop --------------------------------------------------
+
+    def _hashOf(self, record: MessageExt) -> int:
+        """
+        See L{StoreReader._hashOf}: delayed messages have a time.
+        """
+        return self.follow.hash(record)
 
     def start(self) -> None:
         """

@@ -13,12 +13,13 @@ What a pull gives are the log's own bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from txrocket.compiled import speed
 from txrocket.errors import MalformedRecord, StoreError
-from txrocket.message import MessageExt
+from txrocket.message import PROPERTY_TAGS, MessageExt
+from txrocket.protocol.javahash import tagsCode
 from txrocket.protocol.record import decodeRecord
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import (
@@ -31,6 +32,7 @@ from txrocket.store.consumequeue import (
 )
 from txrocket.store.damage import DamageLog
 from txrocket.store.entryreader import EntryReader, Wanted
+from txrocket.store.entrysearch import Place
 from txrocket.store.getresult import GetStatus, Got
 from txrocket.store.index import Index, Queried
 from txrocket.store.recordcheck import (
@@ -85,8 +87,14 @@ class StoreReader:
         self._direct = speed is not None and log.direct
         self._near = total * settings.accessMessageInMemoryMaxRatio // 100
         self.damage = DamageLog()
-        self._entryReader = EntryReader(log, self.damage)
+        self._entryReader = EntryReader(log, self.damage, self._hashOf)
         self._checkBelow = self._entryReader.checkBelow
+
+    def _hashOf(self, record: MessageExt) -> int:
+        """
+        What the entry of a record holds beside its place.
+        """
+        return tagsCode(record.properties.get(PROPERTY_TAGS))
 
     def trustFrom(self, offset: int) -> None:
         """
@@ -265,13 +273,27 @@ class StoreReader:
         self, topic: str, queueId: int, offset: int, most: int
     ) -> list[tuple[int, int, int]]:
         """
-        Entries of a queue from an offset on: offset in the log, size, hash.  For those
-        that stand for nothing L{messages} finds none.
+        Entries of a queue from an offset on, as they are in the file: offset in the log,
+        size, hash.  For those that stand for nothing L{messages} finds none.
 
         @raise StoreError: if the disk does not give them.
         """
         queue = self.queues.get(topic, queueId)
         return [] if queue is None else list(entries(queue.read(offset, most)))
+
+    def mended(self, topic: str, queueId: int, offset: int, most: int) -> Iterator[Place]:
+        """
+        What L{entries} gives, for a reader that must miss no message: each entry is
+        compared with its record when the caller comes to it, and corrected if it is
+        damaged.
+
+        @raise StoreError: if the disk does not give them.
+        """
+        queue = self.queues.get(topic, queueId)
+        if queue is None:
+            return iter(())
+        data = queue.read(offset, most)
+        return self._entryReader.mended(queue, Origin(topic, queueId), offset, data)
 
     def messages(self, places: Iterable[tuple[int, int]]) -> list[MessageExt | None]:
         """
@@ -356,8 +378,8 @@ class StoreReader:
         queue = self.queues.get(topic, queueId)
         if queue is None:
             return None
-        found = queue.read(max(queueOffset, queue.minOffset), 1)
-        return offsetOf(found, 0) if found else None
+        found = next(self.mended(topic, queueId, max(queueOffset, queue.minOffset), 1), None)
+        return None if found is None else found.offset
 
     def isOld(self, topic: str, queueId: int, queueOffset: int) -> bool:
         """

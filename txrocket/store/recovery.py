@@ -292,7 +292,7 @@ class Recovery:
 
     def _confirm(self, topic: str, queueId: int, ours: bool) -> Confirm:
         def confirm(queueOffset: int, offset: int, size: int, hashed: int) -> bool:
-            if offset < self._commitLog.first:
+            if 0 <= offset < self._commitLog.first:
                 # Deleted, and only what is safe in its queue ever is.
                 return True
             found = self._commitLog.recordAt(offset)
