@@ -88,8 +88,8 @@ class LoadTests(ServicesTests):
         self.ask(caller, RequestCode.HEART_BEAT, body=beat.encode())
         header = sendHeader("%RETRY%G", properties="RETRY_TOPIC\x01T", queueId=0)
         self.assertEqual(self.ask(caller, SEND, header, b"x").code, ResponseCode.SUCCESS)
-        header = pullHeader("%RETRY%G", subscription="*", sysFlag=BROUGHT)
-        self.assertEqual(self.ask(caller, PULL, header).code, ResponseCode.SUCCESS)
+        pull = pullHeader("%RETRY%G", subscription="*", sysFlag=BROUGHT)
+        self.assertEqual(self.ask(caller, PULL, pull).code, ResponseCode.SUCCESS)
         self.assertFalse(self.loaded())
 
     def test_enablingLoadsInAThread(self) -> None:
