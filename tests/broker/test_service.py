@@ -187,7 +187,7 @@ class StartTests(BrokerTests):
             self.send(caller, topic.encode(), topic=topic, queueId=1)
             self.turn()
         sysFlag = BROUGHT | COMMIT
-        header = pullHeader("new", sysFlag=sysFlag, commitOffset=1, consumerGroup="mine")
+        header = pullHeader("new", sysFlag=sysFlag, queueId=1, commitOffset=1, consumerGroup="mine")
         caller.ask(PULL, header)
         self.turn()
         stopped = first.stopService()
@@ -204,7 +204,7 @@ class StartTests(BrokerTests):
         second = self.start(autoCreateSubscriptionGroup="false")
         self.assertIn("is damaged", "".join(self.logged(LogLevel.error)))
         self.assertIn("mine", second.groups.table)
-        self.assertEqual(second.offsets.query("mine", "new", 0), 1)
+        self.assertEqual(second.offsets.query("mine", "new", 1), 1)
         for topic in ("new", "newer"):
             config = second.topics.get(topic)
             assert config is not None
