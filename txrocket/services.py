@@ -27,7 +27,7 @@ from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.members import MemberLimits
 from txrocket.broker.namesrvlink import shortBackoff
 from txrocket.broker.offsets import Offsets
-from txrocket.broker.plugged import Plugins, plug
+from txrocket.broker.plugged import Plugins, loadSQL92, plug
 from txrocket.broker.progress import Progress
 from txrocket.broker.reached import Reached
 from txrocket.broker.removal import Removal
@@ -280,6 +280,7 @@ def broker(
         configuration[FilterSettings],
         around.now,
         slices,
+        lambda: configuration[PullSettings].enablePropertyFilter,
     )
     subscriptions = Subscriptions(
         groups, consumers, expressions, configuration[PullSettings], filters.subscription
@@ -398,6 +399,7 @@ def broker(
         _register(remoting, codes, threads if blocking else inline, bound=False)
     _follow(configuration, send, pull, subscriptions, topics, groups, announcement, longPoll, store)
     configuration.follow(DelaySettings, lambda settings: setattr(timers, "settings", settings))
+    _prepareSQL92(configuration, around.inThread)
 
     def expire() -> Gradual[None]:
         now = around.elapsed()
@@ -458,6 +460,23 @@ def broker(
         around.start,
         around.stop,
     )
+
+
+def _prepareSQL92(
+    configuration: Configuration, inThread: Callable[[Callable[[], None]], Deferred[None]]
+) -> None:
+    """
+    Load what reads SQL92 expressions, now or as soon as C{enablePropertyFilter} is set.
+    """
+
+    def changed(settings: PullSettings) -> None:
+        if settings.enablePropertyFilter:
+            # The broker serves others meanwhile.
+            inThread(loadSQL92)
+
+    if configuration[PullSettings].enablePropertyFilter:
+        loadSQL92()
+    configuration.follow(PullSettings, changed)
 
 
 def _gathering(

@@ -11,6 +11,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from txrocket.broker import longpoll
 from txrocket.broker.longpoll import LongPoll
 from txrocket.errors import SystemBusy
 from txrocket.message import MessageExt
@@ -198,3 +199,169 @@ class LongPollTests(SynchronousTestCase):
             self.successResultOf(each)
         self.assertEqual([], self.clock.getDelayedCalls())
         self.longPoll.stop()
+
+
+class TurningClock(Clock):
+    """
+    A clock that can run the calls of one turn, without those that they make.
+    """
+
+    def turn(self, seconds: float = 0.0) -> bool:
+        """
+        Let time pass, and run what is due.
+
+        @return: whether anything was.
+        """
+        self.rightNow += seconds
+        due = [each for each in self.calls if each.getTime() <= self.rightNow]
+        for each in due:
+            if each in self.calls:
+                self.calls.remove(each)
+                each.called = 1
+                each.func(*each.args, **each.kw)
+        return bool(due)
+
+
+class CrowdTests(SynchronousTestCase):
+    """
+    Thousands of pulls that are held at one queue.
+    """
+
+    COUNT = 3000
+
+    #: As many pulls may be woken in one turn of the reactor.
+    MOST = longpoll._WORK // longpoll._WAKE
+
+    def setUp(self) -> None:
+        self.clock = TurningClock()
+        self.longPoll = LongPoll(self.clock, 10_000)
+        self.woken: list[int] = []
+        self.compared = 0
+
+    def hold(self, count: int, hashed: int | None = None, seconds: float = 15.0) -> None:
+        """
+        Hold pulls that want messages with a hash, or all.
+        """
+
+        def matches(each: int) -> bool:
+            self.compared += 1
+            return each == hashed
+
+        for _ in range(count):
+            held = self.longPoll.hold("T", 0, 0, seconds, None if hashed is None else matches, None)
+            held.addCallbacks(lambda none: self.woken.append(1), lambda failure: None)
+
+    def arrive(self, hashed: int = 0, offset: int = 0) -> None:
+        """
+        Let a message come.
+        """
+        self.longPoll.arrived("T", 0, offset, hashed, MESSAGE)
+
+    def turns(self) -> list[int]:
+        """
+        Let the reactor turn until nothing is left to do at once.
+
+        @return: how many pulls were woken in each turn.
+        """
+        found, before = [], len(self.woken)
+        while self.clock.turn():
+            found.append(len(self.woken) - before)
+            before = len(self.woken)
+        return found
+
+    def test_manyHeldWokenInSlices(self) -> None:
+        """
+        A message wakes all pulls of its queue, and no turn wakes more than the limit.
+        """
+        self.hold(self.COUNT)
+        self.arrive()
+        self.assertEqual(self.woken, [])
+        turns = self.turns()
+        self.assertLessEqual(max(turns), self.MOST)
+        self.assertEqual(sum(turns), self.COUNT)
+        self.assertEqual((len(self.longPoll), ("T", 0) in self.longPoll.awaited), (0, False))
+
+    def test_manyDueWokenInSlices(self) -> None:
+        """
+        Pulls that reach their time limit together are all woken, and no turn wakes more
+        than the limit.
+        """
+        self.hold(self.COUNT)
+        self.clock.turn(15)
+        self.assertLessEqual(len(self.woken), self.MOST)
+        self.assertLessEqual(max(self.turns()), self.MOST)
+        self.assertEqual(len(self.woken), self.COUNT)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_releaseComparesNothing(self) -> None:
+        """
+        A pull that is given up leaves without a search among the others.
+        """
+        compared: list[object] = []
+
+        def equal(one: object, other: object) -> bool:
+            compared.append(other)
+            return one is other
+
+        self.patch(longpoll._Held, "__eq__", equal)
+        held = [self.longPoll.hold("T", 0, 0, 15) for _ in range(100)]
+        for each in reversed(held):
+            each.addErrback(lambda failure: None)
+            each.cancel()
+        self.assertEqual((compared, len(self.longPoll)), ([], 0))
+
+    def test_othersMessagesComparedInSlices(self) -> None:
+        """
+        Pulls that do not want a message stay held, and no turn compares more than the
+        limit.
+        """
+        self.hold(self.COUNT * 2, hashed=3)
+        for offset in range(5):
+            self.arrive(hashed=4, offset=offset)
+        most = 0
+        while self.longPoll._crowds:
+            before = self.compared
+            self.clock.turn()
+            most = max(most, self.compared - before)
+        self.assertLessEqual(most, longpoll._WORK + longpoll._WAKE + longpoll._NEWS)
+        self.assertEqual((self.woken, self.compared), ([], self.COUNT * 2 * 5))
+        self.arrive(hashed=3, offset=5)
+        self.assertEqual(sum(self.turns()), self.COUNT * 2)
+
+    def test_messageDuringWakingIsNotMissed(self) -> None:
+        """
+        A message that comes while a crowd is gone through wakes those that were passed.
+        """
+        self.hold(self.COUNT, hashed=3)
+        self.arrive(hashed=4)
+        self.clock.turn()
+        self.arrive(hashed=3, offset=1)
+        self.turns()
+        self.assertEqual(len(self.woken), self.COUNT)
+
+    def test_tooManyMessagesWakeAll(self) -> None:
+        """
+        When more messages wait than a crowd keeps, all its pulls are woken, and nobody
+        needs to hear of further messages until then.
+        """
+        self.hold(self.COUNT, hashed=3)
+        for offset in range(longpoll._NEWS):
+            self.arrive(hashed=4, offset=offset)
+        self.assertIn(("T", 0), self.longPoll.awaited)
+        self.arrive(hashed=4, offset=longpoll._NEWS)
+        self.assertNotIn(("T", 0), self.longPoll.awaited)
+        self.turns()
+        self.assertEqual((len(self.woken), self.compared), (self.COUNT, 0))
+        self.hold(1)
+        self.assertIn(("T", 0), self.longPoll.awaited)
+
+    def test_stopEndsTheTurns(self) -> None:
+        """
+        A stop while a crowd is gone through wakes all, and leaves nothing on the clock.
+        """
+        self.hold(self.COUNT)
+        self.arrive()
+        self.clock.turn()
+        self.longPoll.stop()
+        self.assertEqual(len(self.woken), self.COUNT)
+        self.assertEqual(self.clock.getDelayedCalls(), [])

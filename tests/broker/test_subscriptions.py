@@ -321,7 +321,9 @@ class SubscriptionsTests(SynchronousTestCase):
         With C{filterSupportRetry} what the group wants of their topics decides; tags
         and topics that it does not know are none of its concern, as in Java.
         """
-        self.subscriptions.settings = PullSettings(filterSupportRetry=True)
+        self.subscriptions.settings = PullSettings(
+            enablePropertyFilter=True, filterSupportRetry=True
+        )
         self.retries(
             SubscriptionData("T", "5", expressionType="OWN"),
             SubscriptionData("U", "bad", expressionType="OWN"),
@@ -339,7 +341,9 @@ class SubscriptionsTests(SynchronousTestCase):
         Of a topic that it has left, what it wanted of it decides, for as long as that
         is known.
         """
-        self.subscriptions.settings = PullSettings(filterSupportRetry=True)
+        self.subscriptions.settings = PullSettings(
+            enablePropertyFilter=True, filterSupportRetry=True
+        )
         self.retries()
         self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="6"))
         self.former["G", "T"] = SubscriptionData("T", "5", expressionType="OWN")

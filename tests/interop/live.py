@@ -92,10 +92,9 @@ class Late:
         abandon(self.store)
 
 
-class TurnsTests(SynchronousTestCase):
+class TurnsCase(SynchronousTestCase):
     """
-    One writes and ends, the other reads what the first one had read itself, goes
-    on writing and ends, and the first one reads all of it.
+    The base: stores that take turns on a folder.
     """
 
     def setUp(self) -> None:
@@ -141,25 +140,6 @@ class TurnsTests(SynchronousTestCase):
         self.assertEqual(bodies, expected)
         return written
 
-    def turns(self, first: Opener, second: Opener, end: Callable[[Driven], None]) -> None:
-        """
-        Take turns, all ending in one way.
-        """
-        store = first(self.settings)
-        written = self.write(store, "A", 0)
-        end(store)
-        self.verify()
-        records = sum(each["kind"] == "record" for each in written)
-        store = second(self.settings)
-        self.assertSame(written, store.dump())
-        written = self.write(store, "B", records)
-        end(store)
-        self.verify()
-        store = first(self.settings)
-        self.assertSame(written, store.dump())
-        store.stop()
-        self.verify()
-
     def verify(self) -> None:
         """
         The folder is sound, and its files have the sizes that Java demands.
@@ -178,6 +158,32 @@ class TurnsTests(SynchronousTestCase):
                         if log
                         else self.settings.mappedFileSizeConsumeQueue,
                     )
+
+
+class TurnsTests(TurnsCase):
+    """
+    One writes and ends, the other reads what the first one had read itself, goes
+    on writing and ends, and the first one reads all of it.
+    """
+
+    def turns(self, first: Opener, second: Opener, end: Callable[[Driven], None]) -> None:
+        """
+        Take turns, all ending in one way.
+        """
+        store = first(self.settings)
+        written = self.write(store, "A", 0)
+        end(store)
+        self.verify()
+        records = sum(each["kind"] == "record" for each in written)
+        store = second(self.settings)
+        self.assertSame(written, store.dump())
+        written = self.write(store, "B", records)
+        end(store)
+        self.verify()
+        store = first(self.settings)
+        self.assertSame(written, store.dump())
+        store.stop()
+        self.verify()
 
     def test_javaFirst(self) -> None:
         """

@@ -46,6 +46,7 @@ _CLOSE = 150.0
 
 _FAILURES = BUILD / "failures.log"
 _TURNS = "tests.interop.live"
+_STORES = (_TURNS, "tests.interop.livedamage", "tests.interop.livetables")
 _PAGE = ROOT / "docs" / "interop.md"
 
 # Scenarios are found by their having been imported.
@@ -139,7 +140,7 @@ class Run:
             return
         child = Child()
         folder = str(self._folder / "turns")
-        command = [sys.executable, "-m", "twisted.trial", f"--temp-directory={folder}", _TURNS]
+        command = [sys.executable, "-m", "twisted.trial", f"--temp-directory={folder}", *_STORES]
         reactor.spawnProcess(child, command[0], command, env=dict(os.environ), path=str(ROOT))
         if await child.whenEnded():
             self._failures.append(f"{_TURNS}:\n{child.output}")

@@ -320,6 +320,31 @@ class AwaitedTests(StoreCase):
         self.assertEqual([("T", 1, 0, tagsCode("t"))], [each[:4] for each in told])
         self.assertEqual(("T", {"TAGS": "t"}), (told[0][4].topic, told[0][4].properties))
 
+    def test_batchToldUntilNobodyWaits(self) -> None:
+        """
+        Of a batch only those messages are told that come while somebody waits for them.
+        """
+        awaited = {("T", 0)}
+        told: list[int] = []
+
+        def arrived(topic: str, queueId: int, offset: int, hashed: int, record: object) -> None:
+            told.append(offset)
+            if offset == 1:
+                awaited.clear()
+
+        store = MessageStore(
+            StoreSettings(self.root, mappedFileSizeCommitLog=4096),
+            self.clock,
+            maybeDeferred,
+            HOST,
+            arrived,
+            awaited=awaited,
+        )
+        store.start()
+        self.putBatch(store, b"a", b"b", b"c", b"d")
+        store.stop()
+        self.assertEqual(told, [0, 1])
+
 
 class TableTests(SynchronousTestCase):
     """

@@ -58,6 +58,8 @@ class Routes:
         self._routes: dict[str, tuple[Route, float]] = {}
         # Of known routes, the names of the brokers that have failed since.
         self._doubts: dict[str, set[str]] = {}
+        # Topics whose route could not be asked for anew, which was told.
+        self._stale: set[str] = set()
 
     def find(self, topic: str, deadline: Deadline) -> Route:
         """
@@ -85,13 +87,17 @@ class Routes:
             if not route.brokers and known is not None and known[0].brokers:
                 raise TopicNotExist(f"the route of topic {topic} has no broker")
             self._doubts.pop(topic, None)
+            self._stale.discard(topic)
         except RocketError as error:
             if known is None:
                 raise
             if isinstance(error, TopicNotExist) and self._isGone(known[0]):
                 self.forget(topic)
                 raise
-            _log.warning("The route of %s stays as it was: %s", topic, error)
+            # Once, and not for each call that asks again.
+            if topic not in self._stale:
+                self._stale.add(topic)
+                _log.warning("The route of %s stays as it was: %s", topic, error)
             route = known[0]
         self._routes[topic] = route, time.monotonic()
         return route

@@ -117,11 +117,15 @@ class ConsumerFilters:
         settings: FilterSettings,
         now: Callable[[], int],
         slices: Cooperator | None = None,
+        evaluates: Callable[[], bool] = lambda: True,
     ) -> None:
         """
         @param now: the time in milliseconds.
         @param slices: as L{Kept} has it.
+        @param evaluates: whether the broker evaluates expressions now.  While it does
+            not, new ones are not compiled, and so not kept.
         """
+        self._evaluates = evaluates
         self._pieces = Pieces(self._member, lambda: (b'{"filterDataByTopic":{', b"}}"))
         self._kept = Kept(table, self._pieces, inThread, slices)
         self._consumers = consumers
@@ -261,6 +265,8 @@ class ConsumerFilters:
             return msgspec.structs.replace(
                 known, clientVersion=subscription.subVersion, deadTime=0, dead=False
             )
+        if not self._evaluates():
+            return None
         try:
             self._expressionTypes.compile(subscription)
         except ResponseError:

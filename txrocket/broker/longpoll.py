@@ -10,12 +10,25 @@ when the broker stops, whichever comes first::
 
 Ten thousand of them cost memory, and nothing else: there is no timer for each and
 no scan, only the timer for the nearest limit.
+
+A message to a queue at which more than L{_AT_ONCE} pulls are held waits with them in a
+crowd.  Crowds are gone through in turns of the reactor, each with a bounded amount of
+work, because each pull that is woken reads the queue and writes an answer::
+
+    arrived --> few pulls --> woken at once
+           \\-> crowd: news --> turn, turn, ... each L{_WORK} units at most
+
+While messages come faster than a crowd is gone through, each pull is compared with all
+of them at once.  When more than L{_NEWS} wait, all pulls of the queue are woken: a pull
+that finds nothing is answered so, and the client pulls again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections import deque
+from collections.abc import Callable, Container, Iterator
 from heapq import heapify, heappop, heappush
+from typing import Final, TypeAlias
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -28,6 +41,23 @@ __all__ = ["LongPoll"]
 # Time limits that are this near, in seconds, are met together.
 _GRAIN = 0.05
 
+# As many pulls of a queue are woken in the turn in which its message comes.
+_AT_ONCE: Final = 16
+
+# What a turn may do with crowds and with time limits: to compare a pull with a message is
+# one unit, to wake a pull is _WAKE of them.  That is some 5 ms.
+_WORK: Final = 4096
+_WAKE: Final = 32
+
+# A turn ends after so many seconds as well: an expression may take a millisecond.
+_SECONDS: Final = 0.01
+
+# So many messages wait for a crowd; more wake all of it.  A crowd has more pulls than
+# that, so that what waits is bounded by the number of pulls.
+_NEWS: Final = 16
+
+_Key: TypeAlias = tuple[str, int]
+
 
 class _Held(Deferred[None]):
     """
@@ -37,7 +67,7 @@ class _Held(Deferred[None]):
     # Ten thousand of them are to be cheap.
     __slots__ = ("accepts", "due", "key", "matches", "offset")
 
-    key: tuple[str, int]
+    key: _Key
     offset: int
     due: float
     matches: Callable[[int], bool] | None
@@ -59,6 +89,30 @@ class _Held(Deferred[None]):
             # there it is the pull's affair, and not the sender's as here.
             return True
 
+    def wantsAny(self, news: list[tuple[int, int, MessageExt]]) -> bool:
+        """
+        Whether it may want one of some messages.
+        """
+        return any(
+            offset >= self.offset and self.wants(hashed, message)
+            for offset, hashed, message in news
+        )
+
+
+class _Crowd:
+    """
+    A queue at which many pulls are held, and the messages that have come to it.
+
+    @ivar news: offset, hash and message; L{None} if there were too many.
+    @ivar steps: what is left of going through the pulls.
+    """
+
+    __slots__ = ("news", "steps")
+
+    def __init__(self) -> None:
+        self.news: list[tuple[int, int, MessageExt]] | None = []
+        self.steps: Iterator[int] = iter(())
+
 
 class LongPoll:
     """
@@ -70,7 +124,12 @@ class LongPoll:
     def __init__(self, clock: IReactorTime, limit: int) -> None:
         self._clock = clock
         self.limit = limit
-        self._held: dict[tuple[str, int], list[_Held]] = {}
+        # A dict of pulls is an ordered set: a pull leaves it without a search.
+        self._held: dict[_Key, dict[_Held, None]] = {}
+        self._awaited: set[_Key] = set()
+        self._crowds: dict[_Key, _Crowd] = {}
+        self._busy: deque[_Key] = deque()
+        self._turn: IDelayedCall | None = None
         self._heap: list[_Held] = []
         self._count = 0
         self._timer: IDelayedCall | None = None
@@ -79,11 +138,11 @@ class LongPoll:
         return self._count
 
     @property
-    def awaited(self) -> Container[tuple[str, int]]:
+    def awaited(self) -> Container[_Key]:
         """
-        The queues, by topic and number, that pulls are held for.
+        The queues, by topic and number, of whose messages L{arrived} needs to hear.
         """
-        return self._held
+        return self._awaited
 
     def hold(
         self,
@@ -116,7 +175,11 @@ class LongPoll:
         held.due = self._clock.seconds() + seconds
         held.matches = matches
         held.accepts = accepts
-        self._held.setdefault(held.key, []).append(held)
+        waiting = self._held.get(held.key)
+        if waiting is None:
+            waiting = self._held[held.key] = {}
+            self._awaited.add(held.key)
+        waiting[held] = None
         self._count += 1
         heappush(self._heap, held)
         if self._heap[0] is held:
@@ -129,10 +192,14 @@ class LongPoll:
         """
         A message has come to a queue.
         """
-        waiting = self._held.get((topic, queueId))
+        key = topic, queueId
+        waiting = self._held.get(key)
         if waiting is None:
             return
-        for held in waiting[:]:
+        if len(waiting) > _AT_ONCE or key in self._crowds:
+            self._tell(key, queueOffset, hashed, message)
+            return
+        for held in list(waiting):
             if queueOffset >= held.offset and held.wants(hashed, message):
                 self._wake(held)
 
@@ -140,11 +207,82 @@ class LongPoll:
         """
         Wake all that are held.
         """
+        self._crowds.clear()
+        self._busy.clear()
         for waiting in list(self._held.values()):
-            for held in waiting[:]:
+            for held in list(waiting):
                 self._wake(held)
         self._heap.clear()
         self._watch()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+
+    # --- crowds ----------------------------------------------------------
+
+    def _tell(self, key: _Key, queueOffset: int, hashed: int, message: MessageExt) -> None:
+        """
+        Have a message wait until the pulls of its queue are gone through.
+        """
+        crowd = self._crowds.get(key)
+        if crowd is None:
+            crowd = self._crowds[key] = _Crowd()
+            self._busy.append(key)
+            if self._turn is None:
+                self._turn = self._clock.callLater(0, self._work)
+        if crowd.news is not None and len(crowd.news) < _NEWS:
+            crowd.news.append((queueOffset, hashed, message))
+        else:
+            crowd.news = None
+            # All will be woken: a message after this one makes no difference.
+            self._awaited.discard(key)
+
+    def _work(self) -> None:
+        """
+        Go on with the crowds, one queue after the other, for one turn.
+        """
+        self._turn = None
+        left = _WORK
+        end = self._clock.seconds() + _SECONDS
+        while self._busy and left > 0 and self._clock.seconds() < end:
+            key = self._busy.popleft()
+            crowd = self._crowds[key]
+            for done in crowd.steps:
+                left -= done
+                if left <= 0 or self._clock.seconds() >= end:
+                    break
+            else:
+                if crowd.news == []:
+                    self._crowds.pop(key, None)
+                    continue
+                crowd.steps = self._through(key, crowd)
+            # A stop empties both while pulls are woken.
+            if key in self._crowds:
+                self._busy.append(key)
+        if self._busy and self._turn is None:
+            self._turn = self._clock.callLater(0, self._work)
+
+    def _through(self, key: _Key, crowd: _Crowd) -> Iterator[int]:
+        """
+        Wake all pulls of a queue that may want one of the messages that came.
+
+        @return: how much work was done, again and again.
+        """
+        news, crowd.news = crowd.news, []
+        waiting = self._held.get(key, {})
+        if waiting:
+            self._awaited.add(key)
+        done = 0
+        for held in list(waiting):
+            done += 1 if news is None else len(news)
+            if news is None or held.wantsAny(news):
+                self._wake(held)
+                yield done + _WAKE
+                done = 0
+            elif done >= _WAKE or held.accepts is not None:
+                yield done
+                done = 0
+        yield done
 
     def _wake(self, held: _Held) -> None:
         # Another that was woken before it may have closed its connection.
@@ -155,9 +293,10 @@ class LongPoll:
     def _release(self, held: Deferred[None]) -> None:
         assert isinstance(held, _Held)
         waiting = self._held[held.key]
-        waiting.remove(held)
+        del waiting[held]
         if not waiting:
             del self._held[held.key]
+            self._awaited.discard(held.key)
         self._count -= 1
         # It stays in the heap until its time, with little to hold on to.
         held.matches = held.accepts = None
@@ -175,6 +314,12 @@ class LongPoll:
 
     def _expire(self) -> None:
         now = self._clock.seconds()
+        left = _WORK
         while self._heap and (self._heap[0].called or self._heap[0].due <= now):
-            self._wake(heappop(self._heap))
+            if left <= 0 or self._clock.seconds() >= now + _SECONDS:
+                self._timer = self._clock.callLater(0, self._expire)
+                return
+            held = heappop(self._heap)
+            left -= 1 if held.called else _WAKE
+            self._wake(held)
         self._watch()

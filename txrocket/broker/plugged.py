@@ -9,6 +9,7 @@ that fails with the first message does not tell its operator in time.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from inspect import iscoroutinefunction
@@ -26,7 +27,7 @@ from txrocket.model import SubscriptionData
 from txrocket.protocol.codes import InspectCode, RequestCode, requestName
 from txrocket.remoting.interfaces import Process
 
-__all__ = ["Plugged", "Plugins", "plug"]
+__all__ = ["Plugged", "Plugins", "loadSQL92", "plug"]
 
 # The types of expressions that RocketMQ has.
 _SQL92: Final = "SQL92"
@@ -164,10 +165,20 @@ def _awaited(hook: ISendHook) -> str | None:
 
 
 def _sql92(subscription: SubscriptionData) -> MessageFilter:
-    # Imported with the first expression: a parser takes 70 ms, and few use it.
+    # Not imported with this module, as loadSQL92 tells.
     from txrocket.filters.sql92 import sql92Filter
 
     return sql92Filter(subscription)
+
+
+def loadSQL92() -> None:
+    """
+    Load what reads SQL92 expressions, if it is not loaded yet.
+
+    To import the parser and to make its tables takes 70 to 400 ms, and few brokers need
+    it.  One that does calls this before it serves requests, so that no request waits.
+    """
+    importlib.import_module("txrocket.filters.sql92")
 
 
 def _filter(plugin: IMessageFilter, subscription: SubscriptionData) -> MessageFilter:

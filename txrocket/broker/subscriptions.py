@@ -161,6 +161,8 @@ class Subscriptions:
             subscription = self._formerly(group, topic)
         if subscription is None or isTagType(subscription.expressionType):
             return True
+        if not self.settings.enablePropertyFilter:
+            return True
         try:
             accepts = self._compile(subscription).accepts
         except ResponseError:

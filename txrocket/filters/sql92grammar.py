@@ -18,9 +18,9 @@ Two of its oddities are kept, since expressions that are in use rely on them:
   two minuses.
 
 L{lark} reads by tables (LALR), without recursion, so nothing that is nested can
-exhaust the stack here.  To import it takes 40 ms and to make the tables 30 ms more;
-this module is imported when the first expression is to be read, and a server
-without any does not pay for it.
+exhaust the stack here.  To import it and to make the tables takes 70 to 400 ms, so a
+broker imports this module at its start, and only if it evaluates expressions; see
+L{txrocket.broker.plugged.loadSQL92}.
 """
 
 from __future__ import annotations

@@ -182,6 +182,8 @@ def _items(data: bytes) -> list[tuple[int, int, int, int]]:
             reason = f"size {size} is not that of its body and properties"
             raise MalformedRecord(f"batch message at {position}: {reason}")
         items.append((flag, start, bodyEnd, end))
+        if len(items) > BATCH_LIMIT:
+            raise _tooMany()
         position = end
     if not items:
         raise MalformedRecord("batch without a message")
@@ -190,20 +192,6 @@ def _items(data: bytes) -> list[tuple[int, int, int, int]]:
 
 def _tooMany() -> InvalidMessage:
     return InvalidMessage(f"a batch of more than {BATCH_LIMIT} messages, which is the limit")
-
-
-def _checkCount(data: bytes) -> None:
-    """
-    Refuse a batch of too many messages before anything is made of them.
-    """
-    position, last = 0, len(data) - _SMALLEST
-    for _ in range(BATCH_LIMIT):
-        size = _SIZE(data, position)[0]
-        position += size
-        if position > last or size < _SMALLEST:
-            # It is at its end, or malformed, which is found out when it is read.
-            return
-    raise _tooMany()
 
 
 def batchRecords(
@@ -233,8 +221,6 @@ def batchRecords(
     @raise InvalidMessage: as L{encodeRecord<txrocket.protocol.record.encodeRecord>}, and
         if there are more than L{BATCH_LIMIT} messages.
     """
-    if len(data) > BATCH_LIMIT * _SMALLEST:
-        _checkCount(data)
     if speed is not None:
         made: tuple[bytes, list[int], list[bytes]] | None = speed.batchRecords(
             data,
@@ -253,6 +239,8 @@ def batchRecords(
         )
         # What it leaves to us is mostly wrong, and told so below.
         if made is not None:
+            if len(made[1]) > BATCH_LIMIT:
+                raise _tooMany()
             return made
     try:
         flags, base, _ = LAYOUTS[len(bornHost), len(storeHost)]

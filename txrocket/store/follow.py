@@ -311,7 +311,11 @@ class Follow:
         """
         Tell who waits for the messages of a stretch.
         """
+        awaited = self._awaited
         for recordOffset, key, queueOffset, hashed in told:
+            if awaited is not None and key not in awaited:
+                # All that waited were woken by a message before this one.
+                continue
             record = decodeRecord(data, recordOffset - offset, readBody=False)
             self._arrived(*key, queueOffset, hashed, record)
 
