@@ -144,6 +144,7 @@ class Routes:
         """
         self._routes.pop(topic, None)
         self._doubts.pop(topic, None)
+        self._stale.discard(topic)
 
     def clusterInfo(self, deadline: Deadline) -> ClusterInfo:
         """

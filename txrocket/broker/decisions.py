@@ -183,6 +183,7 @@ class Decisions:
         room = _HALVES_SIZE
         at = self._next(start)
         while at < end and len(offsets) < _HALVES and room > 0:
+            entries: list[tuple[int, int, int]]
             entries = list(self._store.mended(HALF_TOPIC, 0, at, min(_HALVES, end - at)))
             # None are read where the file of a queue is missing.
             for place, size, _ in entries or [(-1, 0, 0)]:

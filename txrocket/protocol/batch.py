@@ -50,10 +50,6 @@ __all__ = [
 BATCH_LIMIT: Final = 16384
 
 _ITEM: Final = struct.Struct(">5i")
-_SIZE: Final = struct.Struct(">i").unpack_from
-
-# A message without a body and without properties.
-_SMALLEST: Final = _ITEM.size + 2
 _SEPARATOR: Final = 0x02
 _TIMERS: Final = frozenset(TIMER_PROPERTIES)
 
