@@ -3,8 +3,6 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# In our own builds a warning of the C compiler is an error: see setup.py.
-export TXROCKET_STRICT := 1
 # compat: with setuptools' default editable install twistd does not see twisted/plugins.
 EDITABLE := --config-settings editable_mode=compat --editable
 # And then it sees one folder of packages only.

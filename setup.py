@@ -3,8 +3,9 @@
 All about the package is in setup.cfg, but for the compiled helper, which setup.cfg
 cannot name.  It is optional: where it cannot be built, the package works without it.
 
-With C{TXROCKET_STRICT=1} in the environment, as the Makefile sets it, a warning of the compiler
-is an error, and an error ends the installation.  A user's C{pip install} never fails by either.
+With C{TXROCKET_STRICT=1} in the environment, as continuous integration sets it, a warning of the
+compiler is an error, and an error ends the installation.  A user's installation never fails by
+either: another compiler may have warnings of its own.
 """
 
 import os
