@@ -24,6 +24,7 @@ test: $(VENV)/installed-test $(VENV)/tried-cpp
 # What takes minutes: the store after 12,000 power losses, a broker killed 200 times, and
 # the programs of a transfer.
 test-long: $(VENV)/installed-test
+	TXROCKET_ALL_DAMAGES=1 $(BIN)/python -m twisted.trial tests.store.test_crash
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power
 	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill tests.live.test_transfer
 	TXROCKET_DELAYED_KILLS=50 $(BIN)/python -m twisted.trial tests.live.test_killdelayed
