@@ -47,7 +47,7 @@ __all__ = [
 
 #: How many messages a batch may have.  A broker stores a batch in one turn, which takes
 #: it 40 ms for so many.
-BATCH_LIMIT: Final = 16384
+BATCH_LIMIT: Final = 14000
 
 _ITEM: Final = struct.Struct(">5i")
 _SEPARATOR: Final = 0x02
