@@ -15,11 +15,13 @@ from txrocket.broker.buckets import Bucket, BucketState, Waiting
 
 END = 1000
 FAR = 10**18
+LOST = -1
 
 
 class Queue:
     """
-    A queue of times, which gives a few entries at a time.
+    A queue of times, which gives a few entries at a time.  L{LOST} is an entry
+    that stands for no message.
     """
 
     def __init__(self, *times: int) -> None:
@@ -31,7 +33,7 @@ class Queue:
         count = min(count, 7)
         # Places of the log that use all the bits there are.
         return [
-            ((1 << 62) + offset, (1 << 31) - 1 - offset, time)
+            ((1 << 62) + offset, (1 << 29) - 1 - offset, time) if time != LOST else (0, 0, 0)
             for offset, time in enumerate(self.times[start : start + count], start)
         ]
 
@@ -79,9 +81,9 @@ class BucketTests(SynchronousTestCase):
         self.assertEqual(
             taken,
             [
-                (10, 1, (1 << 62) + 1, (1 << 31) - 2),
-                (10, 3, (1 << 62) + 3, (1 << 31) - 4),
-                (20, 2, (1 << 62) + 2, (1 << 31) - 3),
+                (10, 1, (1 << 62) + 1, (1 << 29) - 2),
+                (10, 3, (1 << 62) + 3, (1 << 29) - 4),
+                (20, 2, (1 << 62) + 2, (1 << 29) - 3),
             ],
         )
         self.assertEqual(bucket.next, 30)
@@ -93,8 +95,8 @@ class BucketTests(SynchronousTestCase):
         bucket = loaded(Queue(*range(9)))
         self.assertEqual(len(bucket.take(END, 2, 1 << 40)), 2)
         self.assertEqual(len(bucket.take(END, 9, 1)), 1)
-        self.assertEqual(len(bucket.take(END, 9, 1 << 33)), 4)
-        self.assertEqual(len(bucket.take(END, 9, 1 << 33)), 2)
+        self.assertEqual(len(bucket.take(END, 9, 1 << 31)), 4)
+        self.assertEqual(len(bucket.take(END, 9, 1 << 31)), 2)
 
     def test_back(self) -> None:
         """
@@ -235,6 +237,26 @@ class BucketTests(SynchronousTestCase):
         A state is taken back to where a queue ends.
         """
         self.assertEqual(BucketState(5, 9, 77, 3, 7).within(6), BucketState(5, 6, 77, 3, 6))
+
+    def test_lostLeavesOthersDone(self) -> None:
+        """
+        Entries that stand for lost messages are passed over, and what was done before
+        them stays done.
+        """
+        queue = Queue(100, 300)
+        bucket = loaded(queue)
+        self.assertEqual(times(bucket.take(200, 10, FAR)), [100])
+        bucket.done(1)
+        queue.times += [LOST, 400, LOST]
+        again = loaded(queue, 2, bucket.state)
+        self.assertEqual(again.state.time, 300)
+        queue.times += [LOST, 500]
+        self.assertFalse(again.read())
+        self.assertEqual(times(again.take(450, 10, FAR)), [300, 400])
+        again.done(2)
+        while again.read():
+            pass
+        self.assertEqual(times(again.take(END, 10, FAR)), [500])
 
     def test_late(self) -> None:
         """

@@ -28,6 +28,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from txrocket.store.consumequeue import FILLER_SIZE
+
 __all__ = ["Bucket", "BucketState", "Entries", "Waiting"]
 
 # How many entries are looked at in one turn: some two milliseconds.
@@ -192,6 +194,8 @@ class Bucket:
                 return False
             heap, horizon = self._heap, self._horizon
             for offset, (at, size, time) in enumerate(chunk, self.mark):
+                if not 0 < size < FILLER_SIZE:
+                    continue
                 if time >= self.end:
                     self._note(offset)
                     continue
@@ -328,6 +332,10 @@ class _Scan:
         far: int | None = None
         end, limit, done, found = self._end, self._limit, self._done, self._found
         for offset, (at, size, time) in enumerate(chunk, self.position):
+            # It stands for a message that is lost.  Its time is 0: were it taken for the
+            # earliest one, all others would count as yet to come.
+            if not 0 < size < FILLER_SIZE:
+                continue
             if time >= limit:
                 if time < end:
                     self._more = True
