@@ -321,25 +321,3 @@ class OffsetsTests(SynchronousTestCase):
         for group, topic in (("G", "T"), ("G", "U"), ("H", "T")):
             self.offsets.commit(group, topic, 0, 7, WHO)
         self.assertEqual({"G": ["T", "U"], "H": ["T"]}, self.offsets.topicsByGroup())
-
-    def test_least(self) -> None:
-        """
-        The least of all groups' offsets in each queue of a topic, leaving out
-        some groups and what lies before the queue's first message.
-        """
-        for group, queueId, offset in (
-            ("G", 0, 10),
-            ("H", 0, 12),
-            ("G", 1, 30),
-            ("H", 1, 20),
-            ("I", 1, 4),
-            ("J", 0, 11),
-            ("J", 2, 1),
-        ):
-            self.offsets.commit(group, "T", queueId, offset, WHO)
-        self.offsets.commit("G", "U", 0, 1, WHO)
-        self.assertEqual(
-            {0: 11, 1: 20},
-            self.offsets.leastOf("T", ["G"], lambda queueId: 5),
-        )
-        self.assertEqual({}, self.offsets.leastOf("V", [], lambda queueId: 0))

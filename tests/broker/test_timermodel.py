@@ -6,6 +6,7 @@ L{txrocket.broker.timers} against a model.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -51,6 +52,15 @@ class TimerMachine(LateMachine):
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(TIMER_TOPIC, queueId) for queueId in range(QUEUES)]
+
+    def parked(self) -> Counter[int]:
+        """
+        Once a past was forgotten, messages went around the wheel anew, and their copies are
+        due at other turns of it.
+        """
+        if not self.forgot:
+            return Counter()
+        return Counter(number for place in self.waiting() for number in self.found(place))
 
     @rule(
         delays=st.lists(

@@ -129,32 +129,33 @@ class Sender:
         messages = [_message(each) for each in command["messages"]]
         match command["how"]:
             case "batch":
-                return [_result(self._producer.send_batch(messages))]
+                return [_result(self._routed(self._producer.send_batch, messages))]
             case "async":
                 return self._async(messages)
             case "oneway":
                 for each in messages:
-                    self._producer.send_oneway(each)
+                    self._routed(self._producer.send_oneway, each)
                 return [None] * len(messages)
             case "selector":
                 # It knows numbers only.
                 key = sum(command["key"].encode())
-                return [_result(self._producer.send_orderly(each, key)) for each in messages]
-        return [_result(self._routed(each)) for each in messages]
+                orderly = self._producer.send_orderly
+                return [_result(self._routed(orderly, each, key)) for each in messages]
+        return [_result(self._routed(self._producer.send_sync, each)) for each in messages]
 
-    def _routed(self, message: Any) -> Any:
+    def _routed(self, send: Callable[..., Any], *arguments: Any) -> Any:
         """
-        Send a message, again if the client has no route: now and then it says so of a topic
-        that the name server knows, as soon as it has started.
+        Send, again if the client has no route: now and then it says so of a topic that the
+        name server knows, as soon as it has started.
         """
         for _ in range(_ROUTES):
             try:
-                return self._producer.send_sync(message)
-            except exceptions.ProducerSendSyncFailed as problem:
+                return send(*arguments)
+            except exceptions.RocketMQException as problem:
                 if "No route info" not in str(problem):
                     raise
             time.sleep(0.2)
-        return self._producer.send_sync(message)
+        return send(*arguments)
 
     def _async(self, messages: list[Any]) -> list[Command | None]:
         results: list[Command | None] = [None] * len(messages)
@@ -173,7 +174,7 @@ class Sender:
             left.release()
 
         for place, each in enumerate(messages):
-            self._producer.send_async(each, sent(place), failed)
+            self._routed(self._producer.send_async, each, sent(place), failed)
         for _ in messages:
             assert left.acquire(timeout=_TIMEOUT / 1000), "not answered"
         if problems:

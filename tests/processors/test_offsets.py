@@ -241,6 +241,15 @@ class AllTests(AdminCase):
         self.assertEqual({0: 2**63 - 1, 1: 6}, self.corrections("I", "I"))
         self.assertEqual({0: 7, 1: 6}, self.corrections("J", "I,G"))
 
+    def test_correctionsWithinQueue(self) -> None:
+        """
+        An offset before the queue's first message does not count.
+        """
+        self.commit("G", "T", 5, 9)
+        self.commit("I", "T", 1)
+        self.patch(self.store, "minOffset", lambda topic, queueId: 5)
+        self.assertEqual({0: 5, 1: 9}, self.corrections("J"))
+
     def clone(self, topic: str | None = None, offline: bool = False) -> set[str]:
         """
         Clone G's offsets to a new group.

@@ -233,22 +233,6 @@ class Offsets:
         """
         return iter(self._topics)
 
-    def leastOf(
-        self, topic: str, without: Iterable[str], minOffset: Callable[[int], int]
-    ) -> dict[int, int]:
-        """
-        The least offset of all groups in each queue of a topic.
-
-        @param without: groups that do not count.
-        @param minOffset: the first offset of a queue; what is below it is not one.
-        """
-        least: dict[int, int] = {}
-        for group in self.groupsOf(topic).difference(without):
-            for queueId, offset in self._table[topic, group].items():
-                if offset >= minOffset(queueId):
-                    least[queueId] = min(offset, least.get(queueId, offset))
-        return least
-
     def wrapper(self) -> ConsumerOffsetSerializeWrapper:
         """
         All offsets, as they are told and written.

@@ -103,6 +103,7 @@ class GroupProcessor:
         checkGroup(config.groupName)
         checkQueues(config.retryQueueNums)
         before = self._groups.table.get(config.groupName)
+        saved = self._groups.put(config)
         self._log.warn(
             "{address} {did} consumer group {group}: {before} -> {after}",
             address=peer.address,
@@ -111,7 +112,7 @@ class GroupProcessor:
             before=before,
             after=config,
         )
-        return self._groups.put(config).addCallback(lambda none: responseCommand())
+        return saved.addCallback(lambda none: responseCommand())
 
     def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """

@@ -118,6 +118,7 @@ class TopicProcessor:
             header.topicSysFlag or 0,
         )
         before = self._topics.get(header.topic)
+        saved = self._topics.put(config)
         self._log.warn(
             "{address} {did} topic {topic}: {before} -> {after}",
             address=peer.address,
@@ -126,7 +127,6 @@ class TopicProcessor:
             before=before,
             after=config,
         )
-        saved = self._topics.put(config)
         told = self._told()
         yield saved
         yield told
