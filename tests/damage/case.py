@@ -285,10 +285,13 @@ class Judgement:
     def _keys(self) -> None:
         damaged = fileKind(self._verdict.fault.name) == "index"
         for key, found in self._audit.keyed.items():
+            missing = self._usual.keyed[key] - found
+            lost = missing & self._touched
+            if lost and all(self._impact.onlyUnchecked(self._truths[each]) for each in lost):
+                # Its keys are among its properties, and its index entry is made from them.
+                self._untellable += 1
             self._missing(
-                f"not found by key: {key[1]}",
-                self._usual.keyed[key] - found,
-                sound="harm" if damaged else "failures",
+                f"not found by key: {key[1]}", missing, sound="harm" if damaged else "failures"
             )
 
     def _delayed(self) -> None:
