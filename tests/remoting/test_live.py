@@ -29,6 +29,7 @@ from tests.remoting.doubles import frame
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.server import IDLE_TIMEOUT
 
 reactor: Any = theReactor
 
@@ -315,6 +316,7 @@ class LiveTests(TestCase):
         before = residentMemory(self.pid)
         good = gatherResults([self.behave(peers, n * 1_000_000) for n in range(4)])
         sloths = []
+        began = reactor.seconds()
         for _ in range(SLOTHS):
             sloth = yield self.client(reads=False)
             self.addCleanup(leave, sloth)
@@ -330,7 +332,9 @@ class LiveTests(TestCase):
             yield good
         self.assertGreater(self.answered, 300)
         self.assertLess(grown, MEMORY_BOUND)
-        self.assertFalse(any(each.lost.called for each in sloths))
+        # On a machine that is this slow, the server closes them because they are idle.
+        if reactor.seconds() - began < IDLE_TIMEOUT:
+            self.assertFalse(any(each.lost.called for each in sloths))
         fresh = Peers(Remoting(reactor), endpoints(reactor))
         self.addCleanup(fresh.stop)
         yield self.ask(fresh, 7)
