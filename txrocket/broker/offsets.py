@@ -13,7 +13,7 @@ committed beyond that is not kept, and logged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Cooperator
