@@ -374,8 +374,7 @@ class RouteTests(SendCase):
         client = self.client()
         client.send(HELLO)
         self.patch(routes, "_MAX_AGE", 0)
-        serves = self.names.serve.get(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-        assert serves is not None
+        serves = self.names.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC]
         for trouble in (refuse(ResponseCode.SYSTEM_ERROR), cut):
             self.names.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = trouble
             with self.assertLogs("txrocket.blocking", "WARNING") as logged:
@@ -414,7 +413,8 @@ class RouteTests(SendCase):
         with self.assertLogs("txrocket.blocking", "WARNING") as logged:
             for _ in range(3):
                 client.send(HELLO)
-        self.assertIn("The route of T stays as it was", logged.output[0])
+        [said] = logged.output
+        self.assertIn("The route of T stays as it was", said)
 
     def test_withoutBrokersKept(self) -> None:
         """

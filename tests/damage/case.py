@@ -274,25 +274,31 @@ class Judgement:
             else:
                 self._verdict.failures.append(f"changed record: {how} {place}")
 
-    def _missing(self, what: str, places: set[Place], sound: str = "failures") -> None:
-        lost = sorted(places & self._touched)
-        if lost:
-            self._verdict.harm.append(f"{what}: {len(lost)} damaged, first {lost[0]}")
+    def _missing(self, what: str, places: set[Place], sound: str = "failures") -> list[Place]:
+        """
+        Messages that were not found.
+
+        @return: those of them that are damaged.
+        """
+        damaged = sorted(places & self._touched)
+        if damaged:
+            self._verdict.harm.append(f"{what}: {len(damaged)} damaged, first {damaged[0]}")
         lost = sorted(places - self._touched)
         if lost:
             getattr(self._verdict, sound).append(f"{what}: {len(lost)} sound, first {lost[0]}")
+        return damaged
 
     def _keys(self) -> None:
         damaged = fileKind(self._verdict.fault.name) == "index"
         for key, found in self._audit.keyed.items():
-            missing = self._usual.keyed[key] - found
-            lost = missing & self._touched
+            lost = self._missing(
+                f"not found by key: {key[1]}",
+                self._usual.keyed[key] - found,
+                sound="harm" if damaged else "failures",
+            )
             if lost and all(self._impact.onlyUnchecked(self._truths[each]) for each in lost):
                 # Its keys are among its properties, and its index entry is made from them.
                 self._untellable += 1
-            self._missing(
-                f"not found by key: {key[1]}", missing, sound="harm" if damaged else "failures"
-            )
 
     def _delayed(self) -> None:
         """

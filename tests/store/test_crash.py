@@ -119,8 +119,8 @@ def damages(disk: Disk, path: str, begin: int, end: int) -> Iterator[tuple[int, 
             ("all bits", whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :]),
             ("cut", whole[:at] + bytes(len(whole) - at)),
         )
-        for number, (what, data) in enumerate(cases):
-            if data != whole and (ALL or at % len(cases) == number):
+        for what, data in cases if ALL else (cases[at % len(cases)],):
+            if data != whole:
                 damaged = disk.copy()
                 damaged.file(path).data[:] = data
                 yield at, f"{path}, byte {at}, {what}", damaged
