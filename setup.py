@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-All about the package is in setup.cfg, but for the compiled helper, which setup.cfg
+All about the package is in setup.cfg, but for the compiled module, which setup.cfg
 cannot name.  It is optional: where it cannot be built, the package works without it.
 
 With C{TXROCKET_STRICT=1} in the environment, as continuous integration sets it, a warning of the
@@ -21,8 +21,8 @@ strict = bool(os.environ.get("TXROCKET_STRICT"))
 setup(
     ext_modules=[
         Extension(
-            "txrocket._speed",
-            ["txrocket/_speed.c"],
+            "txrocket.bulk._compiled",
+            ["txrocket/bulk/_compiled.c"],
             extra_compile_args=["-Wall", "-Wextra", "-Werror"] if strict else [],
             optional=not (strict and shutil.which(compiler) and os.path.exists(header)),
         )

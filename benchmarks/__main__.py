@@ -2,8 +2,8 @@
 """
 C{make bench}: every benchmark, one after the other.
 
-Figures are CPU microseconds of the process under test.  Machines differ and are
-shared, so what counts are the ratios within one run.
+Figures are CPU microseconds of the process under test.  Machines differ and are shared, so
+only the ratios within one run can be compared.
 """
 
 from __future__ import annotations

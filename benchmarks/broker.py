@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a whole broker costs, with bodies of 1 KiB, over loopback:
+The costs of a whole broker, with bodies of 1 KiB, over loopback:
 
-  - starting, from the start of Python to a port that accepts, and the memory of a
-    broker that does nothing;
+  - starting, from the start of Python to a port that accepts, and the memory of an idle
+    broker;
   - sending, with a JSON and a binary header, on four connections with 16 requests
     in flight each, and on 64 with one each; the same with SYNC_FLUSH; and pulling
     32 messages: CPU of the broker per request, beside that of the bare frame echo
     of L{benchmarks.remoting} in the same run;
-  - long polling: how long after it was sent a message comes to a pull that was
-    held for it, and what ten thousand held pulls cost, each on its own connection.
+  - long polling: the time from a send to the answer of the held pull, and the cost of ten
+    thousand held pulls, each on its own connection.
 
-A broker has a process of its own, whose CPU time and memory count, and keeps its
-files in the current folder, so that the disk is a real one.
+A broker runs in its own process, whose CPU time and memory count.  Its files are in the
+current folder, so that the disk is a real one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from benchmarks.remoting import ECHO, Server, sendRequest
 from txrocket.protocol.codes import RequestCode, ResponseCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, decodeCommand, requestCommand
 from txrocket.protocol.headers import PullMessageRequestHeader
-from txrocket.surroundings import freePort
+from txrocket.server.environment import freePort
 
 TOPIC = "bench_topic"
 QUEUE = 1
@@ -45,14 +45,14 @@ PULLED = 32
 _SUSPEND = 2
 _SUBSCRIPTION = 4
 
-# Files that a process has open beside its connections.
+# The open files of a process besides its connections.
 _OTHER_FILES = 200
 
 
 @attrs.frozen
 class Size:
     """
-    How much is done.
+    The amounts of work.
     """
 
     starts: int = 5
@@ -69,7 +69,7 @@ class Case:
     """
     A load whose cost is measured.
 
-    @ivar aim: how many times the cost of the echo it may cost; 0 is not said.
+    @ivar aim: the most times the cost of the echo; 0 for no aim.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Case:
 
 def pullRequest(offset: int, *, hold: bool = False) -> RemotingCommand:
     """
-    A pull as a consumer makes it.
+    The frame of a consumer's pull.
     """
     header = PullMessageRequestHeader(
         consumerGroup="bench_consumer",
@@ -116,8 +116,8 @@ class Broker:
     """
     A broker in a process of its own.
 
-    @ivar started: how many seconds it took until its port accepted.
-    @ivar startedCpu: how much CPU it had used by then.
+    @ivar started: the seconds until its port accepted.
+    @ivar startedCpu: the seconds of CPU until then.
     """
 
     def __init__(self, folder: str, **settings: str) -> None:
@@ -127,7 +127,7 @@ class Broker:
             "listenPort": str(self.port),
             "bindAddress": "127.0.0.1",
             "brokerIP1": "127.0.0.1",
-            # A full disk would have it refuse messages, which is not what is measured.
+            # A full disk would make it refuse messages, and refusals are not measured here.
             "rocketmq.broker.diskSpaceWarningLevelRatio": "1",
             **settings,
         }
@@ -153,7 +153,7 @@ class Broker:
 
     def stop(self) -> None:
         """
-        End it, gracefully.
+        Stop it gracefully.
         """
         self._process.terminate()
         self._process.wait()
@@ -181,7 +181,7 @@ def _line(what: str, figure: str, more: str = "") -> None:
 
 def starts(size: Size) -> None:
     """
-    Measure starting, and the memory of a broker that does nothing.
+    Measure a start, and the memory of an idle broker.
     """
     found = []
     for _ in range(size.starts):
@@ -217,7 +217,7 @@ def _cases(size: Size, echo: Server, flushing: Broker, syncing: Broker) -> Itera
 
 def costs(size: Size) -> None:
     """
-    Measure what requests cost, all in turn, several times over.
+    Measure the costs of requests, all cases in turn, for several rounds.
     """
     with ExitStack() as stack:
         echo = Server(ECHO)
@@ -225,7 +225,7 @@ def costs(size: Size) -> None:
         flushing = stack.enter_context(running())
         syncing = stack.enter_context(running(flushDiskType="SYNC_FLUSH"))
         cases = list(_cases(size, echo, flushing, syncing))
-        # Warm up, and have the messages that are going to be pulled.
+        # Warm up, and store the messages for the pulls.
         for each in cases:
             each.measure()
         found: dict[str, list[float]] = {each.name: [] for each in cases}
@@ -239,7 +239,7 @@ def costs(size: Size) -> None:
     print(f"broker, CPU us per request, median of {size.rounds}        us   ratio to a   aim")
     for each in cases:
         rounds = found[each.name]
-        # Round by round: what disturbs one disturbs the echo next to it as well.
+        # Round by round, so that a disturbance affects a case and the echo beside it.
         ratios = [cost / base for cost, base in zip(rounds, bases[each.connections], strict=True)]
         aim = f"{each.aim:5}" if each.aim else ""
         cost, ratio = statistics.median(rounds), statistics.median(ratios)
@@ -248,7 +248,7 @@ def costs(size: Size) -> None:
 
 def _check(case: Case) -> None:
     """
-    See to it that a case is about requests that succeed.
+    Check that the requests of a case succeed.
     """
     asker = Asker(case.port)
     with asker.socket:
@@ -285,15 +285,15 @@ class Asker:
 
 def _hold(asker: Asker, offset: int, count: int = 1) -> None:
     """
-    Have pulls held.  The answer to the one after them, which may not be held,
-    tells that they are.
+    Send pulls that the broker holds.  The pull behind them may not be held, and its answer
+    shows that the others are held.
     """
     asker.send(*[pullRequest(offset, hold=True)] * count, pullRequest(offset))
 
 
 def arrivals(size: Size) -> None:
     """
-    Measure how long a message takes to a pull that waits for it.
+    Measure the time from a send to the answer of a held pull.
     """
     elapsed = []
     with running() as broker:
@@ -316,8 +316,8 @@ def arrivals(size: Size) -> None:
 
 def held(size: Size) -> None:
     """
-    Measure what pulls cost while they are held, each on its own connection if
-    the system allows so many.
+    Measure the costs of held pulls, each on its own connection if the system allows as
+    many.
     """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     each = 1 if size.held + _OTHER_FILES <= most else 10
@@ -347,7 +347,7 @@ def held(size: Size) -> None:
 
 def _raiseFileLimit() -> None:
     """
-    Let this process, and those that it starts, open as many files as they may.
+    Raise the limit of open files for this process and its children.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

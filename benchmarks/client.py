@@ -2,12 +2,12 @@
 """
 What clients cost, with bodies of 1 KiB, over loopback, on one connection:
 
-  - sending with a L{Producer<txrocket.client.producer.Producer>} with 1, 64 and 512
+  - sending with a L{Producer<txrocket.client.producer.producer.Producer>} with 1, 64 and 512
     in flight, where the next message is sent when one is answered; awaiting each; and
     oneway;
   - consuming what a topic holds, with a
-    L{PushConsumer<txrocket.client.pushconsumer.PushConsumer>} whose listener is a plain
-    function or a coroutine, and with C{async for};
+    L{PushConsumer<txrocket.client.consumer.push.pushconsumer.PushConsumer>} whose listener is
+    a plain function or a coroutine, and with C{async for};
   - beside each, in the same process, the echo's client side: see L{benchmarks.clients};
   - and at the same broker RocketMQ's C++ client, as the package C{rocketmq} has it for
     Python, if it is installed: see L{benchmarks.cpp}.
@@ -35,7 +35,7 @@ import attrs
 from benchmarks.load import drive
 from benchmarks.meter import WARM_UP
 from benchmarks.remoting import ECHO, Server, sendRequest
-from txrocket.surroundings import freePort
+from txrocket.server.environment import freePort
 
 TOPIC = "bench_topic"
 IN_FLIGHT = 1, 64, 512

@@ -54,7 +54,7 @@ class Echoed(Protocol):
         """
         Get ready.
         """
-        self.frames = FrameBuffer(lambda data, start, stop: data[start - 4 : stop])
+        self.frames = FrameBuffer()
 
     def send(self, count: int, most: int) -> Deferred[None]:
         """
@@ -76,7 +76,8 @@ class Echoed(Protocol):
         """
         Send as many as came back.
         """
-        came = len(self.frames.feed(data))
+        size = len(self.frame)
+        came = sum((end - start) // size for _, _, start, end in self.frames.runs(data))
         self.missing -= came
         if count := min(came, self.toSend):
             self.toSend -= count

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-RocketMQ's C++ client, as the Python package C{rocketmq} has it, sending and consuming
-as L{benchmarks.clients} does, in a process of its own::
+RocketMQ's C++ client, from the Python package C{rocketmq}, sending and consuming like
+L{benchmarks.clients}, in a process of its own::
 
     python -m benchmarks.cpp send NAMESERVER TOPIC REQUESTS IN_FLIGHT...
     python -m benchmarks.cpp consume NAMESERVER TOPIC COUNT GROUP
 
-Each line that is printed is that of a L{Meter}; the CPU time is that of all threads.
+It prints lines of a L{Meter}; the CPU time is that of all threads.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ BODY = b"x" * 1024
 
 class References:
     """
-    In place of the list in which the package keeps the callbacks of sends: it looks
-    through all of it for each message, and never takes out the half of them that were
-    not called, so that each message would take longer than the one before.
+    Replaces the package's list of callbacks of sends.  The package searches the list for
+    each message and never removes callbacks that are not called, so that each message
+    would take longer than the one before.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,7 @@ class References:
 
 def send(client: Any, address: str, topic: str, requests: int, inFlight: list[int]) -> None:
     """
-    Send messages: so many in flight at a time, one after the other, and without waiting
-    for answers.
+    Send messages: with the given numbers in flight, one after the other, and oneway.
     """
     producer = client.Producer("bench_cpp")
     producer.set_namesrv_addr(address)
@@ -84,7 +83,7 @@ def send(client: Any, address: str, topic: str, requests: int, inFlight: list[in
     def sendOneway() -> None:
         for _ in range(requests):
             producer.send_oneway(message())
-        # This one is answered when the broker has them all.
+        # The answer to this message shows that the broker has all of them.
         producer.send_sync(message())
 
     def measure(name: str, send: Callable[[], None]) -> None:
@@ -132,9 +131,9 @@ def consume(client: Any, address: str, topic: str, count: int, group: str) -> No
 
 def main(what: str, address: str, topic: str, count: str, *others: str) -> None:
     """
-    Do what the command line says.
+    Run the command line.
     """
-    # The package has no types, and need not be there.
+    # The package has no types, and need not be installed.
     client = importlib.import_module("rocketmq.client")
     if what == "send":
         send(client, address, topic, int(count), [int(each) for each in others])

@@ -3,11 +3,11 @@
 Servers in memory with 20,000 topics and 20,000 groups, and a clock whose turns can be
 measured one by one.
 
-A reactor reads from connections and then calls what is due; all of that is one turn, and
-nobody else is served before it ends::
+A reactor reads from connections and then makes the calls that are due.  All of that is one
+turn, and no other peer is served before it ends::
 
     bytes of a request --> dataReceived   a turn for each 64 KiB, as a socket gives them
-    what is due        --> calls          a turn for all that is due at its beginning
+    due calls          --> calls          a turn for all calls that are due at its beginning
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ from txrocket.protocol.bodies import (
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.command import RemotingCommand, decodeCommand, requestCommand
-from txrocket.protocol.frames import FrameBuffer
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.connection import RemotingConnection
 from txrocket.remoting.executors import InlineExecutor
-from txrocket.remoting.node import Remoting
+from txrocket.remoting.remoting import Remoting
+from txrocket.server.environment import Environment
 from txrocket.services import BROKER_SECTIONS, NAMESRV_SECTIONS, broker, nameServer
-from txrocket.surroundings import Surroundings
-from txrocket.testing.files import MemoryFiles
+from txrocket.testing.memoryfiles import MemoryFiles
 
 __all__ = [
     *("BUSY", "CROWDED", "SHARED", "WIDE", "Caller", "Crowd", "Host", "Measure", "TurnClock"),
     *("brokerHost", "heartbeat", "namesrvHost", "unmeasured"),
 ]
 
-#: Runs a function and notes what it costs.
+#: Runs a function and records its cost.
 Measure = Callable[[Callable[[], object]], None]
 
 _START = 1_700_000_000
 
-# What a socket gives at a time.
+# The bytes of one read from a socket.
 _READ = 64 * 1024
 
-#: The topic that all groups consume, and the one that has as many queues as a topic may.
+#: The topic that all groups consume, and the topic with the most queues allowed.
 SHARED, WIDE = "shared", "wide"
 SHARED_QUEUES, WIDE_QUEUES = 1, 8192
 
-#: The group that has consumed all topics, and the one with most members.
+#: The group that has consumed all topics, and the group with the most members.
 BUSY, CROWDED = "group-00000", "group-00001"
 
 
 @attrs.frozen
 class Crowd:
     """
-    How much a server has to keep.
+    The numbers of topics, groups and so on in a server's tables.
     """
 
     topics: int = 20_000
@@ -79,8 +79,8 @@ class Crowd:
 
     def topicNames(self) -> list[str]:
         """
-        The names of the topics: those that a broker makes for its groups, and others if
-        there are to be more.
+        The names of the topics: the retry topics of the groups, and further ones up to the
+        number.
         """
         names = [retryTopic(each) for each in self.groupNames()]
         names += [f"topic-{number:05d}" for number in range(self.topics - len(names))]
@@ -120,7 +120,7 @@ class Crowd:
 
 def unmeasured(turn: Callable[[], object]) -> None:
     """
-    Run a turn, and note nothing.
+    Run a turn without recording it.
     """
     turn()
 
@@ -159,9 +159,9 @@ class TurnClock(Clock):
 
     def turn(self) -> bool:
         """
-        Call what is due.
+        Make the due calls.
 
-        @return: whether anything was.
+        @return: whether there were any.
         """
         due = [each for each in self.calls if each.getTime() <= self.seconds()]
         if not due:
@@ -179,7 +179,7 @@ class TurnClock(Clock):
 
     def settle(self, seconds: float = 0.0) -> None:
         """
-        Let time pass, and have done what is due until then.
+        Let time pass, and make the calls that are due by then.
         """
         end = self.seconds() + seconds
         while True:
@@ -217,7 +217,7 @@ class Caller:
 
     def send(self, request: RemotingCommand) -> None:
         """
-        Send a request, and have done all that comes of it.
+        Send a request, and run all turns that follow from it.
         """
         data = request.encode()
         for start in range(0, len(data), _READ):
@@ -226,11 +226,11 @@ class Caller:
 
     def answers(self) -> list[RemotingCommand]:
         """
-        The answers since this was last asked.
+        The answers since the last call.
         """
         data = self.wire.value()
         self.wire.clear()
-        return [each for each in FrameBuffer(decodeCommand).feed(data) if each.isResponse]
+        return [each for each in RemotingConnection().feed(data) if each.isResponse]
 
 
 class Host:
@@ -239,12 +239,12 @@ class Host:
     """
 
     def __init__(
-        self, make: Callable[[Surroundings], Any], clock: TurnClock, files: MemoryFiles
+        self, make: Callable[[Environment], Any], clock: TurnClock, files: MemoryFiles
     ) -> None:
         self.clock = clock
         self._factories: list[IProtocolFactory] = []
         self._callers = 0
-        around = Surroundings(
+        around = Environment(
             clock=clock,
             wall=clock.seconds,
             inThread=clock.inThread,
@@ -261,7 +261,7 @@ class Host:
     @property
     def remoting(self) -> Remoting:
         """
-        What serves requests.
+        The remoting that serves requests.
         """
         remoting: Remoting = self.service.remoting
         return remoting
@@ -275,12 +275,12 @@ class Host:
 
 
 def _noConnect(address: str) -> Any:
-    raise AssertionError(f"nobody is to be dialled, and not {address}")
+    raise AssertionError(f"a server in memory must not dial {address}")
 
 
 def brokerHost(crowd: Crowd, **settings: str) -> Host:
     """
-    A broker, whose clients are in all of its groups.
+    A broker with a client in each of its groups.
     """
     clock = TurnClock()
     files = MemoryFiles(clock.seconds)

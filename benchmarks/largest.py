@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 The largest request of every code that a broker and a name server serve: as large as its
-limit allows, and about as much as there is.
+limit allows, and about as many topics or groups as exist.
 
-A test and a benchmark send them all, and see how long each keeps others waiting.  Whoever
-adds a code adds its largest request here; the test says so.
+A test and a benchmark send all of them and measure how long each keeps other peers waiting.
+A new code needs its largest request here; the test fails without it.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Any
 import msgspec
 
 from benchmarks.crowd import BUSY, CROWDED, SHARED, WIDE, Crowd
+from txrocket.broker.settings import ClientSettings
 from txrocket.filters.expressions import EXPRESSION_LIMIT
 from txrocket.model import DataVersion, MessageQueue, SubscriptionGroupConfig, TopicConfig
-from txrocket.processors.bounds import BODY_LIMIT, BODY_LIMITS
-from txrocket.processors.heartbeat import SUBSCRIPTIONS_LIMIT
+from txrocket.processors.bodylimits import BODY_LIMIT, BODY_LIMITS
 from txrocket.protocol import headers as h
-from txrocket.protocol.batch import BATCH_LIMIT, encodeItem
 from txrocket.protocol.bodies import (
     LockBatchRequestBody,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
 )
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
+from txrocket.protocol.bodies.inspect import InspectHalvesRequestHeader, InspectRequestHeader
+from txrocket.protocol.bodies.registerbroker import encodeRegisterBroker
 from txrocket.protocol.codes import InspectCode, RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.protocol.fields import Header
-from txrocket.protocol.inspection import InspectHalvesRequestHeader, InspectRequestHeader
-from txrocket.protocol.registration import encodeRegisterBroker
+from txrocket.protocol.headers.fields import Header
+from txrocket.protocol.record.batch import BATCH_LIMIT, encodeItem
 
 __all__ = ["brokerRequests", "namesrvRequests"]
 
 _C = RequestCode
 
-# Bits of a pull's sysFlag: it brings its subscription along.
+# The bit of a pull's sysFlag for a pull that carries its subscription.
 _BROUGHT = 4
 
-# Properties of nearly the greatest length.
+# Properties of nearly the largest length.
 _PROPERTIES = "k\x01" + "v" * 32_000
 
 _CLUSTER, _BROKER, _ADDRESS = "c", "b", "192.0.2.1:10911"
@@ -51,7 +51,7 @@ _Requests = Iterator[RemotingCommand]
 
 def brokerRequests(crowd: Crowd) -> _Requests:
     """
-    For a broker, in an order in which each finds what it is about.
+    Requests for a broker, in an order in which each finds the objects that it needs.
     """
     yield from _sends()
     yield from _pulls()
@@ -104,7 +104,8 @@ def _clients(crowd: Crowd) -> _Requests:
     limit = BODY_LIMITS[_C.HEART_BEAT]
     new = [{"groupName": f"new-{number}"} for number in range(200)]
     known = [{"groupName": name} for name in crowd.groupNames()]
-    wanted = [{"topic": f"t{number}", "subString": "*"} for number in range(SUBSCRIPTIONS_LIMIT)]
+    most = ClientSettings().maxSubscriptionNumPerGroup
+    wanted = [{"topic": f"t{number}", "subString": "*"} for number in range(most)]
     many = [{"groupName": name, "subscriptionDataSet": wanted} for name in crowd.groupNames()[:10]]
     for consumers, odd in ((new, False), (new, True), (known, False), (many, True)):
         body = {"clientID": "one", "consumerDataSet": _fitted(consumers, limit - 100)}
@@ -133,7 +134,7 @@ def _clients(crowd: Crowd) -> _Requests:
 
 def _fitted(items: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
     """
-    As many of some items as fit into so many bytes.
+    As many of some items as fit into a number of bytes.
     """
     size = 0
     for count, each in enumerate(items):
@@ -235,7 +236,7 @@ def _administration(crowd: Crowd) -> _Requests:
 
 def namesrvRequests(crowd: Crowd) -> _Requests:
     """
-    For a name server, in an order in which each finds what it is about.
+    Requests for a name server, in an order in which each finds the objects that it needs.
     """
     yield from _registrations(crowd)
     for number in range(4):
@@ -268,8 +269,8 @@ def namesrvRequests(crowd: Crowd) -> _Requests:
     limit = BODY_LIMITS[_C.UPDATE_NAMESRV_CONFIG]
     keys = "".join(f"key{number}=1\n" for number in range(limit // 10))
     yield requestCommand(_C.UPDATE_NAMESRV_CONFIG, body=keys[:limit].encode())
-    who = h.UnRegisterBrokerRequestHeader(_BROKER, _ADDRESS, _CLUSTER, 0)
-    yield requestCommand(_C.UNREGISTER_BROKER, who)
+    header = h.UnRegisterBrokerRequestHeader(_BROKER, _ADDRESS, _CLUSTER, 0)
+    yield requestCommand(_C.UNREGISTER_BROKER, header)
 
 
 def _registrations(crowd: Crowd) -> _Requests:

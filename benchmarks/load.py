@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Load for servers under test, and what it costs them.
+Load for servers under test, and its cost for them.
 
-The load is made of prebuilt frames over plain sockets.  All that it does beyond
-that is to count answers, so that it is never what is waited for::
+The load is prebuilt frames over plain sockets.  It only counts the answers, so that the
+load is never the bottleneck::
 
     frame frame frame -->  server
                     \\<--  answer answer: two more frames
@@ -22,24 +22,23 @@ __all__ = ["cpuSeconds", "drive", "memory"]
 
 _LENGTH = struct.Struct(">I").unpack_from
 
-# One for all: a new one for each read would cost more than the reading.
+# One buffer for all reads, because a new one for each would cost more than the read.
 _BUFFER = bytearray(1 << 18)
 _VIEW = memoryview(_BUFFER)
 
 
 def cpuSeconds(pid: int) -> float:
     """
-    The CPU time that all threads of a process have used so far, to the
-    microsecond, without asking it.
+    The CPU time of all threads of a process, to the microsecond.
     """
-    # Linux numbers the CPU clock of a process so; see clock_getcpuclockid(3).
+    # Linux's number for the CPU clock of a process; see clock_getcpuclockid(3).
     return time.clock_gettime(~pid << 3 | 2)
 
 
 def memory(pid: int) -> tuple[float, float]:
     """
-    The memory of a process in MB: what it alone has written to (RssAnon), and
-    with its share of programs and libraries (Pss).
+    The memory of a process in MB: only its own pages (RssAnon), and with its share of
+    programs and libraries (Pss).
     """
     return _megabytes(f"/proc/{pid}/status", "RssAnon:"), _megabytes(
         f"/proc/{pid}/smaps_rollup", "Pss:"
@@ -54,7 +53,7 @@ def _megabytes(path: str, name: str) -> float:
 
 class _Connection:
     """
-    One connection and what is in flight on it.
+    One connection and the requests in flight on it.
     """
 
     def __init__(self, port: int, frames: Iterator[bytes], requests: int, inFlight: int) -> None:
@@ -63,7 +62,7 @@ class _Connection:
         self._frames = frames
         self._toSend = self._unanswered = requests
         self._begun = self._done = 0
-        # How far ahead the next answer begins, and what is there of its length.
+        # The bytes up to the next answer, and the bytes of its length that have arrived.
         self._ahead = 0
         self._partial = b""
         self._send(inFlight)
@@ -76,9 +75,9 @@ class _Connection:
 
     def answered(self) -> bool:
         """
-        Take what came, and send as many requests as were answered.
+        Read answers, and send as many new requests.
 
-        @return: whether all are.
+        @return: whether all requests are answered.
         """
         partial = self._partial
         _BUFFER[: len(partial)] = partial
@@ -103,7 +102,7 @@ def drive(
     port: int, frames: Sequence[bytes], requests: int, connections: int, inFlight: int
 ) -> None:
     """
-    Keep all connections' requests in flight until so many are answered.
+    Keep requests in flight on all connections until a number of them is answered.
 
     @param frames: the requests, in turn.
     """

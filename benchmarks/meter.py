@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a process measures of itself.
+A meter for the CPU time and rate of the own process.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import time
 
 __all__ = ["WARM_UP", "Meter"]
 
-# So many messages go through before anything is measured.
+# The messages of the warm-up.
 WARM_UP = 2000
 
 
 class Meter:
     """
-    CPU time of all threads, and time; it may be run several times.
+    Measures the CPU time of all threads, and the time, of one or more intervals.
     """
 
     def __init__(self) -> None:
@@ -25,15 +25,15 @@ class Meter:
 
     def begin(self) -> None:
         """
-        From now on it counts.
+        Begin an interval.
         """
         self._began = time.process_time(), time.perf_counter()
 
     def end(self, count: int) -> None:
         """
-        It does not count any more.
+        End the interval.
 
-        @param count: how many messages went through.
+        @param count: the number of messages in it.
         """
         cpu, elapsed = self._began
         self._cpu += time.process_time() - cpu
@@ -42,8 +42,8 @@ class Meter:
 
     def tell(self, name: str) -> None:
         """
-        Print the CPU microseconds of a message, and how many there were in a second.
+        Print the CPU microseconds of a message, and the messages in a second.
 
-        @param name: of what was measured, without blanks.
+        @param name: the name of the measurement, without blanks.
         """
         print(name, 1e6 * self._cpu / self._count, self._count / self._elapsed, flush=True)

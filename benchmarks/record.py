@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What records cost: microseconds for each of the hot operations, and how many
-times that of the bare minimum, C{struct.pack_into} and C{zlib.crc32} and a copy
-of the same bytes, measured in the same run.  Run it with
-C{python -m benchmarks.record}.
+The costs of records: microseconds for each of the hot operations, and their ratio to the
+bare minimum in the same run: C{struct.pack_into}, C{zlib.crc32} and a copy of the same
+bytes.  Run it with C{python -m benchmarks.record}.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import timeit
 import zlib
 from collections.abc import Callable
 
+from txrocket.bulk import BatchRecords, batchRecords
 from txrocket.message import Message
-from txrocket.protocol.batch import batchRecords, encodeBatch
 from txrocket.protocol.javahash import javaHash, tagsCode
 from txrocket.protocol.messageid import UniqueIds, encodeMessageId
 from txrocket.protocol.record import (
@@ -26,6 +25,7 @@ from txrocket.protocol.record import (
     encodeRecord,
     encodeTopic,
 )
+from txrocket.protocol.record.batch import encodeBatch
 
 TIME = 1700000000123
 HOST = encodeHost("127.0.0.1", 10911)
@@ -69,7 +69,7 @@ def _minimum(record: bytes, body: bytes) -> Callable[[], None]:
 
 def _time(run: Callable[[], object], number: int) -> float:
     """
-    Microseconds for one call: the best of several rounds, since all noise adds.
+    Microseconds for one call: the best of several rounds, because noise only adds time.
     """
     return min(timeit.repeat(run, number=number, repeat=9)) / number * 1e6
 
@@ -85,7 +85,7 @@ def main() -> None:
         [Message("TopicTest", small, tags="TagA", properties={"UNIQ_KEY": KEY})] * COUNT
     )
 
-    def append() -> tuple[bytes, list[int], list[bytes]]:
+    def append() -> BatchRecords:
         return batchRecords(
             batch, TOPIC, b"CLUSTER\x01c", 3, 42, 1 << 30, 0, TIME, HOST, TIME, HOST
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What remoting costs, over loopback, with bodies of 1 KiB and four connections
-with 16 requests in flight each:
+The costs of remoting, over loopback, with bodies of 1 KiB and four connections with 16
+requests in flight each:
 
   - a, a bare frame echo: Twisted, our framing, one write per read, no decoding;
   - b, a send with a JSON header, decoded into its typed header, answered by an
@@ -10,8 +10,8 @@ with 16 requests in flight each:
   - d, the client's side of b: building the typed header, sending, and the
     Deferred firing with the answer, whose typed header is decoded.
 
-The server under test has a process of its own, whose CPU time counts.  The load
-comes from this process.
+The server under test runs in its own process, whose CPU time counts.  The load comes from
+this process.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ ECHO, SEND, CLIENT = "echo", "send", "client"
 
 def sendRequest(number: int = 0) -> RemotingCommand:
     """
-    A send as a producer makes it.
+    The frame of a producer's send.
 
-    @param number: makes its message unlike all others.
+    @param number: makes its message different from all others.
     """
     uniqueKey = f"7F0000010B251B89B4AC{0x4E0EAA80 + (number >> 4):08X}{number & 0xFFFF:04X}"
     header = SendMessageRequestHeaderV2(
@@ -62,7 +62,7 @@ def sendRequest(number: int = 0) -> RemotingCommand:
 
 def served(request: RemotingCommand, peer: object) -> RemotingCommand:
     """
-    What an inline processor does at least: read the header, answer with one.
+    The least work of an inline processor: decode a header, and answer with one.
     """
     header = request.decodeHeader(SendMessageRequestHeaderV2)
     return responseCommand(
@@ -79,24 +79,24 @@ def served(request: RemotingCommand, peer: object) -> RemotingCommand:
 
 def serve(kind: str) -> None:
     """
-    Run a server on a free port, and tell which.
+    Run a server on a free port, and print the port.
     """
     from twisted.internet import reactor as anyReactor
     from twisted.internet.protocol import Factory, Protocol
 
     from txrocket.remoting.executors import InlineExecutor
-    from txrocket.remoting.node import FunctionProcessor, Remoting
+    from txrocket.remoting.remoting import FunctionProcessor, Remoting
     from txrocket.remoting.server import RemotingServerFactory
 
     reactor: Any = anyReactor
 
     class Echo(Protocol):
         def connectionMade(self) -> None:
-            self.frames = FrameBuffer(lambda data, start, stop: data[start - 4 : stop])
+            self.frames = FrameBuffer()
 
         def dataReceived(self, data: bytes) -> None:
             assert self.transport is not None
-            frames = self.frames.feed(data)
+            frames = [whole[start:end] for _, whole, start, end in self.frames.runs(data)]
             if frames:
                 self.transport.write(b"".join(frames))
 
@@ -113,15 +113,15 @@ def serve(kind: str) -> None:
 
 def client(port: int, requests: int) -> None:
     """
-    Send so many requests and print the CPU microseconds that each cost.
+    Send requests, and print the CPU microseconds of each.
     """
     from twisted.internet import reactor as anyReactor
     from twisted.internet.defer import Deferred, gatherResults
     from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
     from twisted.internet.task import react
 
-    from txrocket.remoting.node import Remoting
     from txrocket.remoting.protocol import RemotingProtocol
+    from txrocket.remoting.remoting import Remoting
 
     def flight(protocol: RemotingProtocol, count: int) -> Deferred[None]:
         done: Deferred[None] = Deferred()
@@ -178,7 +178,7 @@ class Server:
 
     def cpuSeconds(self) -> float:
         """
-        The CPU time it has used so far.
+        Its CPU time so far.
         """
         return cpuSeconds(self.pid)
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What source, sink and store reader of Spark do in a second, beside Spark's own Parquet: the
-same rows, in the same session, with bodies of 1 KiB, no two alike::
+The rows in a second of Spark's source, sink and store reader, beside Spark's own Parquet:
+the same rows, in the same session, with different bodies of 1 KiB::
 
     Parquet --> noop      the measure
     broker  --> noop      our broker, in a process of its own
-    files   --> noop      the same broker's, without it
+    files   --> noop      the files of that broker, without it
     Parquet --> broker
 
-Rows a second depend on the machine; ratios, each to the Parquet of its own round, do so
-less.  Without Spark there is a line that says so.
+Rows in a second depend on the machine; the ratios to the Parquet of the same round do so
+less.  Without Spark it prints a line that says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from txrocket.testing import ChildCluster
 
 __all__ = ["Size", "main"]
 
-#: What must be installed.
+#: The packages that must be installed.
 NEEDED = ("pyspark", "pyarrow", "numpy")
 
 TOPIC = "Bench"
@@ -40,16 +40,16 @@ NARROW = "topic STRING, queueId INT, queueOffset BIGINT, storeTimestamp TIMESTAM
 @attrs.frozen
 class Size:
     """
-    How much is measured.
+    The amounts of work.
 
-    @ivar rows: of the topic.
-    @ivar rounds: how often everything is done.
-    @ivar warming: how often before that.
+    @ivar rows: the rows of the topic.
+    @ivar rounds: the measured rounds.
+    @ivar warming: the rounds before them.
     """
 
     rows: int = 200_000
     rounds: int = 7
-    # Java compiles what it does often, and Spark's own reader has more of that.
+    # Java compiles hot code, and Spark's own reader has more of it.
     warming: int = 6
 
 
@@ -61,7 +61,7 @@ class Measures:
     def __init__(self, spark: Any, nameServers: str, store: str, table: str) -> None:
         """
         @param store: the broker's folder.
-        @param table: where to write Parquet.
+        @param table: the folder for Parquet.
         """
         self._spark = spark
         self._nameServers = nameServers
@@ -71,8 +71,8 @@ class Measures:
 
     def all(self) -> list[dict[str, Callable[[], None]]]:
         """
-        Groups of them, by their names, the first of each group being what the others are
-        compared with.  Writing comes last: what it writes is in the broker's files.
+        Groups of measurements by name.  The others of a group are compared with its first.
+        Writing comes last, because it adds to the broker's files.
         """
         columns = [each.split()[0] for each in NARROW.split(", ")]
         return [
@@ -165,7 +165,7 @@ def main(size: Size | None = None, spark: Any = None) -> None:
     """
     Measure, and print a line for each.
 
-    @param spark: the session to do it in; one of its own if none is given.
+    @param spark: the session to use; L{None} for a new one.
     """
     size = size or Size()
     if missing := [each for each in NEEDED if importlib.util.find_spec(each) is None]:
@@ -173,7 +173,7 @@ def main(size: Size | None = None, spark: Any = None) -> None:
         return
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as folder:
         root = os.path.abspath(folder)
-        # Files as large as RocketMQ's are by default: each is a task at least.
+        # Files of RocketMQ's default size, because each file is at least one task.
         settings = {"mappedFileSizeCommitLog": 1 << 30}
         with ChildCluster(folder=f"{root}/cluster", settings=settings, timeout=120.0) as cluster:
             _fill(cluster.nameServers, size.rows)

@@ -30,7 +30,6 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 
 from txrocket.message import Message
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import (
     MESSAGE_MAGIC_CODE,
     encodeBlank,
@@ -39,8 +38,9 @@ from txrocket.protocol.record import (
     encodeRecord,
     encodeTopic,
 )
-from txrocket.store.messages import MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.protocol.record.batch import encodeBatch
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)
@@ -149,7 +149,7 @@ def gets(folder: str) -> None:
         def run() -> None:
             for name in names:
                 for offset in range(0, count, 32):
-                    if store.get(name, 0, offset, 32).status is not GetStatus.FOUND:
+                    if store.get(name, 0, offset, 32).status is not GetMessageStatus.FOUND:
                         raise AssertionError("the benchmark reads what is not there")
 
         return run

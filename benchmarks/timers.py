@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Messages that wait for times of their own: what a million of them cost a broker, and
-how late others come meanwhile.
+Messages with delivery times: the cost of a million parked ones for a broker, and the
+lateness of others meanwhile.
 
     python -m benchmarks.timers
 
-A broker in a process of its own is sent a million messages that are due within the
-next hours, is stopped and started again, and then is sent some that are due soon.  How
-late these come is read from its files: when each was due, and when it was stored in its
-topic.
+A broker in its own process gets a million messages that are due within the next hours, is
+restarted, and then gets some that are due soon.  The lateness of these is read from its
+files: the time at which each was due, and the time at which it was delivered.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import SendMessageRequestHeaderV2
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.messages import MessageStore
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import StoreSettings
 
 _BODY = b"x" * 100
 _HOUR = 3_600_000
 
-# So many different times among those that wait; more would be more to hold ready.
+# The number of different times among the parked messages.
 _TIMES = 20_000
 
 
 @attrs.frozen
 class Size:
     """
-    How much is done.
+    The amounts of work.
 
-    @ivar pending: how many wait for hours.
-    @ivar soon: how many come one after the other, and within how many seconds.
-    @ivar burst: how many come in the same millisecond.
-    @ivar ahead: how many seconds before the first of these comes all are sent.
+    @ivar pending: the messages that are parked for hours.
+    @ivar soon: the messages due one after the other, and the seconds in which they are.
+    @ivar burst: the messages due in the same millisecond.
+    @ivar ahead: the seconds from the sends to the first of these.
     """
 
     pending: int = 1_000_000
@@ -81,13 +80,13 @@ def _line(what: str, figure: str, more: str = "") -> None:
 
 def _send(broker: Broker, times: list[int], count: int) -> float:
     """
-    Have the broker take messages.
+    Send messages to the broker.
 
-    @return: CPU microseconds for each.
+    @return: its CPU microseconds for each.
     """
     asker = Asker(broker.port)
     with asker.socket:
-        # One of them alone, for its answer: the others' are not looked at.
+        # Check the answer of one message alone; the load only counts the others.
         asker.send(timed(times[-1], 0))
         asker.expect(ResponseCode.SUCCESS)
     frames = [timed(when, number).encode() for number, when in enumerate(times)]
@@ -98,11 +97,11 @@ def _send(broker: Broker, times: list[int], count: int) -> float:
 
 def _wait(pending: Broker, size: Size) -> None:
     """
-    Have messages wait, and tell what that costs.
+    Park messages, and print the cost.
     """
     before = memory(pending.pid)[0]
     now = int(time.time() * 1000)
-    # From one hour on to eleven: all wait in the buckets of their own times.
+    # Due in one to eleven hours, so that all are in buckets of the timer wheel.
     times = [now + _HOUR + each * 10 * _HOUR // _TIMES for each in range(_TIMES)]
     cost = _send(pending, times, size.pending)
     after = memory(pending.pid)[0]
@@ -112,9 +111,9 @@ def _wait(pending: Broker, size: Size) -> None:
 
 def _deliver(broker: Broker, size: Size) -> int:
     """
-    Have messages come.
+    Send messages that are due soon, and wait for them.
 
-    @return: the time of those that come at once.
+    @return: the time of the burst.
     """
     first = int((time.time() + size.ahead) * 1000)
     step = size.spread * 1000 / size.soon
@@ -132,7 +131,7 @@ def _deliver(broker: Broker, size: Size) -> int:
 
 def _delivered(folder: str) -> Iterator[MessageExt]:
     """
-    What has come, from a broker's files.
+    The delivered messages, from a broker's files.
     """
     clock = Clock()
     clock.advance(time.time())
@@ -148,7 +147,7 @@ def _delivered(folder: str) -> Iterator[MessageExt]:
 
 def _lateness(folder: str, size: Size, burst: int) -> None:
     """
-    Tell how late messages came.
+    Print the lateness of messages.
     """
     inRow: list[int] = []
     atOnce: list[int] = []

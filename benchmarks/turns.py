@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How long the largest request of every code keeps others waiting.
+The time that the largest request of every code keeps other peers waiting.
 
     python -m benchmarks.turns
 
 A broker and a name server in this process, on a clock of their own, with 20,000 topics and
-20,000 groups, are sent the largest request of every code that they serve.  For each code
-the longest turn of the reactor is printed, and what all turns took together.  The aim is
-50 ms for a turn.
+20,000 groups, get the largest request of every code that they serve.  For each code the
+longest turn of the reactor is printed, and the sum of all turns.  The aim is 50 ms for a
+turn.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from txrocket.protocol.command import RemotingCommand
 
 __all__ = ["main"]
 
-#: How long a turn may take, in milliseconds.
+#: The milliseconds that a turn may take.
 AIM = 50.0
 
-# What a server does by itself in two minutes comes round at least twice.
+# In two minutes each periodic task of a server runs at least twice.
 _PERIODS = 120.0
 
 
@@ -41,9 +41,9 @@ class Timed:
 
     def measure(self, turn: Callable[[], object]) -> None:
         """
-        Run a turn and note how long it takes.
+        Run a turn and record its time.
         """
-        # Of this thread: what others do on the machine does not count.
+        # The time of this thread, so that other programs do not count.
         began = time.thread_time()
         turn()
         taken = 1e3 * (time.thread_time() - began)
@@ -55,14 +55,14 @@ class Timed:
 def _measured(host: Host, requests: Iterable[RemotingCommand]) -> dict[str, Timed]:
     found: dict[str, Timed] = {}
     caller = host.call()
-    # A collection of garbage is nobody's turn, and is told by itself.
+    # Garbage collection is not part of a turn, and is printed separately.
     gc.disable()
     for request in requests:
         timed = found.setdefault(requestName(request.code), Timed())
         host.clock.measure = timed.measure
         caller.send(request)
         host.clock.measure = unmeasured
-        # A consumer that does not answer is given up after a while.
+        # The broker gives up a consumer that does not answer after a while.
         if not caller.answers():
             host.clock.settle(11)
         assert caller.protocol.connected, request

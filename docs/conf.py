@@ -14,7 +14,7 @@ project = "txrocket"
 copyright = "the txrocket authors"
 release = version = txrocket.__version__
 
-extensions = ["epytext"]
+extensions = ["apipages", "javaclasses", "epytext"]
 exclude_patterns = ["_build", "newsfragments"]
 
 html_theme = "alabaster"

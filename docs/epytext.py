@@ -173,6 +173,8 @@ def _described(kind: str, signature: str, docstring: str, resolve: Resolve) -> s
     return f"\n\n.. py:{kind}:: {signature}\n\n{text}\n"
 
 
+_OURS = ("txrocket.", "pyspark_rocketmq.")
+
 # How Python shows what is written Int32, Int64 or, of an interface, by its name.
 _SHOWN = (
     (re.compile(r"Annotated\[int, msgspec\.Meta\(ge=-2147483648, [^)]*\)\]"), "Int32"),
@@ -200,7 +202,14 @@ def _skip(
     app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object
 ) -> bool | None:
     # What namedtuple says about its fields, our own fields say better.
-    return True if (inspect.getdoc(thing) or "").startswith("Alias for field number") else None
+    if (inspect.getdoc(thing) or "").startswith("Alias for field number"):
+        return True
+    # A name that a package exports is shown in the module that defines it, and only there: else
+    # a link by that name has two targets.
+    module = app.env.temp_data.get("autodoc:module") or app.env.ref_context.get("py:module")
+    home = getattr(thing, "__module__", None)
+    isForeign = isinstance(home, str) and home != module and home.startswith(_OURS)
+    return True if what == "module" and module and isForeign else None
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from txrocket.client import Cluster, Producer, PushConsumer
 
 async def main(reactor: Any, nameServer: str) -> None:
     """
-    A coroutine of asyncio's: it awaits futures, and C{asFuture} makes one of a
-    Deferred.
+    A coroutine of asyncio: it awaits futures, and C{asFuture} turns a Deferred into one.
     """
     loop = asyncio.get_running_loop()
     inbox: asyncio.Queue[bytes] = asyncio.Queue(1)
@@ -30,7 +29,7 @@ async def main(reactor: Any, nameServer: str) -> None:
         await inbox.put(message.body)
 
     def listen(message: MessageExt) -> Deferred[None]:
-        # A listener that is a coroutine is one of Twisted's, and awaits Deferreds.
+        # A listener that is a coroutine belongs to Twisted, and awaits Deferreds.
         return Deferred.fromFuture(asyncio.ensure_future(take(message)))
 
     cluster = Cluster(nameServer, reactor)

@@ -15,7 +15,7 @@ from twisted.internet.task import react
 from txrocket import Message
 from txrocket.client import Cluster, Producer, SendStatus
 
-# 64 KiB at a time, for the sake of the example; 4 MiB is what brokers take.
+# A small limit of 64 KiB for the example; brokers accept 4 MiB.
 LIMIT = 64 * 1024
 
 
@@ -29,13 +29,13 @@ def measurements(count: int) -> Iterable[Message]:
 
 async def sendAll(producer: Producer, messages: Iterable[Message]) -> int:
     """
-    Send messages of one topic, and say how many requests that took.
+    Send messages of one topic, and return the number of requests.
     """
-    # They are divided so that no request is larger than the producer's limit.
+    # The producer splits them so that no request exceeds its limit.
     results = await producer.sendBatch(messages)
     for result in results:
-        # One of all messages of a request: the queue is the same, and the offsets
-        # follow each other from this one on.
+        # One result for all messages of a request: they are in one queue, and this is the
+        # offset of the first.
         assert result.sendStatus is SendStatus.SEND_OK, result
     return len(results)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 from txrocket.blocking import Client, Settings
-from txrocket.client.results import PullStatus
+from txrocket.client.sansio.results import PullStatus
 from txrocket.errors import SendFailed
 from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
@@ -18,7 +18,7 @@ from txrocket.model import MessageQueue
 
 def send(client: Client, topic: str, lines: Iterable[str]) -> None:
     """
-    Send each line, all of one customer to one queue.
+    Send each line; all lines of a customer go to one queue.
     """
     for line in lines:
         customer = line.split()[0]
@@ -26,7 +26,7 @@ def send(client: Client, topic: str, lines: Iterable[str]) -> None:
         try:
             result = client.send(message, key=customer)
         except SendFailed as error:
-            # After "route" and "connect" nothing was sent; else it may have been.
+            # If the route or the connection failed, nothing was sent; else it may have been.
             print(f"{line}: {error.phase}, {error.error}", file=sys.stderr)
             raise
         print(f"{line}: {result.sendStatus.name}")
@@ -34,7 +34,7 @@ def send(client: Client, topic: str, lines: Iterable[str]) -> None:
 
 def messages(client: Client, queue: MessageQueue, offset: int) -> Iterator[MessageExt]:
     """
-    What a queue has from an offset on.
+    The messages of a queue from an offset on.
     """
     while True:
         result = client.pull(queue, offset, expression="order")
@@ -46,8 +46,8 @@ def messages(client: Client, queue: MessageQueue, offset: int) -> Iterator[Messa
 
 def unread(client: Client, group: str, topic: str) -> Iterator[MessageExt]:
     """
-    What a group has not had yet.  A message counts as had when the next one is asked
-    for.
+    The messages that a group has not consumed yet.  A message counts as consumed when the
+    caller asks for the next one.
     """
     for queue in client.queues(topic):
         offset = client.offset(group, queue)
@@ -60,7 +60,7 @@ def unread(client: Client, group: str, topic: str) -> Iterator[MessageExt]:
 
 def count(settings: Settings, queue: MessageQueue) -> int:
     """
-    How many messages a queue has; for a process of its own.
+    The number of messages in a queue; it runs in its own process.
     """
     with Client(settings) as client:
         return sum(1 for _ in messages(client, queue, client.minOffset(queue)))
@@ -68,7 +68,7 @@ def count(settings: Settings, queue: MessageQueue) -> int:
 
 def countAll(settings: Settings, topic: str) -> int:
     """
-    The same for a topic, by several processes: settings can be pickled.
+    The number of messages in a topic, counted by several processes: settings are pickled.
     """
     with Client(settings) as client:
         queues = client.queues(topic)
@@ -78,7 +78,7 @@ def countAll(settings: Settings, topic: str) -> int:
 
 def main(nameServer: str) -> None:
     """
-    Send three orders, and read what is new.
+    Send three orders, and read the new messages.
     """
     settings = Settings(nameServer, timeout=5.0)
     with Client(settings) as client:

@@ -17,14 +17,14 @@ from txrocket.client import Cluster, LocalOffsets, Producer, PushConsumer
 
 class Radio:
     """
-    One listener.  Each has a Cluster of its own, as each would have in a program of
-    its own: a Cluster has one member of a group.
+    One listener.  Each has its own Cluster, as it would in its own program, because a
+    Cluster has one member of a group.
     """
 
     def __init__(self, name: str, cluster: Cluster, offsets: LocalOffsets | None = None) -> None:
         """
-        @param offsets: remembers in a file how far this member is; else it begins
-            anew each time.
+        @param offsets: stores this member's offsets in a file; without it, the member
+            starts from the beginning each time.
         """
         self.name = name
         self.over: Deferred[None] = Deferred()
@@ -40,8 +40,8 @@ class Radio:
 
     def listen(self, message: MessageExt) -> None:
         """
-        A message comes.  One that this fails with is not brought again: how far a
-        group has come is each member's own affair here, so no broker could know.
+        Receive a message.  If this fails, the message is not delivered again, because each
+        member has its own offsets here, and no broker knows them.
         """
         print(f"{self.name}: {message.body.decode()}")
         if message.body == b"good night" and not self.over.called:
@@ -56,7 +56,7 @@ async def main(reactor: Any, nameServer: str) -> None:
         async with Producer(first, "station") as producer:
             queue = None
             for body in b"the news", b"the weather", b"good night":
-                # All into the queue of the first, since these should come in order.
+                # All go to the queue of the first, so that they arrive in order.
                 queue = (await producer.send(Message("Broadcasts", body), queue)).messageQueue
         radios = Radio("kitchen", first), Radio("bath", second)
         async with radios[0].consumer, radios[1].consumer:

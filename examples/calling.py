@@ -37,7 +37,7 @@ async def put(peers: Peers, address: str, key: str, value: str) -> None:
 
 async def get(peers: Peers, address: str, key: str) -> str | None:
     """
-    Ask, and take one other answer for what it means.
+    Ask, and treat one other code as an ordinary answer.
     """
     header = GetKVConfigRequestHeader(namespace="greetings", key=key)
     request = requestCommand(RequestCode.GET_KV_CONFIG, header)
@@ -51,7 +51,7 @@ async def get(peers: Peers, address: str, key: str) -> str | None:
 
 async def getAnywhere(peers: Peers, addresses: Sequence[str], key: str) -> str | None:
     """
-    Ask one after the other until one gives an answer worth having.
+    Ask one peer after the other until one answers.
     """
     failed: RocketError | None = None
     for address in addresses:
@@ -66,7 +66,7 @@ async def getAnywhere(peers: Peers, addresses: Sequence[str], key: str) -> str |
 
 async def tell(peers: Peers, address: str, group: str) -> None:
     """
-    Send without wanting an answer.
+    Send a oneway request.
     """
     header = NotifyConsumerIdsChangedRequestHeader(consumerGroup=group)
     request = requestCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
@@ -75,7 +75,7 @@ async def tell(peers: Peers, address: str, group: str) -> None:
 
 def firstOf(peers: Peers, addresses: Sequence[str], code: int) -> Deferred[str]:
     """
-    Ask all, take the answer that comes first, and cancel the rest.
+    Ask all peers, use the first answer, and cancel the other requests.
     """
     first: Deferred[str] = Deferred()
     asked = [peers.request(each, requestCommand(code), 3.0) for each in addresses]
@@ -86,15 +86,14 @@ def firstOf(peers: Peers, addresses: Sequence[str], code: int) -> Deferred[str]:
         first.callback(address)
 
     for address, each in zip(addresses, asked, strict=True):
-        # What was cancelled fails, and nobody is left to hear it.
+        # Cancelled requests fail, and no caller waits for them.
         each.addCallback(answered, address).addErrback(lambda failure: None)
     return first
 
 
 def runningInfo(request: RemotingCommand, peer: RemotingProtocol) -> Answer:
     """
-    Serve a request by calling back the one who made it, over the connection
-    that it came on.
+    Serve a request by a request to the peer that made it, on the same connection.
     """
 
     async def answer() -> RemotingCommand | None:

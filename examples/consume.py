@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Have the messages of a topic brought to a listener, until one says goodbye::
+Deliver the messages of a topic to a listener, until one says goodbye::
 
     .venv/bin/python examples/consume.py 127.0.0.1:9876 Greetings
 """
@@ -26,7 +26,7 @@ from txrocket.client import (
 
 async def consume(cluster: Cluster, topic: str) -> None:
     """
-    Consume the messages that are tagged so, those that are there already included.
+    Consume the messages with some tags, also the ones that exist already.
     """
     goodbye: Deferred[None] = Deferred()
 
@@ -45,7 +45,7 @@ async def consume(cluster: Cluster, topic: str) -> None:
 
 def deliver(message: MessageExt) -> ConsumeLater | None:
     """
-    A listener that knows what it cannot do now, and what it never can.
+    A listener that has failures to retry, and failures to give up.
     """
     if message.tags not in ("english", "german"):
         print(f"nobody understands {message.body!r}")
@@ -94,7 +94,7 @@ def archiving(cluster: Cluster, topic: str, path: Path) -> PushConsumer:
 @implementer(IConsumeMessageHook)
 class Slowest:
     """
-    A hook that notes the call which took longest.
+    A hook that remembers the slowest call.
     """
 
     name = "slowest"
@@ -105,12 +105,12 @@ class Slowest:
 
     def beforeConsume(self, consuming: Consuming) -> None:
         """
-        There is nothing to note yet.
+        Nothing to do before the call.
         """
 
     def afterConsume(self, consuming: Consuming) -> None:
         """
-        The listener is done.
+        Remember the call if it is the slowest.
         """
         assert consuming.ended is not None
         seconds = consuming.ended - consuming.began
@@ -120,7 +120,7 @@ class Slowest:
 
 async def main(reactor: Any, nameServer: str, topic: str) -> None:
     """
-    Consume until somebody says goodbye.
+    Consume until a message says goodbye.
     """
     async with Cluster(nameServer, reactor) as cluster:
         await consume(cluster, topic)

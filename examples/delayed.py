@@ -42,7 +42,7 @@ async def main(reactor: Any, nameServer: str) -> None:
 
     def ring(message: MessageExt) -> None:
         print(message.body.decode())
-        # A message may come twice.
+        # A message may arrive twice.
         heard.add(message.msgId)
         if len(heard) == len(expected) and not rung.called:
             rung.callback(None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Ask the echo server, C{twistd rocket-echo}, and print what it answers::
+Ask the echo server, C{twistd rocket-echo}, and print its answer::
 
     .venv/bin/python examples/echo_client.py 127.0.0.1:9876
 """
@@ -14,8 +14,8 @@ from twisted.internet.task import react
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 
 
 async def ask(reactor: Any, address: str) -> None:

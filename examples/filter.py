@@ -19,7 +19,7 @@ NEWS = {"sports": b"a goal", "weather": b"rain", "politics": b"a vote", "science
 
 async def main(reactor: Any, nameServer: str) -> None:
     """
-    Send news of all kinds, and read of some.
+    Send news of all kinds, and read some of them.
     """
     wanted = {"weather", "science"}
     read: Deferred[None] = Deferred()
@@ -40,7 +40,7 @@ async def main(reactor: Any, nameServer: str) -> None:
             listen,
             consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )
-        # One expression for a group and topic: all members must say the same.
+        # A group has one expression for a topic; all members must use the same.
         consumer.subscribe("News", "weather || science")
         async with consumer:
             await read

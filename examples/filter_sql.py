@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Only messages with certain properties, chosen by SQL92.  The broker leaves the others
-out; it must be told that it may::
+Only messages with certain properties, selected by SQL92.  The broker leaves the others out,
+if its settings allow it::
 
     .venv/bin/twistd --nodaemon rocket --set enablePropertyFilter=true
     .venv/bin/python examples/filter_sql.py 127.0.0.1:9876
@@ -24,14 +24,14 @@ FLATS = [
     ("a castle", {"city": "Siena", "rent": "on request", "rooms": "40"}),
 ]
 
-# Properties are text; what is compared with a number is read as one, and if it is none
-# the message is left out.
+# Properties are text.  A property that is compared with a number is parsed as one; if that
+# fails, the message is left out.
 WANTED = "rent <= 1000 AND (city IN ('Florence', 'Siena') OR rooms BETWEEN 2 AND 3)"
 
 
 async def consume(cluster: Cluster, expression: str, count: int) -> None:
     """
-    Read messages that an expression chooses.
+    Read the messages that an expression selects.
     """
     read: Deferred[None] = Deferred()
     left = count
@@ -56,7 +56,7 @@ async def consume(cluster: Cluster, expression: str, count: int) -> None:
 
 async def main(reactor: Any, nameServer: str) -> None:
     """
-    Offer flats, and read of some.
+    Offer flats, and read some of the offers.
     """
     async with Cluster(nameServer, reactor) as cluster:
         async with Producer(cluster, "landlords") as producer:

@@ -4,7 +4,7 @@ Send a message through the servers that C{make run} starts, and pull it back::
 
     .venv/bin/python examples/first_message.py 127.0.0.1:9876
 
-This is the protocol itself, request by request: what every client does.
+This is the protocol itself, request by request, as every client uses it.
 """
 
 import sys
@@ -15,7 +15,7 @@ from twisted.internet.task import react
 
 from txrocket.errors import responseError
 from txrocket.model import MASTER_ID, TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
@@ -25,13 +25,13 @@ from txrocket.protocol.headers import (
     SendMessageResponseHeader,
 )
 from txrocket.protocol.record import decodeRecords
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 
 
 async def ask(peers: Peers, address: str, request: RemotingCommand) -> RemotingCommand:
     """
-    An answer, or the error that it tells of.
+    Return an answer, or raise the error that it reports.
     """
     answer = await peers.request(address, request, timeout=3.0)
     if answer.code:
@@ -45,7 +45,7 @@ async def sendAndPull(reactor: Any, nameServer: str) -> None:
     """
     peers = Peers(Remoting(reactor), endpoints(reactor))
     try:
-        # A topic that is not there yet inherits from TBW102, and so does its route.
+        # A topic that does not exist yet inherits from TBW102, and so does its route.
         route = requestCommand(
             RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader("TBW102")
         )

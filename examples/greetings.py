@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from examples.first_message import ask
 from txrocket.model import MASTER_ID, TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import (
@@ -22,7 +22,7 @@ from txrocket.remoting.peers import Peers
 
 async def anyBroker(peers: Peers, nameServer: str) -> str:
     """
-    A broker that makes topics.
+    The address of a broker that creates topics.
     """
     header = GetRouteInfoRequestHeader("TBW102")
     request = requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A server that keeps values by key, under RocketMQ's own request codes.  It shows
-every way to serve a request::
+A server that stores values by key, with RocketMQ's own request codes.  It shows every way to
+serve a request::
 
     .venv/bin/python examples/key_values.py tcp:9877:interface=127.0.0.1
 """
@@ -29,8 +29,8 @@ from txrocket.protocol.headers import (
 )
 from txrocket.remoting.executors import InlineExecutor, PoolExecutor
 from txrocket.remoting.interfaces import Answer, IHook, IRequestProcessor
-from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import FunctionProcessor, Remoting
 from txrocket.remoting.server import RemotingServerFactory
 
 
@@ -63,7 +63,7 @@ class KeyValues:
 @implementer(IRequestProcessor)
 class FirstValue:
     """
-    Answers once somebody has put a value: a long poll.
+    Answers once a client has put a value: a long poll.
     """
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class FirstValue:
 
     def process(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
-        Promise an answer.  If the connection goes away the promise is cancelled,
-        and the function given to Deferred forgets it.
+        Promise an answer.  If the connection closes, the promise is cancelled, and the
+        canceller removes it.
         """
         promise: Deferred[RemotingCommand | None] = Deferred(self._waiting.remove)
         self._waiting.append(promise)
@@ -89,8 +89,7 @@ class FirstValue:
 
 def digest(request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
     """
-    Work that would keep the reactor busy: it runs in a thread and returns its
-    answer.
+    Work that would block the reactor: it runs in a thread and returns its answer.
     """
     header = request.decodeHeader(GetKVListByNamespaceRequestHeader)
     salt = header.namespace.encode()
@@ -100,8 +99,8 @@ def digest(request: RemotingCommand, peer: RemotingProtocol) -> RemotingCommand:
 @implementer(IHook)
 class Visitors:
     """
-    Counts requests by code, and lets nobody touch a namespace that begins with
-    an underscore.
+    Counts requests by code, and refuses requests for a namespace that begins with an
+    underscore.
     """
 
     def __init__(self) -> None:
@@ -109,7 +108,7 @@ class Visitors:
 
     def beforeRequest(self, address: str, request: RemotingCommand) -> None:
         """
-        Refuse what must not be.
+        Refuse requests for private namespaces.
         """
         if request.extFields.get("namespace", "").startswith("_"):
             raise NoPermission(f"{address} may not use this namespace")
@@ -118,14 +117,14 @@ class Visitors:
         self, address: str, request: RemotingCommand, response: RemotingCommand
     ) -> None:
         """
-        Count what was answered.
+        Count an answer.
         """
         self.served[request.code] += 1
 
 
 def keyValueServer(reactor: Any) -> Remoting:
     """
-    Who serves which code, and where.
+    Register a processor for each code, with the executor that runs it.
     """
     remoting = Remoting(reactor)
     inline = InlineExecutor()
@@ -142,7 +141,7 @@ def keyValueServer(reactor: Any) -> Remoting:
 
 async def serve(reactor: Any, where: str) -> None:
     """
-    Listen, for ever.
+    Listen until the program is stopped.
     """
     factory = RemotingServerFactory(keyValueServer(reactor))
     await serverFromString(reactor, where).listen(factory)

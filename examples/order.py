@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Messages in order: those of one key go to one queue, and each queue is consumed one
+Messages in order: the messages of a key go to one queue, and each queue is consumed one
 message after the other::
 
     .venv/bin/python examples/order.py 127.0.0.1:9876
@@ -20,20 +20,20 @@ STEPS = "ordered", "paid", "packed", "sent"
 
 async def send(producer: Producer, orders: int) -> None:
     """
-    Tell of each step of each order.
+    Send each step of each order.
     """
     for step in STEPS:
         for order in range(orders):
             message = Message("OrderSteps", f"{order} {step}".encode())
-            # The same key, the same queue; and to wait for each keeps their order.
+            # One key goes to one queue, and waiting for each send keeps the order.
             await producer.send(message, key=order)
 
 
 class Orders:
     """
-    How far each order is.
+    The steps of each order so far.
 
-    @ivar done: fires when so many are done.
+    @ivar done: fires when all orders are done.
     """
 
     def __init__(self, count: int) -> None:
@@ -43,8 +43,8 @@ class Orders:
 
     async def take(self, message: MessageExt) -> None:
         """
-        Take the next step.  While this waits for something, no other message of the
-        same queue comes, to this member of the group or to any other.
+        Record the next step.  While this waits, no other message of the same queue is
+        delivered, to this member of the group or to any other.
         """
         order, step = message.body.decode().split()
         steps = self._steps.setdefault(order, [])

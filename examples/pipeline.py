@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-C{make demo}: a day of a shop's orders, and what the jobs make of it.
+C{make demo}: a day of a shop's orders, and the jobs that evaluate it.
 
     python examples/pipeline.py [FOLDER]
 
 It starts a name server and a broker and sends a day of orders, some of them twice, some
-late and some that nobody can deal with.  Two groups consume them, one fast and one slowly,
-while further orders come; and meanwhile three jobs run with Spark: archive, metrics and the
-report on dead letters.  All is in the folder in the end, C{build/demo} by default.
+late and some that no consumer can process.  Two groups consume them, one fast and one slow,
+while further orders arrive.  Meanwhile three jobs run with Spark: archive, metrics and the
+report on dead letters.  All results are in the folder, C{build/demo} by default.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ TOPIC = "Orders"
 COUNT = 10_000
 DAY = 86_400
 
-# In seconds: how often an order comes while the jobs run.
+# The seconds between two orders while the jobs run.
 PAUSE = 0.02
 
-# Groups: one that deals with all orders, and one that is behind.
+# Groups: one that keeps up, and one that lags.
 BILLING, REPORTS = "billing", "reports"
 
 
 def order(number: int, chance: random.Random) -> tuple[str, Message]:
     """
-    An order, and what is to be said of it.
+    The kind of an order, and its message.
     """
     kind = chance.choices(("good", "negative", "unknown"), (0.994, 0.004, 0.002))[0]
     amount = round(chance.lognormvariate(3, 1), 2) * (-1 if kind == "negative" else 1)
@@ -53,7 +53,7 @@ def order(number: int, chance: random.Random) -> tuple[str, Message]:
 
 def day(midnight: float, chance: random.Random) -> Iterator[tuple[str, float, Message]]:
     """
-    A day of orders, each with when it was made, in the order in which they are sent.
+    A day of orders, each with its time, in the order in which they are sent.
     """
     late: list[tuple[str, float, Message]] = []
     for number in range(COUNT):
@@ -75,7 +75,7 @@ def send(nameServers: list[str]) -> Counter[str]:
     """
     Send the day.
 
-    @return: how many messages there were of each kind.
+    @return: the number of messages of each kind.
     """
     midnight = time.time() // DAY * DAY - DAY
     sent: Counter[str] = Counter()
@@ -91,13 +91,13 @@ def send(nameServers: list[str]) -> Counter[str]:
 
 def bill(message: MessageExt) -> Any:
     """
-    A listener that cannot deal with every order.
+    A listener that cannot process every order.
     """
     from txrocket.client import ConsumeLater
 
     found = json.loads(message.body)
     if found["currency"] == "???":
-        # Never: it is dead at once.
+        # Not retried: it becomes a dead letter at once.
         return ConsumeLater(delayLevel=-1)
     if found["amount"] < 0:
         raise ValueError(f"order {found['order']} of {found['amount']}")
@@ -106,8 +106,8 @@ def bill(message: MessageExt) -> Any:
 
 async def shop(reactor: Any, nameServers: str) -> None:
     """
-    Consume, and send further orders, with traces of that, until the process is ended.  It
-    is one of its own, since it needs a reactor.
+    Consume, and send further orders, with traces, until the process is ended.  It has its
+    own process, because it needs a reactor.
     """
     from twisted.internet.task import deferLater
 
@@ -152,7 +152,7 @@ def jobs(nameServers: list[str], folder: str) -> None:
         },
     )
     names = ("--name-servers", ";".join(nameServers))
-    # As a user would write them.
+    # The commands as a user would type them.
     folder = os.path.relpath(folder)
     archive, metrics, dead = (f"{folder}/{each}" for each in ("archive", "metrics", "dead-letters"))
     for given in (
@@ -176,9 +176,9 @@ def jobs(nameServers: list[str], folder: str) -> None:
 
 def main(folder: str = "build/demo") -> None:
     """
-    All of it.
+    Run the demo.
     """
-    from pyspark_rocketmq.java import NoJava, findJava
+    from pyspark_rocketmq.javahome import NoJava, findJava
 
     try:
         print(f"Java: {findJava()}")
@@ -188,7 +188,7 @@ def main(folder: str = "build/demo") -> None:
     shutil.rmtree(folder, ignore_errors=True)
     settings = {
         "traceTopicEnable": True,
-        # What fails comes again after a second and not after ten.
+        # A failed message is retried after a second and not after ten.
         "messageDelayLevel": " ".join(["1s"] * 18),
     }
     with ChildCluster(folder=f"{folder}/cluster", settings=settings, timeout=120.0) as cluster:

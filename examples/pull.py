@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Pull what a group has not had yet of a topic, queue by queue::
+Pull the messages of a topic that a group has not consumed yet, queue by queue::
 
     .venv/bin/python examples/pull.py 127.0.0.1:9876 Greetings
 """
@@ -12,15 +12,15 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.pullconsumer import PullConsumer
-from txrocket.client.pullschedule import PullSchedule
-from txrocket.client.results import PullStatus
+from txrocket.client.consumer.pull.pullconsumer import PullConsumer
+from txrocket.client.consumer.pull.pullschedule import PullSchedule
+from txrocket.client.sansio.results import PullStatus
 from txrocket.model import MessageQueue
 
 
 async def pullAll(consumer: PullConsumer, topic: str) -> int:
     """
-    Pull until there is nothing new, and say how many messages there were.
+    Pull until there is no new message, and return the number of messages.
     """
     count = 0
     for queue in await consumer.queuesOf(topic):
@@ -49,7 +49,7 @@ async def pullNext(consumer: PullConsumer, queue: MessageQueue) -> bytes | None:
 
 async def visit(queue: MessageQueue, consumer: PullConsumer) -> float:
     """
-    Pull a queue once, and say after how many seconds to come back.
+    Pull a queue once, and return the seconds until the next pull.
     """
     offset = await consumer.fetchOffset(queue) or 0
     result = await consumer.pull(queue, offset)
@@ -61,7 +61,7 @@ async def visit(queue: MessageQueue, consumer: PullConsumer) -> float:
 
 def scheduled(cluster: Cluster, topic: str) -> PullSchedule:
     """
-    A service that visits the queues of a topic which are this member's.
+    A service that visits this member's queues of a topic.
     """
     schedule = PullSchedule(PullConsumer(cluster, "visitors"))
     schedule.register(topic, visit)
@@ -70,7 +70,7 @@ def scheduled(cluster: Cluster, topic: str) -> PullSchedule:
 
 async def main(reactor: Any, nameServer: str, topic: str) -> None:
     """
-    Pull, and leave the group's offsets with the brokers.
+    Pull, and commit the group's offsets to the brokers.
     """
     cluster = Cluster(nameServer, reactor)
     async with cluster, PullConsumer(cluster, "pullers") as consumer:

@@ -17,7 +17,7 @@ from txrocket.client import Cluster, Producer, PushConsumer
 
 async def main(reactor: Any, nameServer: str) -> None:
     """
-    Greet, and wait until the greeting is heard.
+    Send a greeting, and wait until it is received.
     """
     heard: Deferred[None] = Deferred()
 
@@ -35,7 +35,7 @@ async def main(reactor: Any, nameServer: str) -> None:
             cluster,
             "listeners",
             listen,
-            # Of a group that is new: what was sent before it came counts, too.
+            # A new group also receives the messages that were sent before it started.
             consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )
         consumer.subscribe("Greetings", "english || german")

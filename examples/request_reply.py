@@ -15,7 +15,7 @@ from txrocket import ConsumeFromWhere, Message, MessageExt
 from txrocket.client import Cluster, Producer, PushConsumer
 from txrocket.errors import RequestTimedOut
 
-# How many seconds to wait for a reply.
+# The seconds to wait for a reply.
 PATIENCE = 10.0
 
 
@@ -32,7 +32,7 @@ def calculator(cluster: Cluster, producer: Producer) -> PushConsumer:
         cluster,
         "calculators",
         answer,
-        # Else what is asked before it has come would not be answered.
+        # Otherwise requests from before its start would not be answered.
         consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     )
     consumer.subscribe("Sums")
@@ -41,7 +41,7 @@ def calculator(cluster: Cluster, producer: Producer) -> PushConsumer:
 
 async def ask(producer: Producer, question: bytes) -> bytes | None:
     """
-    The reply to a question, if there is one in time.
+    The reply to a question, if it arrives in time.
     """
     try:
         reply = await producer.request(Message("Sums", question), timeout=PATIENCE)
@@ -52,7 +52,7 @@ async def ask(producer: Producer, question: bytes) -> bytes | None:
 
 async def main(reactor: Any, nameServer: str) -> None:
     """
-    Ask a calculator, which here happens to be in the same program.
+    Ask a calculator, which is in the same program here.
     """
     cluster = Cluster(nameServer, reactor)
     async with cluster, Producer(cluster, "pupils") as producer, calculator(cluster, producer):

@@ -20,7 +20,7 @@ from txrocket.errors import InvalidMessage, SendFailed
 
 async def sendAll(producer: Producer, messages: Iterable[Message]) -> list[SendResult]:
     """
-    Send messages without waiting for one before the next is sent.
+    Send messages without waiting for each answer.
     """
     return await gatherResults([producer.send(each) for each in messages])
 
@@ -32,7 +32,7 @@ async def sendKept(producer: Producer, message: Message, kept: list[Message]) ->
     try:
         await producer.send(message)
     except InvalidMessage:
-        # No broker was asked: it is too large, or has no body, or no such topic.
+        # Refused before any request: too large, without a body, or a topic name not valid.
         raise
     except SendFailed as error:
         if error.retriable or error.phase == "route":
@@ -61,7 +61,7 @@ def byRegion(queues: Sequence[MessageQueue], message: Message, key: str) -> Mess
 @implementer(ISendMessageHook)
 class Latencies:
     """
-    A hook that notes how long sends take.
+    A hook that records the times of sends.
     """
 
     name = "latencies"
@@ -73,12 +73,12 @@ class Latencies:
 
     def beforeSend(self, sending: Sending) -> None:
         """
-        There is nothing to note yet.
+        Nothing to do before the send.
         """
 
     def afterSend(self, sending: Sending) -> None:
         """
-        A message was sent, or was not.
+        Record the time of a send, successful or not.
         """
         self.seconds.append(self._reactor.seconds() - sending.began)
         if sending.error is not None:
@@ -87,7 +87,7 @@ class Latencies:
 
 def careful(cluster: Cluster, latencies: Latencies) -> Producer:
     """
-    A producer that tries harder, and keeps away from slow brokers.
+    A producer with more retries, which avoids slow brokers.
     """
     return Producer(
         cluster,

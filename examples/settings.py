@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Settings for a part of one's own: declared, read, changed and followed.
+Settings of a program's own part: declared, read, changed and followed.
 """
 
 from enum import Enum
@@ -34,14 +34,14 @@ class LampSettings:
 
 def readLamp(path: str | None, given: dict[str, str]) -> Configuration:
     """
-    The settings of a file and of options; ConfigError says what is wrong.
+    The settings of a file and of options; raises ConfigError if one is not valid.
     """
     return Configuration.read([LampSettings], (), path, given)
 
 
 def paint(configuration: Configuration, colour: str, now: int) -> list[LampSettings]:
     """
-    Change a setting, and see what those are told who follow it.
+    Change a setting, and return the values that its followers get.
     """
     told: list[LampSettings] = []
     configuration.follow(LampSettings, told.append)

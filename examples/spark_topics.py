@@ -31,7 +31,7 @@ def orders(spark: SparkSession, nameServers: str) -> DataFrame:
 
 def byTag(spark: SparkSession, nameServers: str) -> DataFrame:
     """
-    The same with two columns only: bodies are not even carried.
+    A topic as a table of two columns; bodies are not even read.
     """
     table = (
         spark.read.format("rocketmq")
@@ -59,8 +59,8 @@ def send(table: DataFrame, nameServers: str) -> None:
 
 def archive(spark: SparkSession, nameServers: str, folder: str) -> StreamingQuery:
     """
-    A topic as a stream, into Parquet: all that is there now, and when it is run again,
-    all that has come since.
+    A topic as a stream, into Parquet: all messages that exist now, and in the next run all
+    messages since then.
     """
     stream = (
         spark.readStream.format("rocketmq")
@@ -81,7 +81,7 @@ def archive(spark: SparkSession, nameServers: str, folder: str) -> StreamingQuer
 
 def main(nameServers: str) -> None:
     """
-    All of them.
+    Run all of them.
     """
     spark = sparkSession("topics", "local[2]")
     table = orders(spark, nameServers)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Read the messages of a topic as they come, until the program is stopped::
+Read the messages of a topic as they arrive, until the program is stopped::
 
     .venv/bin/python examples/stream.py 127.0.0.1:9876 Greetings
 """
@@ -12,13 +12,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.litepull import LitePullConsumer
+from txrocket.client.consumer.pull.litepull import LitePullConsumer
 from txrocket.model import ConsumeFromWhere
 
 
 async def read(cluster: Cluster, topic: str) -> None:
     """
-    Read all messages but those tagged otherwise.
+    Read the messages with one of two tags.
     """
     consumer = LitePullConsumer(
         cluster, "readers", consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -33,7 +33,7 @@ async def read(cluster: Cluster, topic: str) -> None:
 
 async def readInBatches(consumer: LitePullConsumer, count: int) -> list[bytes]:
     """
-    Read so many messages or more, and commit each batch when it is safe.
+    Read at least a number of messages, and commit each batch once it is processed.
     """
     kept: list[bytes] = []
     while len(kept) < count:
@@ -45,7 +45,7 @@ async def readInBatches(consumer: LitePullConsumer, count: int) -> list[bytes]:
 
 async def replay(cluster: Cluster, topic: str, since: float) -> list[bytes]:
     """
-    What a topic has got since a time, again.
+    Read the messages of a topic since a time again.
     """
     bodies = []
     async with LitePullConsumer(cluster, "replay", autoCommit=False) as consumer:
@@ -60,7 +60,7 @@ async def replay(cluster: Cluster, topic: str, since: float) -> list[bytes]:
 
 async def main(reactor: Any, nameServer: str, topic: str) -> None:
     """
-    Read until somebody says goodbye.
+    Read until a message says goodbye.
     """
     async with Cluster(nameServer, reactor) as cluster:
         await read(cluster, topic)

@@ -17,8 +17,8 @@ from examples.greetings import greet, greetings
 from txrocket.errors import ConnectFailed, RequestTimedOut
 from txrocket.protocol.codes import RequestCode
 from txrocket.remoting.executors import InlineExecutor
-from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.peers import Peers
+from txrocket.remoting.remoting import FunctionProcessor, Remoting
 from txrocket.testing.trial import memoryCluster
 
 
@@ -34,7 +34,7 @@ class GreetingTests(SynchronousTestCase):
 
     def run_(self, doing: Coroutine[Deferred[Any], Any, Any]) -> Any:
         """
-        What comes of it, for which the clock advances as far as it must.
+        The result of a Deferred; the clock advances until there is one.
         """
         return self.cluster.resultOf(Deferred.fromCoroutine(doing))
 
@@ -66,7 +66,7 @@ class GreetingTests(SynchronousTestCase):
 
     def test_noAnswer(self) -> None:
         """
-        Who greets gives up after three seconds if the broker does not answer.
+        If the broker does not answer, the client gives up after three seconds.
         """
         silent = FunctionProcessor(lambda request, peer: None)
         self.cluster.broker().remoting.registerProcessor(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A test with pytest, without a reactor: of a client that blocks, or of a program of
-any kind that is told where its name server is::
+A test with pytest, without a reactor: for a blocking client, or for any program that gets
+the address of its name server::
 
     .venv/bin/python -m pytest examples/testing_pytest.py
 """
@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).parent / "first_message.py"
 
 def test_firstMessage(rocketCluster: ChildCluster) -> None:
     """
-    The program prints what it has sent and pulled.
+    The program prints the message that it has sent and pulled.
     """
     command = [sys.executable, str(PROGRAM), rocketCluster.nameServers[0]]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.remoting.tls import ClientAuth, ClientTLS, ServerTLS, TLSMode
 
 
 def secureServer(remoting: Remoting, folder: str) -> RemotingServerFactory:
     """
-    A server that speaks TLS only, to clients whose certificate our authority
-    has signed.
+    A server that accepts TLS only, from clients with a certificate of our authority.
     """
     tls = ServerTLS(
         mode=TLSMode.ENFORCING,
@@ -31,7 +30,7 @@ def secureServer(remoting: Remoting, folder: str) -> RemotingServerFactory:
 
 def securePeers(reactor: Any, remoting: Remoting, folder: str) -> Peers:
     """
-    A client that believes no server but one that our authority has signed.
+    A client that accepts only servers with a certificate of our authority.
     """
     tls = ClientTLS(
         authServer=True,

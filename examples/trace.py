@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Find out what became of a message::
+Follow a message by its traces::
 
     .venv/bin/python examples/trace.py 127.0.0.1:9876
 """
@@ -18,7 +18,7 @@ from txrocket.client import Cluster, MessageTrace, Producer, PushConsumer, Trace
 
 async def sendTraced(cluster: Cluster) -> str:
     """
-    Send a message of which a trace is written.
+    Send a message with a trace.
     """
     async with Producer(cluster, "writers", trace=True) as producer:
         result = await producer.send(Message("Letters", b"dear reader", keys="letter-1"))
@@ -27,7 +27,7 @@ async def sendTraced(cluster: Cluster) -> str:
 
 async def consumeTraced(cluster: Cluster) -> None:
     """
-    Consume it, and have a trace written of that.
+    Consume it, with a trace.
     """
     read: Deferred[None] = Deferred()
 
@@ -49,21 +49,21 @@ async def consumeTraced(cluster: Cluster) -> None:
 
 def story(trace: MessageTrace) -> Iterator[str]:
     """
-    What became of a message, in words.
+    The traces of a message, in words.
     """
     for sent in trace.sent:
         outcome = "sent" if sent.success else "sent, but not safe"
         yield f"{outcome} by {sent.group} at {sent.host}, {sent.cost * 1000:.0f} ms"
     for group, calls in trace.consumed.items():
         for call in calls:
-            outcome = "under way" if call.status is None else call.status.name
+            outcome = "in progress" if call.status is None else call.status.name
             yield f"given to {group} at {call.host}, time {call.retryTimes}: {outcome}"
 
 
 async def look(reactor: Any, cluster: Cluster, msgId: str) -> MessageTrace:
     """
-    Read the traces of a message, once a group's are there: the broker needs a moment
-    until they can be found.
+    Read the traces of a message, once a group's exist: the broker needs a moment to index
+    them.
     """
     reader = TraceReader(cluster)
     while True:

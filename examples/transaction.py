@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Move money, and tell others of it if and only if it was moved::
+Move money, and send a message about it if and only if it was moved::
 
     .venv/bin/python examples/transaction.py 127.0.0.1:9876
 """
@@ -41,7 +41,7 @@ class Bank:
 
     def amount(self, name: str) -> int:
         """
-        What is in an account.
+        The balance of an account.
         """
         row = self.database.execute("select amount from account where name = ?", (name,))
         amount: int = row.fetchone()[0]
@@ -49,7 +49,7 @@ class Bank:
 
     async def move(self, giver: str, taker: str, amount: int) -> TransactionSendResult:
         """
-        Move money, and tell the topic Transfers.
+        Move money, and send a message to the topic Transfers.
         """
 
         def execute(half: Message) -> LocalTransactionState:
@@ -59,7 +59,7 @@ class Bank:
                 add = "update account set amount = amount + ? where name = ?"
                 database.execute(add, (-amount, giver))
                 database.execute(add, (amount, taker))
-                # With the money or not at all: by this the check knows.
+                # Recorded together with the money, so that the check can look it up.
                 database.execute("insert into transfer values (?)", (half.properties["UNIQ_KEY"],))
             return LocalTransactionState.COMMIT_MESSAGE
 
@@ -68,12 +68,12 @@ class Bank:
 
     def check(self, message: MessageExt) -> LocalTransactionState:
         """
-        A broker asks what became of a transfer.
+        Answer a broker's check of a transfer.
         """
         found = self.database.execute("select 1 from transfer where id = ?", (message.msgId,))
         if found.fetchone():
             return LocalTransactionState.COMMIT_MESSAGE
-        # It may still be under way; the broker asks again, and gives up in the end.
+        # It may still be in progress; the broker asks again, and gives up in the end.
         return LocalTransactionState.UNKNOW
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Move money from one bank to another, each with a database of its own.  None is lost
-and none is made, whichever of the two programs ends at whichever moment::
+Move money from one bank to another, each with its own database.  No money is lost and none
+is created, even if one of the two programs is killed at any moment::
 
     .venv/bin/python examples/transfer.py give 127.0.0.1:9876 giver.db
     .venv/bin/python examples/transfer.py take 127.0.0.1:9876 taker.db
 
-Kill them, and start them again, as often as you like: the money that has left the one
+Kill them and start them again as often as you like: the money that has left one bank
 arrives at the other.
 """
 
@@ -24,7 +24,7 @@ from txrocket.errors import RocketError
 
 TOPIC = "Transfers"
 
-#: What the giver begins with, and how many transfers it makes at a time.
+#: The giver's first balance, and the number of transfers at a time.
 CAPITAL = 1_000_000
 AT_A_TIME = 4
 
@@ -45,7 +45,7 @@ class Bank:
     @property
     def amount(self) -> int:
         """
-        What is in the account.
+        The balance of the account.
         """
         (amount,) = self.database.execute("select amount from account").fetchone()
         return int(amount)
@@ -79,14 +79,14 @@ class Giver(Bank):
                 database.execute("insert into transfer values (?, ?)", (transfer, amount))
                 database.execute("update account set amount = amount - ?", (amount,))
         except sqlite3.IntegrityError:
-            # There is not so much money, or a check has refused the transfer meanwhile.
+            # The balance is too low, or a check has refused the transfer meanwhile.
             return LocalTransactionState.ROLLBACK_MESSAGE
         return LocalTransactionState.COMMIT_MESSAGE
 
     def check(self, message: MessageExt) -> LocalTransactionState:
         """
-        A broker asks about a transfer.  One that is not there by now is refused, and the
-        refusal noted in its place, so that it cannot be made any more.
+        Answer a broker's check of a transfer.  If the transfer does not exist by now, it is
+        refused, and the refusal is stored, so that it cannot be made any more.
         """
         with self.database as database:
             database.execute("insert or ignore into transfer values (?, 0)", (message.msgId,))
@@ -99,7 +99,7 @@ class Giver(Bank):
 
 class Taker(Bank):
     """
-    The bank that it goes to.
+    The bank that money arrives at.
     """
 
     def __init__(self, cluster: Cluster, path: str) -> None:
@@ -114,7 +114,7 @@ class Taker(Bank):
 
     def take(self, message: MessageExt) -> None:
         """
-        A transfer comes, perhaps not for the first time.
+        Receive a transfer, perhaps not for the first time.
         """
         amount = int(message.body)
         with self.database as database:
@@ -149,7 +149,7 @@ async def give(reactor: Any, nameServer: str, path: str) -> None:
 
 async def take(reactor: Any, nameServer: str, path: str) -> None:
     """
-    Take what comes.
+    Receive transfers.
     """
     async with Cluster(nameServer, reactor) as cluster:
         taker = Taker(cluster, path)

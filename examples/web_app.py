@@ -6,8 +6,8 @@ Twisted, so the reactor has a thread of its own::
     .venv/bin/python examples/web_app.py 127.0.0.1:9876 8000
     curl --data 'a cup of tea' http://127.0.0.1:8000/Orders
 
-This is WSGI with what Python brings along.  With Flask, L{Sender} is the same, and in
-place of L{application} there is a view::
+This is WSGI with Python's own server.  With Flask, L{Sender} is the same, and a view
+replaces L{application}::
 
     sender = Sender(os.environ["NAMESRV_ADDR"])
     atexit.register(sender.stop)
@@ -45,7 +45,7 @@ class Sender:
 
         self._reactor: Any = reactor
         self._producer = Producer(Cluster(nameServer, reactor), "web")
-        # Signals are the main thread's.
+        # The main thread handles the signals.
         self._thread = Thread(target=self._reactor.run, args=(False,), daemon=True)
         self._thread.start()
         blockingCallFromThread(self._reactor, self._producer.start)
@@ -62,7 +62,7 @@ class Sender:
 
     def stop(self) -> None:
         """
-        Wait for what is under way, and end.
+        Wait for sends in flight, and end.
         """
         blockingCallFromThread(self._reactor, self._producer.stop)
         blockingCallFromThread(self._reactor, self._producer.cluster.stop)
@@ -72,7 +72,7 @@ class Sender:
 
 def application(sender: Sender) -> Callable[..., Iterable[bytes]]:
     """
-    What is posted to /TOPIC is sent to it.
+    Send the body of a POST to /TOPIC to that topic.
     """
 
     def respond(environ: dict[str, Any], startResponse: Callable[..., Any]) -> Iterable[bytes]:
@@ -91,13 +91,13 @@ def application(sender: Sender) -> Callable[..., Iterable[bytes]]:
 
 def main(nameServer: str, port: int) -> None:
     """
-    Serve until Ctrl-C, or until the program is asked to end.
+    Serve until Ctrl-C or SIGTERM.
     """
     sender = Sender(nameServer)
     with make_server("127.0.0.1", port, application(sender)) as server:
 
         def end(*caught: object) -> None:
-            # In another thread, since it waits for what is being served in this one.
+            # In another thread, because it waits for the requests of this one.
             Thread(target=server.shutdown).start()
 
         for number in signal.SIGINT, signal.SIGTERM:

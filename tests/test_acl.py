@@ -19,7 +19,7 @@ class SigningTests(SynchronousTestCase):
     L{signature} and L{Credentials}.
     """
 
-    # What AclClientRPCHook of 4.9.7 put into a request with these fields and this body.
+    # The result of 4.9.7's AclClientRPCHook for a request with these fields and this body.
     ACCOUNT = Credentials("rocketmq2", "秘密12345678")
     BODY = "bödy".encode()
     SIGNED = {
@@ -29,7 +29,7 @@ class SigningTests(SynchronousTestCase):
         "Signature": "XJBhqWKDPRq0oeO0wJmxKjFfmnE=",
     }
 
-    def test_captured(self) -> None:
+    def test_capturedSignaturesAreEqual(self) -> None:
         """
         The signatures of RocketMQ's C++ client, whose account was empty, are ours.
         """
@@ -42,9 +42,9 @@ class SigningTests(SynchronousTestCase):
                 self.assertEqual(signature(texts, each.body, ""), fields["Signature"])
         self.assertEqual(signed, 22)
 
-    def test_java(self) -> None:
+    def test_signatureIsJavas(self) -> None:
         """
-        A request is signed as Java's client signs it, and a second time alike.
+        A request is signed as by Java's client, and a second signature is the same.
         """
         command = requestCommand(
             RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader("Topic名", 3), self.BODY
@@ -54,17 +54,17 @@ class SigningTests(SynchronousTestCase):
         self.ACCOUNT.sign(command)
         self.assertEqual(command.extFields, self.SIGNED)
 
-    def test_raw(self) -> None:
+    def test_rawFieldsAreSigned(self) -> None:
         """
-        One whose fields are JSON already is signed as well, and what is sent says so.
+        A request whose fields are already JSON is signed, and the signature is sent.
         """
         command = rawRequest(30, '{"topic":"Topic名","queueId":"3"}'.encode(), self.BODY)
         self.ACCOUNT.sign(command)
         self.assertEqual(command.extFields, self.SIGNED)
         self.assertIn(self.SIGNED["Signature"].encode(), command.encode())
 
-    def test_secret(self) -> None:
+    def test_secretIsNotShown(self) -> None:
         """
-        The secret is not shown.
+        The secret key is not in the repr.
         """
         self.assertNotIn("秘密", repr(self.ACCOUNT))

@@ -24,7 +24,7 @@ class BrokerTests(SynchronousTestCase):
     if not os.path.exists("/proc/self/smaps_rollup"):
         skip = "only Linux tells the CPU time and the memory of other processes"
 
-    def test_tiny(self) -> None:
+    def test_tinyBenchmarkPrintsFigures(self) -> None:
         """
         All of it runs, with next to nothing to do, and prints a figure in each line.
         """
@@ -46,7 +46,7 @@ class SparkTests(SynchronousTestCase):
     L{benchmarks.spark}; C{make test-spark} runs it.
     """
 
-    def test_missing(self) -> None:
+    def test_missingSparkIsReported(self) -> None:
         """
         Without Spark it says what is missing, and nothing is started.
         """
@@ -64,7 +64,7 @@ class TimerTests(SynchronousTestCase):
 
     skip = getattr(BrokerTests, "skip", None)
 
-    def test_tiny(self) -> None:
+    def test_tinyBenchmarkDelivers(self) -> None:
         """
         All of it runs, and the messages that are due come.
         """
@@ -83,7 +83,7 @@ class TurnTests(SynchronousTestCase):
     L{benchmarks.turns}.
     """
 
-    def test_tiny(self) -> None:
+    def test_tinyBenchmarkPrintsLongestTurns(self) -> None:
         """
         All of it runs with few topics and groups, and prints the longest turn of each code.
         """

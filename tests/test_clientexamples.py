@@ -41,9 +41,9 @@ from tests.live.servers import LiveTestCase, twistd
 from tests.test_examples import asDeferred
 from txrocket import ConsumeFromWhere, Message, MessageQueue
 from txrocket.client import Cluster, LitePullConsumer, LocalOffsets, MessageTrace, Producer
-from txrocket.client.traceviews import Consumed, Sent
+from txrocket.client.trace.view import TracedConsume, TracedSend
 from txrocket.errors import InvalidMessage
-from txrocket.protocol.trace import ConsumeStatus, MessageType
+from txrocket.protocol.tracebodies import ConsumeReturnType, MessageType
 from txrocket.testing.trial import memoryCluster, realCluster
 
 reactor: Any = anyReactor
@@ -209,17 +209,17 @@ class ClientExampleTests(TestCase):
         """
         So is what went less well.
         """
-        sent = Sent("P", "h", 1.0, 0.002, False, "b", 1, MessageType.Normal_Msg, "O")
+        sent = TracedSend("P", "h", 1.0, 0.002, False, "b", 1, MessageType.Normal_Msg, "O")
         calls = (
-            Consumed("G", "h", 1.0, 2.0, 1.0, False, ConsumeStatus.EXCEPTION, 0),
-            Consumed("G", "h", 3.0, retryTimes=1),
+            TracedConsume("G", "h", 1.0, 2.0, 1.0, False, ConsumeReturnType.EXCEPTION, 0),
+            TracedConsume("G", "h", 3.0, retryTimes=1),
         )
         self.assertEqual(
             list(trace.story(MessageTrace("ID", sent=(sent,), consumed={"G": calls}))),
             [
                 "sent, but not safe by P at h, 2 ms",
                 "given to G at h, time 0: EXCEPTION",
-                "given to G at h, time 1: under way",
+                "given to G at h, time 1: in progress",
             ],
         )
 

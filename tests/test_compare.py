@@ -47,7 +47,7 @@ class FiguresTests(SynchronousTestCase):
     L{benchmarks.compare.figures}.
     """
 
-    def test_spread(self) -> None:
+    def test_spreadHasMedianAndExtremes(self) -> None:
         """
         Several figures are told by their median, the lowest and the highest.
         """
@@ -55,7 +55,7 @@ class FiguresTests(SynchronousTestCase):
         self.assertEqual(Spread.of([1.0, 2.0]).median, 1.5)
         self.assertRaises(ValueError, Spread.of, [])
 
-    def test_ratio(self) -> None:
+    def test_ratioIsOfMedians(self) -> None:
         """
         A ratio is that of the medians; its spread is of rounds with their partners.
         """
@@ -63,14 +63,14 @@ class FiguresTests(SynchronousTestCase):
         self.assertRaises(ValueError, ratio, [1.0], [0.0])
 
     @given(POSITIVE)
-    def test_self(self, values: list[float]) -> None:
+    def test_ratioToItselfIsOne(self, values: list[float]) -> None:
         """
         Whatever is compared with itself is 1, without a spread.
         """
         self.assertEqual(ratio(values, values), Spread(1.0, 1.0, 1.0))
 
     @given(POSITIVE, st.floats(0.1, 10))
-    def test_aims(self, values: list[float], limit: float) -> None:
+    def test_limitMeetsBothAims(self, values: list[float], limit: float) -> None:
         """
         Of two aims with one limit, from above and from below, a ratio misses at most
         one; the limit itself meets both.
@@ -79,7 +79,7 @@ class FiguresTests(SynchronousTestCase):
         self.assertTrue(Aim(limit).met(value) or Aim(limit, most=True).met(value))
         self.assertTrue(Aim(limit).met(limit) and Aim(limit, most=True).met(limit))
 
-    def test_row(self) -> None:
+    def test_rowMeetsAimByMedians(self) -> None:
         """
         A row meets its aim by the ratio of the medians; without an aim, or without
         anything to compare with, it neither meets nor misses.
@@ -91,7 +91,7 @@ class FiguresTests(SynchronousTestCase):
         self.assertIsNone(Row("a", "a", "/s", [4.0], [], Aim(2.0)).met)
         self.assertIsNone(Row("a", "a", "/s", [4.0], [0.0], Aim(2.0)).met)
 
-    def test_still(self) -> None:
+    def test_stillNeedsThreeCloseRates(self) -> None:
         """
         A rate stands still if the last three are within the share of the highest.
         """
@@ -99,7 +99,7 @@ class FiguresTests(SynchronousTestCase):
         self.assertFalse(still([100.0, 94.0, 98.0]))
         self.assertFalse(still([100.0, 100.0]))
 
-    def test_settle(self) -> None:
+    def test_settleMeasuresUntilStill(self) -> None:
         """
         It is measured until the rate stands still, not less than so often, and not
         for ever.
@@ -111,7 +111,7 @@ class FiguresTests(SynchronousTestCase):
         jumping = iter([1.0, 2.0] * 10)
         self.assertEqual(len(settle(lambda: next(jumping), 2, 9)), 9)
 
-    def test_sample(self) -> None:
+    def test_sampleCountsCpuPerMessage(self) -> None:
         """
         CPU is told for a message, or for a pull of several; latencies in milliseconds.
         """
@@ -121,7 +121,7 @@ class FiguresTests(SynchronousTestCase):
         self.assertEqual((found.share, found.p50, found.p999), (0.25, 1.5, 3.0))
         self.assertEqual(sample(result).cpu, 3125.0)
 
-    def test_nothing(self) -> None:
+    def test_loadWithoutAnswersIsError(self) -> None:
         """
         A load without a right answer is an error, with what was answered.
         """
@@ -135,7 +135,7 @@ class MachineTests(SynchronousTestCase):
     L{benchmarks.compare.machine}.
     """
 
-    def test_memory(self) -> None:
+    def test_memoryIsRssAnon(self) -> None:
         """
         Memory of its own is RssAnon, not what files take; a process that has ended
         has none.
@@ -145,7 +145,7 @@ class MachineTests(SynchronousTestCase):
         self.assertRaises(ValueError, residentOwn, "State:\tZ (zombie)\n")
         self.assertTrue(residentOwn(Path("/proc/self/status").read_text()) > 1)
 
-    def test_machine(self) -> None:
+    def test_processorAndMemoryAreRead(self) -> None:
         """
         Processor and memory are read where they are, on ARM as well.
         """
@@ -170,7 +170,7 @@ class MachineTests(SynchronousTestCase):
         self.assertFalse(path.exists())
         self.assertIn(" cores, ", describe())
 
-    def test_size(self) -> None:
+    def test_sizeOmitsHoles(self) -> None:
         """
         A folder's size is what it takes on the disk: holes take nothing.
         """
@@ -196,7 +196,7 @@ class InterpretersTests(SynchronousTestCase):
     L{benchmarks.compare.interpreters}.
     """
 
-    def test_fastest(self) -> None:
+    def test_fastestSupportedIsChosen(self) -> None:
         """
         The fastest is taken, of those that txrocket runs on.
         """
@@ -210,7 +210,7 @@ class InterpretersTests(SynchronousTestCase):
         self.assertEqual(fastest(those).path, "best")
         self.assertRaises(ValueError, fastest, those[2:])
 
-    def test_describe(self) -> None:
+    def test_descriptionOmitsPath(self) -> None:
         """
         How it was built is told, and not where it lies.
         """
@@ -223,7 +223,7 @@ class InterpretersTests(SynchronousTestCase):
         )
         self.assertIn("without --enable-optimizations", interpreter("x", 1.0).describe())
 
-    def test_candidates(self) -> None:
+    def test_interpretersAreFoundByName(self) -> None:
         """
         Interpreters are found by their names, each once; what cannot be run, or is
         another program of theirs, is none.
@@ -285,7 +285,7 @@ class PageTests(SynchronousTestCase):
         """
         return {row.title: row for row in (*aims(found), *growth(found))}
 
-    def test_issued(self) -> None:
+    def test_aimsAreThoseSet(self) -> None:
         """
         The aims are those that were set.
         """
@@ -312,7 +312,7 @@ class PageTests(SynchronousTestCase):
         ):
             self.assertEqual(told.get(title), aim, title)
 
-    def test_judged(self) -> None:
+    def test_costAndRateAreJudgedApart(self) -> None:
         """
         Twice as many messages at twice the cost meet the aims for rates and miss those
         for costs; how our own growth is judged does not depend on the other.
@@ -328,14 +328,14 @@ class PageTests(SynchronousTestCase):
             else:
                 self.assertFalse(row.met, title)
 
-    def test_memory(self) -> None:
+    def test_memoryIsMaximum(self) -> None:
         """
         Memory after load is the most that there was at any time.
         """
         row = self.rows(made())["memory of its own (RssAnon), the most after any load"]
         self.assertEqual((row.ours, row.theirs), ([8.0], [4.0]))
 
-    def test_page(self) -> None:
+    def test_pageShowsEverything(self) -> None:
         """
         The page tells date, machine, every scenario, whether aims are met, the cold
         start, what was left out, and the profiles of what was missed.
@@ -362,7 +362,7 @@ class PageTests(SynchronousTestCase):
         for scenario in SCENARIOS:
             self.assertIn(f"| {scenario.title} ", text)
 
-    def test_errors(self) -> None:
+    def test_wrongAnswersAreReported(self) -> None:
         """
         Wrong answers are told, with the first of them.
         """
@@ -373,7 +373,7 @@ class PageTests(SynchronousTestCase):
         self.assertIn("RocketMQ, pull-32: 7 answers were wrong", text)
         self.assertIn("`refused: busy`", text)
 
-    def test_part(self) -> None:
+    def test_partialRunHasPage(self) -> None:
         """
         Whatever part was measured, there is a page of it: without RocketMQ, of one
         scenario, of nothing.
@@ -390,14 +390,14 @@ class PageTests(SynchronousTestCase):
         self.assertIn("| p99: long poll", page.write(one, "plot.svg"))
         self.assertIn("0 aims were met, 0 missed", page.write(Findings(), "plot.svg"))
 
-    def test_table(self) -> None:
+    def test_tableColumnsAlign(self) -> None:
         """
         A table's columns stand below each other.
         """
         text = page.table(("", "b"), [("long", "1"), ("x", "22")])
         self.assertEqual(text, "|      | b  |\n| ---- | -- |\n| long | 1  |\n| x    | 22 |")
 
-    def test_figure(self) -> None:
+    def test_figureHasThreeDigits(self) -> None:
         """
         A number has three digits that count, and all before the point.
         """
@@ -410,7 +410,7 @@ class PageTests(SynchronousTestCase):
         ):
             self.assertEqual(page.figure(value), text)
 
-    def test_plot(self) -> None:
+    def test_plotMarksMissedAims(self) -> None:
         """
         The plot is an image with a bar for each throughput, one of another colour where
         an aim is missed.
@@ -430,7 +430,7 @@ class ScenariosTests(SynchronousTestCase):
     L{benchmarks.compare.scenarios} and the command line.
     """
 
-    def test_order(self) -> None:
+    def test_scenariosAreGroupedByFlush(self) -> None:
         """
         Scenarios that flush alike stand together, and no two have one name.
         """
@@ -439,7 +439,7 @@ class ScenariosTests(SynchronousTestCase):
         self.assertIn(SYNC, flushes)
         self.assertEqual(len({each.name for each in SCENARIOS}), len(SCENARIOS))
 
-    def test_chosen(self) -> None:
+    def test_patternSelectsScenario(self) -> None:
         """
         A scenario is wanted by a part of its name, by a pattern, or if all are.
         """
@@ -448,7 +448,7 @@ class ScenariosTests(SynchronousTestCase):
         self.assertTrue(chosen("send-*", "send-4x16"))
         self.assertFalse(chosen("send-*", "pull-32"))
 
-    def test_plan(self) -> None:
+    def test_optionsReplacePlan(self) -> None:
         """
         What is given replaces what is planned, quick or not, and a quick run says that
         its figures are worth nothing.
@@ -461,7 +461,7 @@ class ScenariosTests(SynchronousTestCase):
         self.assertIn("too short", quick.describe())
         self.assertNotIn("too short", plan.describe())
 
-    def test_lacking(self) -> None:
+    def test_missingJavaIsReported(self) -> None:
         """
         Without Java or Maven a message says what is missing, and how to do without.
         """
@@ -472,7 +472,7 @@ class ScenariosTests(SynchronousTestCase):
         self.assertIn("java and mvn not found", said.getvalue())
         self.assertIn("--no-java", said.getvalue())
 
-    def test_profile(self) -> None:
+    def test_profileOmitsPathAndBlankLines(self) -> None:
         """
         Of a profile neither the name of its file nor empty lines are kept.
         """

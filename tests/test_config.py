@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.config import Configuration, atLeast, between
+from txrocket.config.javakeys import BROKER_KEYS
 from txrocket.errors import ConfigError, RocketError
-from txrocket.javakeys import BROKER_KEYS
 from txrocket.model import DataVersion
-from txrocket.protocol.properties import parse, write
+from txrocket.protocol.configtext import parse, write
 
 LIVE = {"live": True}
 
 
 class Role(Enum):
     """
-    Text of a few kinds.
+    Text with a few possible values.
     """
 
     MASTER = "ASYNC_MASTER"
@@ -61,7 +61,7 @@ class Store:
 @attrs.frozen
 class Address:
     """
-    A section with settings that need not be, and with a rule for two.
+    A section with optional settings, and with a rule for two of them.
     """
 
     brokerIP1: str | None = None
@@ -80,7 +80,7 @@ class Address:
 @attrs.frozen
 class Named:
     """
-    A section that cannot do without a setting.
+    A section with a required setting.
     """
 
     brokerName: str
@@ -88,12 +88,12 @@ class Named:
 
 class ConfigCase(SynchronousTestCase):
     """
-    A file to read from.
+    A test with a file.
     """
 
     def write(self, text: str) -> str:
         """
-        A file with a text.
+        Write a file.
         """
         folder = Path(self.mktemp())
         folder.mkdir()
@@ -103,13 +103,13 @@ class ConfigCase(SynchronousTestCase):
 
     def read(self, text: str = "", **given: str) -> Configuration:
         """
-        A configuration from a file with a text, and from options.
+        Read a configuration from a file with this text, and from options.
         """
         return Configuration.read([Store, Address], BROKER_KEYS, self.write(text), given)
 
     def problems(self, text: str, given: Mapping[str, str] | None = None) -> list[str]:
         """
-        What is said of a text, without the file's name.
+        The problems of a text, without the file's name.
         """
         path = self.write(text)
         error = self.assertRaises(
@@ -124,7 +124,7 @@ class ReadTests(ConfigCase):
     Tests for L{Configuration.read}.
     """
 
-    def test_defaults(self) -> None:
+    def test_noFileGivesDefaults(self) -> None:
         """
         Without a file and options all settings have their defaults.
         """
@@ -134,10 +134,10 @@ class ReadTests(ConfigCase):
         self.assertEqual(configuration.warnings, [])
         self.assertEqual(configuration.version, DataVersion(0, 0))
 
-    def test_types(self) -> None:
+    def test_textIsConverted(self) -> None:
         """
-        Text becomes a value of the setting's type.  Words may be in any case, and
-        blanks around a value are not part of it.
+        Text is converted to the setting's type. Words may be in any case, and blanks
+        around a value are removed.
         """
         configuration = self.read(
             "storePathRootDir = C:\\\\store \nfileReservedTime=+48\t\ndisk.ratio=.5\n"
@@ -146,26 +146,25 @@ class ReadTests(ConfigCase):
         self.assertEqual(configuration[Store], Store("C:\\store", 48, "04", 0.5, Role.SLAVE, False))
         self.assertEqual(configuration[Address], Address("10.0.0.1", 10911))
 
-    def test_empty(self) -> None:
+    def test_emptyOptionalIsNone(self) -> None:
         """
-        What is empty is not set, if it need not be, or else is text without
-        letters.
+        An empty text is L{None} for an optional setting, else the empty text.
         """
         configuration = self.read("brokerIP1=\nlistenPort=  \nstorePathRootDir=\n")
         self.assertEqual(configuration[Address], Address())
         self.assertEqual(configuration[Store].storePathRootDir, "")
 
-    def test_given(self) -> None:
+    def test_optionsOverrideFile(self) -> None:
         """
-        Options override the file; of a key that is in the file twice the last one
-        counts, as in Java.
+        Options override the file; of a repeated key in the file the last one counts, as
+        in Java.
         """
         configuration = self.read("least=2\nmost=3\nmost=4\n", least="3")
         self.assertEqual(configuration[Address], Address(least=3, most=4))
 
-    def test_malformed(self) -> None:
+    def test_malformedValueNamesLine(self) -> None:
         """
-        A value of a wrong type is named by file, line and key, with what was
+        The error of a value of a wrong type has file, line and key, and what was
         expected.
         """
         for line, said in (
@@ -188,9 +187,9 @@ class ReadTests(ConfigCase):
         ):
             self.assertEqual(self.problems(f"# c\n\n{line}\n"), [f":3: {line}: {said}"])
 
-    def test_attrsValidators(self) -> None:
+    def test_attrsValidatorsAreShown(self) -> None:
         """
-        attrs' own validators can be used: of what they raise, the text is shown.
+        attrs' own validators can be used, and the text of their errors is shown.
         """
 
         @attrs.frozen
@@ -202,10 +201,10 @@ class ReadTests(ConfigCase):
         )
         self.assertEqual(str(error), "--set level=3: 'level' must be in [1, 2] (got 3)")
 
-    def test_unknown(self) -> None:
+    def test_unknownKeySuggestsNearest(self) -> None:
         """
-        A key that nobody knows is an error with the name that is nearest, be it
-        one of ours or of RocketMQ's; with none where none is near.
+        The error of an unknown key suggests the nearest known key, ours or RocketMQ's, if
+        one is near.
         """
         self.assertEqual(
             self.problems("lisenPort=1\nDELETEWHEN=04\ntransientPoolSize=5\nxyz=1\n"),
@@ -217,9 +216,9 @@ class ReadTests(ConfigCase):
             ],
         )
 
-    def test_options(self) -> None:
+    def test_malformedOptionIsNamed(self) -> None:
         """
-        What is wrong with an option is said of the option.
+        The error of a wrong option names the option.
         """
         self.assertEqual(
             self.problems("least=x\n", {"least": "y", "lisenPort": "1"}),
@@ -229,9 +228,9 @@ class ReadTests(ConfigCase):
             ],
         )
 
-    def test_together(self) -> None:
+    def test_allProblemsAreReported(self) -> None:
         """
-        All that is wrong is said at once, whatever kind it is of.
+        All problems of all kinds are reported at once.
         """
         path = self.write("fileReservedTime=0\nxyz=1\nleast=10\n")
         error = self.assertRaises(
@@ -250,7 +249,7 @@ class ReadTests(ConfigCase):
         self.assertIsInstance(error, RocketError)
         self.assertIsInstance(error, ValueError)
 
-    def test_required(self) -> None:
+    def test_missingRequiredSettingIsRefused(self) -> None:
         """
         A setting without a default must be set, in the file or by an option.
         """
@@ -259,19 +258,18 @@ class ReadTests(ConfigCase):
         configuration = Configuration.read([Named], (), None, {"brokerName": "a"})
         self.assertEqual(configuration[Named], Named("a"))
 
-    def test_malformedTwice(self) -> None:
+    def test_malformedValueIsReportedOnce(self) -> None:
         """
-        A section with a malformed value is not complained of for what follows
-        from it.
+        A section with a malformed value is not reported for the consequences.
         """
         self.assertEqual(
             self.problems("least=5\nmost=x\n"), [":2: most=x: a whole number was expected"]
         )
 
-    def test_notNeeded(self) -> None:
+    def test_javaKeysWithoutEffectAreWarned(self) -> None:
         """
-        What RocketMQ has and no section does is accepted with one line that names
-        all of it, in order.
+        RocketMQ's keys that are in no section are accepted, with one warning that lists
+        them in order.
         """
         configuration = self.read(
             "useEpollNativeSelector=true\nleast=2\nstorePathIndex=/i\n", dLegerGroup="g"
@@ -279,9 +277,9 @@ class ReadTests(ConfigCase):
         names = "useEpollNativeSelector, storePathIndex, dLegerGroup"
         self.assertEqual(configuration.warnings, [f"Settings that have no effect here: {names}"])
 
-    def test_secret(self) -> None:
+    def test_secretIsNotShown(self) -> None:
         """
-        A secret is in no message, nor is the value of a key that is misspelt.
+        A secret is in no error, nor is the value of a misspelt key.
         """
 
         @attrs.frozen
@@ -297,9 +295,9 @@ class ReadTests(ConfigCase):
             )
             self.assertEqual(str(error), said)
 
-    def test_shown(self) -> None:
+    def test_longTextIsShortened(self) -> None:
         """
-        A key or a value that would spoil a message is cut and escaped.
+        A key or value that is long or not printable is shortened and escaped in errors.
         """
         self.assertEqual(
             self.problems(f"least=\\n{'1' * 200}\\n1\n", {"a\nb": ""}),
@@ -309,15 +307,15 @@ class ReadTests(ConfigCase):
             ],
         )
 
-    def test_noFile(self) -> None:
+    def test_unreadableFileIsNamed(self) -> None:
         """
-        A file that cannot be read is an error that names it.
+        The error of a file that cannot be read names it.
         """
         error = self.assertRaises(ConfigError, Configuration.read, [Store], (), "no/such.conf", {})
         self.assertEqual(str(error), "no/such.conf: No such file or directory")
 
     @given(st.dictionaries(st.sampled_from([*attrs.fields_dict(Store), "x"]), st.text()))
-    def test_anyText(self, given: dict[str, str]) -> None:
+    def test_anyTextRaisesOnlyConfigError(self, given: dict[str, str]) -> None:
         """
         Any texts are settings or a ConfigError with a line for each problem.
         """
@@ -330,13 +328,12 @@ class ReadTests(ConfigCase):
 
 class SectionTests(SynchronousTestCase):
     """
-    What a section may be.
+    The declaration of sections.
     """
 
-    def test_liveText(self) -> None:
+    def test_liveTextNeedsValidator(self) -> None:
         """
-        Text without a validator, which a path would be, cannot be declared to be
-        changeable from afar.
+        A text setting without a validator, such as a path, cannot be live.
         """
 
         @attrs.frozen
@@ -344,11 +341,11 @@ class SectionTests(SynchronousTestCase):
             path: str | None = attrs.field(default=None, metadata=LIVE)
 
         error = self.assertRaises(TypeError, Configuration.read, [Section], (), None, {})
-        self.assertEqual(str(error), "Section.path: any text may be set")
+        self.assertEqual(str(error), "Section.path: a live text setting needs a validator")
 
-    def test_types(self) -> None:
+    def test_unsupportedTypeIsRefused(self) -> None:
         """
-        A type that has no one form as text is refused.
+        A type without a single text form is refused.
         """
         for hint in (list, "int | str | None", "list[int]"):
             section = attrs.make_class("Section", {"x": attrs.field(default=None)}, frozen=True)
@@ -356,9 +353,9 @@ class SectionTests(SynchronousTestCase):
             error = self.assertRaises(TypeError, Configuration.read, [section], (), None, {})
             self.assertTrue(str(error).startswith("Section.x: "), error)
 
-    def test_twice(self) -> None:
+    def test_keyInTwoSectionsIsRefused(self) -> None:
         """
-        A setting has one owner.
+        A key can be in one section only.
         """
 
         @attrs.frozen
@@ -366,7 +363,7 @@ class SectionTests(SynchronousTestCase):
             least: int = 1
 
         error = self.assertRaises(TypeError, Configuration.read, [Address, Section], (), None, {})
-        self.assertEqual(str(error), "least: in two sections")
+        self.assertEqual(str(error), "least is in two sections")
 
 
 class PropertiesTests(ConfigCase):
@@ -374,10 +371,9 @@ class PropertiesTests(ConfigCase):
     Tests for L{Configuration.properties}.
     """
 
-    def test_all(self) -> None:
+    def test_propertiesHaveAllButSecrets(self) -> None:
         """
-        All settings are there under their keys, as Java would write them, and
-        secrets are not.
+        All settings except secrets are there under their keys, as Java would write them.
         """
         configuration = self.read("disk.ratio=0.5\npassword=sesame\nlistenPort=10911\n")
         self.assertEqual(
@@ -407,12 +403,12 @@ class PropertiesTests(ConfigCase):
             st.booleans(),
         )
     )
-    def test_roundTrip(self, section: Store) -> None:
+    def test_writtenSettingsAreRead(self, section: Store) -> None:
         """
-        What is written is read as the same settings.
+        Settings are read as they were written.
         """
         first = Configuration.read([Store], (), None, {})
-        first._sections[Store] = section
+        first.live(Store).now = section
         second = Configuration.read([Store], (), None, parse(write(first.properties())))
         self.assertEqual(second[Store], section)
 
@@ -422,21 +418,21 @@ class UpdateTests(ConfigCase):
     Tests for L{Configuration.update}.
     """
 
-    RESTART = "needs a restart: change it in {} and start the server anew"
+    RESTART = "needs a restart: change it in {} and restart the server"
 
     def refused(self, configuration: Configuration, changes: dict[str, str]) -> list[str]:
         """
-        What is said of changes that are refused; nothing must change.
+        The problems of refused changes; assert that nothing changes.
         """
         before, version = configuration.properties(), configuration.version
         error = self.assertRaises(ConfigError, configuration.update, changes, 5)
         self.assertEqual((configuration.properties(), configuration.version), (before, version))
         return list(error.problems)
 
-    def test_change(self) -> None:
+    def test_updateChangesSections(self) -> None:
         """
-        Settings are changed, in several sections at once, and the version counts
-        the change.
+        Settings of several sections are changed at once, and the version counts the
+        change.
         """
         configuration = self.read()
         changed = configuration.update({"traceOn": " False ", "least": "2", "most": "9"}, 1234)
@@ -448,9 +444,10 @@ class UpdateTests(ConfigCase):
         self.assertEqual(configuration[Store], Store(traceOn=False, ratio=0.25))
         self.assertEqual(configuration.version, DataVersion(1235, 2))
 
-    def test_same(self) -> None:
+    def test_sameValueIsNoChange(self) -> None:
         """
-        What is so already is no change: nothing is counted, written or told.
+        A setting that already has the value is no change: it is not counted, written or
+        reported.
         """
         path = self.write("")
         configuration = Configuration.read([Store], (), path, {})
@@ -460,9 +457,9 @@ class UpdateTests(ConfigCase):
         self.assertEqual(configuration.update({}, 5), frozenset())
         self.assertEqual(configuration.version, DataVersion(0, 0))
 
-    def test_notLive(self) -> None:
+    def test_settingThatIsNotLiveIsRefused(self) -> None:
         """
-        A setting that may not be changed is refused with the way to change it.
+        The error of a setting that is not live says how to change it.
         """
         configuration = Configuration.read([Store], (), None, {})
         self.assertEqual(
@@ -476,9 +473,9 @@ class UpdateTests(ConfigCase):
             [f"storePathRootDir: {self.RESTART.format(path)}"],
         )
 
-    def test_refused(self) -> None:
+    def test_oneProblemRefusesAllChanges(self) -> None:
         """
-        All that is wrong is said at once, and then nothing is changed.
+        All problems are reported at once, and nothing changes.
         """
         path = self.write("traceOn=true\n")
         configuration = Configuration.read([Store, Address], BROKER_KEYS, path, {})
@@ -502,9 +499,9 @@ class UpdateTests(ConfigCase):
         )
         self.assertEqual(Path(path).read_text(), "traceOn=true\n")
 
-    def test_rule(self) -> None:
+    def test_brokenRuleRefusesAllChanges(self) -> None:
         """
-        Settings that do not go together are refused together with all others.
+        Settings that break a rule of their section are refused together with all others.
         """
         configuration = self.read()
         self.assertEqual(
@@ -512,20 +509,20 @@ class UpdateTests(ConfigCase):
             ["least=10: more than most=9"],
         )
 
-    def test_many(self) -> None:
+    def test_tooManyChangesAreRefused(self) -> None:
         """
-        More changes than there are settings are not even looked at.
+        More changes than settings are refused without a check of each.
         """
         configuration = Configuration.read([Address], (), None, {})
         self.assertEqual(
             self.refused(configuration, {f"least{each}": "1" for each in range(6)}),
-            ["6 settings: there are 5"],
+            ["6 settings: only 5 exist"],
         )
 
-    def test_file(self) -> None:
+    def test_updateChangesFile(self) -> None:
         """
-        A change outlives the server: it is in the file, where the rest stays as
-        people wrote it, also what they wrote since the start.
+        A change is written to the file, whose other lines stay as operators wrote them,
+        also since the start.
         """
         path = self.write("# ours\ntraceOn = true\n")
         configuration = Configuration.read([Store], BROKER_KEYS, path, {})
@@ -538,9 +535,9 @@ class UpdateTests(ConfigCase):
         again = Configuration.read([Store], BROKER_KEYS, path, {})
         self.assertEqual(again[Store], configuration[Store])
 
-    def test_fileFails(self) -> None:
+    def test_failedWriteChangesNothing(self) -> None:
         """
-        If the file cannot be changed, the server is not either.
+        If the file cannot be changed, the settings do not change.
         """
         path = self.write("")
         configuration = Configuration.read([Store], (), path, {})
@@ -550,10 +547,10 @@ class UpdateTests(ConfigCase):
             [f"{path}: No such file or directory"],
         )
 
-    def test_follow(self) -> None:
+    def test_followersGetChangedSection(self) -> None:
         """
-        Those who follow a section are told of each new one once all are in place;
-        those who follow another are not.
+        Followers of a section are called after all changes are in place; followers of
+        other sections are not.
         """
         configuration = self.read()
         told: list[object] = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.echo}.
+Tests for L{txrocket.server.echo}.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from twisted.python.usage import UsageError
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from tests.captures import captures
-from txrocket.echo import Options, echo, makeService
 from txrocket.protocol.command import decodeCommand, requestCommand
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.tls import ClientTLS, TLSMode
+from txrocket.server.echo import Options, echo, makeService
 
 reactor: Any = theReactor
 
@@ -28,7 +28,7 @@ class EchoTests(SynchronousTestCase):
     The processor.
     """
 
-    def test_captured(self) -> None:
+    def test_capturedRequestComesBack(self) -> None:
         """
         The fields and the body of a captured request come back.
         """
@@ -52,7 +52,7 @@ class OptionsTests(SynchronousTestCase):
     The command line.
     """
 
-    def test_defaults(self) -> None:
+    def test_defaultsListenOnLoopback(self) -> None:
         """
         It listens where a name server would, for this machine only, and takes
         TLS beside plain text.
@@ -62,7 +62,7 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual(options["listen"], "tcp:9876:interface=127.0.0.1")
         self.assertIs(options["tls"], TLSMode.PERMISSIVE)
 
-    def test_tls(self) -> None:
+    def test_tlsModeIsOneOfThree(self) -> None:
         """
         The mode is one of three words.
         """
@@ -82,7 +82,7 @@ class ServiceTests(TestCase):
     timeout = 300
 
     @inlineCallbacks
-    def test_serves(self) -> Any:
+    def test_serviceEchoesPlainAndTls(self) -> Any:
         """
         Started, it echoes over plain text and over TLS on one port; stopped,
         it no longer listens.

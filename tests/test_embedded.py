@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.embedded}, L{txrocket.broker.tap} and
+Tests for L{txrocket.server.embedded}, L{txrocket.broker.tap} and
 L{txrocket.nameserver.tap}: command lines, and the servers that are made of them.
 C{tests.test_taps} runs them.
 """
@@ -14,16 +14,16 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket import embedded
 from txrocket.broker import tap as brokerTap
 from txrocket.broker.service import Broker
-from txrocket.broker.settings import AnnounceSettings, BrokerSettings
+from txrocket.broker.settings import BrokerSettings, RegistrationSettings
 from txrocket.nameserver import tap as namesrvTap
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
 from txrocket.remoting.settings import BrokerServerSettings, NamesrvServerSettings, TLSSettings
 from txrocket.remoting.tls import TLSMode
-from txrocket.running import CannotStart, InTurn
+from txrocket.server import embedded
+from txrocket.server.launch import CannotStart, OrderedServices
 from txrocket.store.settings import StoreSettings
 
 
@@ -55,7 +55,7 @@ class OptionsTests(SynchronousTestCase):
         path.write_text(text)
         return str(path)
 
-    def test_defaults(self) -> None:
+    def test_defaultsAreLoopbackAndOneFolder(self) -> None:
         """
         Both servers are on loopback, know each other, and keep their data in one
         folder below the one where they were started.
@@ -65,7 +65,7 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual((own.brokerName, own.brokerIP1), ("broker-a", "127.0.0.1"))
         listen = options.configuration[BrokerServerSettings]
         self.assertEqual((listen.bindAddress, listen.listenPort), ("127.0.0.1", 10911))
-        announced = options.configuration[AnnounceSettings]
+        announced = options.configuration[RegistrationSettings]
         self.assertEqual(announced.namesrvAddr, "127.0.0.1:9876")
         data = os.path.join(os.getcwd(), "data")
         store = options.configuration[StoreSettings]
@@ -75,14 +75,14 @@ class OptionsTests(SynchronousTestCase):
         path = options.nameServer[NamesrvSettings].kvConfigPath
         self.assertEqual(path, os.path.join(data, "namesrv", "kvConfig.json"))
 
-    def test_given(self) -> None:
+    def test_optionsChooseInterfaceAndFolder(self) -> None:
         """
         Options choose where both listen, and where the data are.
         """
         options = self.parse("-d", "/there", "-i", "192.0.2.1", "--namesrvPort", "1234")
         self.assertEqual(options.configuration[BrokerSettings].brokerIP1, "192.0.2.1")
         self.assertEqual(options.configuration[BrokerServerSettings].bindAddress, "192.0.2.1")
-        self.assertEqual(options.configuration[AnnounceSettings].namesrvAddr, "192.0.2.1:1234")
+        self.assertEqual(options.configuration[RegistrationSettings].namesrvAddr, "192.0.2.1:1234")
         self.assertEqual(options.configuration[StoreSettings].storePathRootDir, "/there/store")
         named = options.nameServer[NamesrvServerSettings]
         self.assertEqual((named.bindAddress, named.listenPort), ("192.0.2.1", 1234))
@@ -98,7 +98,7 @@ class OptionsTests(SynchronousTestCase):
             ("::1", "[::1]:9876"),
         ):
             options = self.parse("-i", interface)
-            self.assertEqual(options.configuration[AnnounceSettings].namesrvAddr, expected)
+            self.assertEqual(options.configuration[RegistrationSettings].namesrvAddr, expected)
             told = options.configuration[BrokerSettings].brokerIP1
             self.assertEqual(told, interface if interface == "::1" else None)
             for section, configuration in (
@@ -107,7 +107,7 @@ class OptionsTests(SynchronousTestCase):
             ):
                 self.assertEqual(configuration[section].bindAddress, interface)
 
-    def test_file(self) -> None:
+    def test_commandLineOverridesFile(self) -> None:
         """
         The file's settings are over this program's own, and the command line's over
         both.
@@ -119,7 +119,7 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual(options.configuration[BrokerServerSettings].listenPort, 2222)
         self.assertEqual(options.nameServer[NamesrvServerSettings].listenPort, 9876)
 
-    def test_tls(self) -> None:
+    def test_tlsAppliesToBothServers(self) -> None:
         """
         TLS is set for both servers at once.
         """
@@ -129,7 +129,7 @@ class OptionsTests(SynchronousTestCase):
         options = self.parse("--set", "tls.server.mode=enforcing")
         self.assertIs(options.nameServer[TLSSettings].tlsMode, TLSMode.ENFORCING)
 
-    def test_wrong(self) -> None:
+    def test_invalidSettingOfEitherIsReported(self) -> None:
         """
         What is wrong is said of either server's settings.
         """
@@ -146,7 +146,7 @@ class OptionsTests(SynchronousTestCase):
         )
         self.assertIn("No such file", self.refused("-c", "/no/such/file"))
 
-    def test_check(self) -> None:
+    def test_checkReadsBothServers(self) -> None:
         """
         --check looks at both.
         """
@@ -165,14 +165,14 @@ class MakeServiceTests(SynchronousTestCase):
     The servers that twistd is given.
     """
 
-    def kinds(self, made: InTurn) -> list[type]:
+    def kinds(self, made: OrderedServices) -> list[type]:
         """
         What is started, in order.
         """
-        self.assertIsInstance(made, InTurn)
+        self.assertIsInstance(made, OrderedServices)
         return [type(each) for each in made.services]
 
-    def test_rocket(self) -> None:
+    def test_nameServerStartsFirst(self) -> None:
         """
         The name server is first, so that the broker finds it.
         """
@@ -180,7 +180,7 @@ class MakeServiceTests(SynchronousTestCase):
         options.parseOptions(["--data", self.mktemp()])
         self.assertEqual(self.kinds(embedded.makeService(options)), [NameServer, Broker])
 
-    def test_broker(self) -> None:
+    def test_invalidBrokerSettingIsReported(self) -> None:
         """
         A broker alone; what is wrong with its settings is said.
         """
@@ -192,7 +192,7 @@ class MakeServiceTests(SynchronousTestCase):
         error = self.assertRaises(CannotStart, brokerTap.makeService, options)
         self.assertIn("Cannot start: namesrvAddr=nowhere: ", str(error))
 
-    def test_namesrv(self) -> None:
+    def test_damagedNameServerFileIsReported(self) -> None:
         """
         A name server alone; if its file is damaged that is said.
         """

@@ -36,9 +36,9 @@ from txrocket.errors import (
 )
 from txrocket.protocol.codes import ResponseCode
 
-# The six that Java's DefaultMQProducer tries again at another broker by itself
-# (its retryResponseCodes), the two by which a peer sheds load, and the one that
-# asks for another pull by its name.
+# The six codes for which Java's DefaultMQProducer retries at another broker
+# (its retryResponseCodes), the two by which a peer sheds load, and the one whose name
+# asks for another pull.
 RETRIABLE_CODES = {
     ResponseCode.SYSTEM_ERROR,
     ResponseCode.SYSTEM_BUSY,
@@ -54,7 +54,7 @@ RETRIABLE_CODES = {
 
 def family(root: type[RocketError]) -> Iterator[type[RocketError]]:
     """
-    A class and all that derive from it.
+    A class and all its subclasses, at any depth.
     """
     yield root
     for each in root.__subclasses__():
@@ -63,7 +63,7 @@ def family(root: type[RocketError]) -> Iterator[type[RocketError]]:
 
 def required(kind: type[RocketError]) -> int:
     """
-    How many arguments a class wants.
+    The number of positional arguments that a class requires.
     """
     if not isfunction(kind.__init__):
         return 1
@@ -76,7 +76,7 @@ class ResponseErrorTests(SynchronousTestCase):
     Errors that stand for response codes.
     """
 
-    def test_everyCode(self) -> None:
+    def test_everyCodeHasOneClass(self) -> None:
         """
         Every response code but SUCCESS has exactly one class, and no class has
         a code that RocketMQ does not.
@@ -86,8 +86,8 @@ class ResponseErrorTests(SynchronousTestCase):
 
     def test_codeGivesItsClass(self) -> None:
         """
-        A code is turned into the one class that has it, and the error says who
-        answered what.
+        A code is turned into the one class that has it, and the error's text holds the
+        responding peer, the code and the remark.
         """
         for kind in ResponseError.__subclasses__():
             error = responseError(kind.code, "why", "10.0.0.1:10911")
@@ -97,20 +97,20 @@ class ResponseErrorTests(SynchronousTestCase):
             self.assertEqual(error.address, "10.0.0.1:10911")
             self.assertEqual(str(error), f"10.0.0.1:10911 answered code {kind.code}: why")
 
-    def test_unknownCode(self) -> None:
+    def test_unknownCodeGivesBaseClass(self) -> None:
         """
-        A code of a newer peer is a plain ResponseError with that code, and not
-        one to try again.
+        A code of a newer peer gives a plain ResponseError with that code, which is
+        not retriable.
         """
         error = responseError(9999, None)
         self.assertIs(type(error), ResponseError)
         self.assertEqual((error.code, error.remark, error.address), (9999, "", ""))
         self.assertEqual(str(error), "code 9999")
         self.assertFalse(error.retriable)
-        # The class itself is as it was.
+        # The class attribute has not changed.
         self.assertEqual(ResponseError.code, -1)
 
-    def test_raisedByAProcessor(self) -> None:
+    def test_remarkAloneTakesCodeOfClass(self) -> None:
         """
         A processor raises a class with a remark only; the code is the class's.
         """
@@ -120,14 +120,13 @@ class ResponseErrorTests(SynchronousTestCase):
 
 class RetriableTests(SynchronousTestCase):
     """
-    Which requests may be made again.
+    Which errors are retriable.
     """
 
-    def test_exactlyThese(self) -> None:
+    def test_noResponseNineCodesAndDiskFullAreRetriable(self) -> None:
         """
-        A request that got no answer may be made again, one that was answered with
-        one of nine codes, and a write that found the disk full; nothing else by
-        itself.
+        A request without a response is retriable, so is a response with one of nine
+        codes, and a write to a full disk; no other error is.
         """
         expected = {DiskFull, *family(RemotingError)} | {
             type(responseError(code, None)) for code in RETRIABLE_CODES
@@ -137,13 +136,13 @@ class RetriableTests(SynchronousTestCase):
 
 class SendFailedTests(SynchronousTestCase):
     """
-    What a sender gets in the end.
+    The error of a send after its last attempt.
     """
 
-    def test_phase(self) -> None:
+    def test_lastErrorGivesPhase(self) -> None:
         """
-        The phase says how far the last attempt came: without an attempt there was
-        no route.
+        The phase says how far the last attempt came.  Without any attempt it is the
+        route.
         """
         for error, attempts, phase in (
             (TopicNotExist("no"), 0, "route"),
@@ -155,9 +154,10 @@ class SendFailedTests(SynchronousTestCase):
         ):
             self.assertEqual(SendFailed("T", error, "b:1", attempts, 0.5).phase, phase)
 
-    def test_words(self) -> None:
+    def test_textHoldsTopicAttemptsTimePhaseAddress(self) -> None:
         """
-        It says which topic, how often, how long, what and with whom.
+        The text holds the topic, the number of attempts, their duration, the phase and
+        the broker's address.
         """
         error = SendFailed("Orders", RequestTimedOut("b:1", "late"), "b:1", 3, 2.5)
         self.assertEqual(
@@ -170,9 +170,9 @@ class SendFailedTests(SynchronousTestCase):
             str(nowhere), "sending to topic Orders failed after 0.000 s, route: code 17: no"
         )
 
-    def test_retriable(self) -> None:
+    def test_lastErrorDecidesRetriable(self) -> None:
         """
-        Another attempt may do if it may do for the last error.
+        SendFailed is retriable if the last error is.
         """
         for cause in (SystemBusy("later"), MessageIllegal("never")):
             self.assertEqual(SendFailed("T", cause, "", 1, 0).retriable, cause.retriable)
@@ -185,15 +185,16 @@ class FamilyTests(SynchronousTestCase):
 
     def test_allAreListed(self) -> None:
         """
-        Every class of the module is public.
+        Every error class of the package is exported by it.
         """
-        own = {each.__name__ for each in family(RocketError) if each.__module__ == errors.__name__}
+        package = f"{errors.__name__}."
+        own = {each.__name__ for each in family(RocketError) if each.__module__.startswith(package)}
         self.assertEqual(own | {"responseError"}, set(errors.__all__))
 
-    def test_words(self) -> None:
+    def test_textAndAttributesHoldArguments(self) -> None:
         """
-        An error's words hold every number and name that it was made of, and its
-        attributes hold them for programs.
+        An error's text holds every argument of its constructor, and so do its
+        attributes.
         """
         for error, values in (
             (FrameTooLarge(17, 16), {"size": 17, "limit": 16}),
@@ -210,16 +211,17 @@ class FamilyTests(SynchronousTestCase):
                 self.assertEqual(getattr(error, name), value)
                 self.assertIn(str(value), str(error))
 
-    def test_address(self) -> None:
+    def test_remotingErrorHoldsAddress(self) -> None:
         """
-        A request without an answer tells which peer it was made to.
+        The error of a request without a response holds the peer's address.
         """
         error = ConnectFailed("10.0.0.1:9876", "refused")
         self.assertEqual((error.address, str(error)), ("10.0.0.1:9876", "refused"))
 
-    def test_pickled(self) -> None:
+    def test_pickledErrorIsEqual(self) -> None:
         """
-        An error is the same in another process: a worker's reaches who waits for it.
+        An error keeps its class, text and attributes when it is pickled, so a worker
+        process can hand it to its caller.
         """
         for kind in family(RocketError):
             if kind is SendFailed:

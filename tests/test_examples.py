@@ -35,14 +35,12 @@ from examples import (
 from tests import certificates
 from tests.client.brokers import ConsumerTests
 from tests.client.messages import HOST, pulled
-from txrocket import embedded
 from txrocket.blocking import Client
 from txrocket.client import ConsumeLater, Consuming, IConsumeMessageHook, LocalTransactionState
 from txrocket.client.cluster import Cluster
-from txrocket.client.litepull import LitePullConsumer
-from txrocket.client.producer import Producer
-from txrocket.client.pullconsumer import PullConsumer
-from txrocket.echo import echo
+from txrocket.client.consumer.pull.litepull import LitePullConsumer
+from txrocket.client.consumer.pull.pullconsumer import PullConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import (
     ConfigError,
     ConnectFailed,
@@ -65,12 +63,14 @@ from txrocket.protocol.headers import (
 from txrocket.protocol.messageid import encodeMessageId
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import Answer, Process
-from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import FunctionProcessor, Remoting
 from txrocket.remoting.server import RemotingServerFactory
+from txrocket.server import embedded
+from txrocket.server.echo import echo
 from txrocket.testing import ChildCluster
-from txrocket.testing.plan import freePort
+from txrocket.testing.clustersettings import freePort
 from txrocket.testing.trial import realCluster
 
 reactor: Any = anyReactor
@@ -183,7 +183,7 @@ class ExampleTests(TestCase):
         self.assertEqual(response.code, RequestCodeNotSupported.code)
 
     @asDeferred
-    async def test_threads(self) -> None:
+    async def test_blockingProcessorAnswersFromThread(self) -> None:
         """
         A processor that blocks answers from a thread.
         """
@@ -194,7 +194,7 @@ class ExampleTests(TestCase):
         self.assertEqual(response.body, hashlib.scrypt(b"secret", salt=b"salt", n=2, r=8, p=1))
 
     @asDeferred
-    async def test_hook(self) -> None:
+    async def test_hookCountsAndRefuses(self) -> None:
         """
         A hook counts what is answered and refuses what it must.
         """
@@ -211,7 +211,7 @@ class ExampleTests(TestCase):
         self.assertEqual(visitors.served[RequestCode.PUT_KV_CONFIG], 2)
 
     @asDeferred
-    async def test_promise(self) -> None:
+    async def test_promisedAnswerComesLater(self) -> None:
         """
         A promised answer comes when it is there.
         """
@@ -245,7 +245,7 @@ class ExampleTests(TestCase):
         self.failureResultOf(promise)
 
     @asDeferred
-    async def test_anywhere(self) -> None:
+    async def test_unreachablePeerIsSkipped(self) -> None:
         """
         A peer that cannot be reached is passed over; an answer that will not
         change, and having no peer at all, is raised.
@@ -266,7 +266,7 @@ class ExampleTests(TestCase):
                 await calling.getAnywhere(self.peers, addresses, "k")
 
     @asDeferred
-    async def test_oneway(self) -> None:
+    async def test_onewayRequestArrives(self) -> None:
         """
         A oneway request arrives.
         """
@@ -283,7 +283,7 @@ class ExampleTests(TestCase):
         self.assertEqual(request.extFields, {"consumerGroup": "group"})
 
     @asDeferred
-    async def test_cancel(self) -> None:
+    async def test_slowerPeerIsCancelled(self) -> None:
         """
         Of two that are asked, one never answers; the other's answer counts, and
         nothing is left to wait for.
@@ -308,7 +308,7 @@ class ExampleTests(TestCase):
         self.assertEqual(response.body, b"running")
 
     @asDeferred
-    async def test_timeout(self) -> None:
+    async def test_timeoutFollowsClock(self) -> None:
         """
         Time is the clock that L{Remoting} was given.
         """
@@ -325,7 +325,7 @@ class ExampleTests(TestCase):
         self.assertTrue(error.retriable)
 
     @asDeferred
-    async def test_tls(self) -> None:
+    async def test_peerWithoutCertificateIsRefused(self) -> None:
         """
         Both ends show certificates and are believed; a client without one, or
         in plain text, is not.
@@ -353,7 +353,7 @@ class SettingsTests(TestCase):
     Tests for L{examples.settings}.
     """
 
-    def test_settings(self) -> None:
+    def test_changedSettingIsFollowed(self) -> None:
         """
         The section is read from a file and from options, a change is told to who
         follows it and is in the file, and what is wrong is named.
@@ -401,7 +401,7 @@ class PullingTests(ClientCase):
     """
 
     @asDeferred
-    async def test_pull(self) -> None:
+    async def test_pulledMessagesAreCommitted(self) -> None:
         """
         All messages are pulled, and none of them the next time.
         """
@@ -431,7 +431,7 @@ class PullingTests(ClientCase):
             self.assertEqual(await waiting, b"next")
 
     @asDeferred
-    async def test_schedule(self) -> None:
+    async def test_everyQueueIsVisited(self) -> None:
         """
         Each queue is visited.
         """
@@ -450,7 +450,7 @@ class PullingTests(ClientCase):
             await seen
 
     @asDeferred
-    async def test_stream(self) -> None:
+    async def test_streamEndsWithGoodbye(self) -> None:
         """
         Messages of the tags that are wanted are read, until one says goodbye.
         """
@@ -465,7 +465,7 @@ class PullingTests(ClientCase):
         self.assertNotIn("french: b'salut'", lines)
 
     @asDeferred
-    async def test_batches(self) -> None:
+    async def test_readBatchesAreCommitted(self) -> None:
         """
         What was read in batches is committed.
         """
@@ -481,7 +481,7 @@ class PullingTests(ClientCase):
             self.assertEqual(sum(each or 0 for each in committed), 4)
 
     @asDeferred
-    async def test_replay(self) -> None:
+    async def test_messagesSinceTimeAreReadAgain(self) -> None:
         """
         What came since a time is read again.
         """
@@ -496,7 +496,7 @@ class ConsumingTests(ClientCase):
     """
 
     @asDeferred
-    async def test_consume(self) -> None:
+    async def test_consumerEndsWithGoodbye(self) -> None:
         """
         Messages of the tags that are wanted come, until one says goodbye.
         """
@@ -510,7 +510,7 @@ class ConsumingTests(ClientCase):
         self.assertIn("english: b'goodbye'", lines)
         self.assertNotIn("french: b'salut'", lines)
 
-    def test_deliver(self) -> None:
+    def test_failedDeliveryIsRetried(self) -> None:
         """
         What cannot be delivered now comes again, and what never can does not.
         """
@@ -523,7 +523,7 @@ class ConsumingTests(ClientCase):
             self.assertEqual(consume.deliver(pulled(0, times=times, TAGS=tags)), expected)
 
     @asDeferred
-    async def test_archiving(self) -> None:
+    async def test_allMessagesAreArchived(self) -> None:
         """
         All messages are in the file.
         """
@@ -534,7 +534,7 @@ class ConsumingTests(ClientCase):
                 await deferLater(reactor, 0.01)
         self.assertEqual(sorted(path.read_bytes().split()), [b"four", b"one", b"three", b"two"])
 
-    def test_slowest(self) -> None:
+    def test_hookKnowsSlowestCall(self) -> None:
         """
         The hook knows the call that took longest.
         """
@@ -580,7 +580,7 @@ class TransactionTests(ConsumerTests):
             header=SendMessageResponseHeader(encodeMessageId(HOST, 1), 0, 2)
         )
 
-    def test_check(self) -> None:
+    def test_checkKnowsTransfers(self) -> None:
         """
         Asked about a transfer, the bank knows those that were made.
         """
@@ -609,7 +609,7 @@ class BlockingTests(SynchronousTestCase):
         self.printed = io.StringIO()
         self.patch(sys, "stdout", self.printed)
 
-    def test_main(self) -> None:
+    def test_sentMessagesAreCounted(self) -> None:
         """
         What is sent is read, once, and counted by other processes.
         """
@@ -627,7 +627,7 @@ class BlockingTests(SynchronousTestCase):
             self.printed.seek(0)
             self.printed.truncate()
 
-    def test_failed(self) -> None:
+    def test_failedSendIsReported(self) -> None:
         """
         A message that is not sent is told of.
         """

@@ -50,7 +50,7 @@ class ExportsTests(SynchronousTestCase):
     C{txrocket} and C{txrocket.client}.
     """
 
-    def test_txrocket(self) -> None:
+    def test_sharedValuesAreInTxrocket(self) -> None:
         """
         The values that all clients share can be imported from txrocket.
         """
@@ -62,7 +62,7 @@ class ExportsTests(SynchronousTestCase):
             },
         )
 
-    def test_client(self) -> None:
+    def test_clientNamesAreInClient(self) -> None:
         """
         Whatever one needs to write a client of any kind can be imported from
         txrocket.client.
@@ -80,7 +80,7 @@ class ExportsTests(SynchronousTestCase):
             },
         )
 
-    def test_others(self) -> None:
+    def test_blockingAndTestingHaveOwnPackages(self) -> None:
         """
         The blocking client and the clusters for tests are in packages of their own.
         """
@@ -89,7 +89,7 @@ class ExportsTests(SynchronousTestCase):
             set(testing.__all__), {"MemoryCluster", "RealCluster", "ChildCluster", "ClusterFailed"}
         )
 
-    def test_same(self) -> None:
+    def test_exportIsItsModulesName(self) -> None:
         """
         A name is what its module says it is, and type checkers are told of the
         same; its module has it in C{__all__}, too.
@@ -102,7 +102,7 @@ class ExportsTests(SynchronousTestCase):
                 self.assertIs(getattr(face, name), getattr(module, name))
                 self.assertIn(name, module.__all__)
 
-    def test_star(self) -> None:
+    def test_starImportsAllNames(self) -> None:
         """
         A star imports all of them, and who asks what there is is told of all.
         """
@@ -112,7 +112,7 @@ class ExportsTests(SynchronousTestCase):
             exec(f"from {face.__name__} import *", scope)
             self.assertLessEqual(set(face.__all__), set(scope))
 
-    def test_unknown(self) -> None:
+    def test_unknownNameIsAttributeError(self) -> None:
         """
         Another name is an AttributeError that says so, as of any module.
         """
@@ -120,7 +120,7 @@ class ExportsTests(SynchronousTestCase):
             error = self.assertRaises(AttributeError, getattr, face, "nothing")
             self.assertEqual(str(error), f"module '{face.__name__}' has no attribute 'nothing'")
 
-    def test_light(self) -> None:
+    def test_importBringsNoTwisted(self) -> None:
         """
         To import txrocket brings nothing else, and neither txrocket.client nor a
         message brings Twisted.

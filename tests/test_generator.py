@@ -88,7 +88,7 @@ class GeneratorTests(SynchronousTestCase):
         usual = {"total": 8, "warm": 0, "connections": 2, "inflight": 2, "body": 10}
         return generator.run(broker.port, mode, **{**usual, **options}), broker
 
-    def test_sends(self) -> None:
+    def test_acceptedSendsCountOnce(self) -> None:
         """
         Sends that were accepted count, each once; those of a batch by its messages.
         """
@@ -99,7 +99,7 @@ class GeneratorTests(SynchronousTestCase):
         self.assertEqual((done.requests, done.messages, done.errors), (8, 40, 0))
         self.assertEqual({each["code"] for each in broker.asked}, {BATCH})
 
-    def test_refused(self) -> None:
+    def test_refusedSendsDoNotCount(self) -> None:
         """
         What was not answered with code 0 does not count, and the first such answer is
         shown.
@@ -120,7 +120,7 @@ class GeneratorTests(SynchronousTestCase):
 
         return self.load(answer, "pull")
 
-    def test_pulls(self) -> None:
+    def test_pullCountsItsMessages(self) -> None:
         """
         A pull counts with all its messages, and it asks with its subscription: a
         broker refuses it otherwise.
@@ -130,7 +130,7 @@ class GeneratorTests(SynchronousTestCase):
         flags = {int(each["extFields"]["sysFlag"]) for each in broker.asked if each["code"] == PULL}
         self.assertTrue(flags and all(flag & SUBSCRIPTION for flag in flags))
 
-    def test_short(self) -> None:
+    def test_shortPullDoesNotCount(self) -> None:
         """
         A pull with a message too few does not count.
         """
@@ -138,7 +138,7 @@ class GeneratorTests(SynchronousTestCase):
         self.assertEqual((done.messages, done.errors), (0, 8))
         self.assertIn("a pull without all its messages", done.error)
 
-    def test_window(self) -> None:
+    def test_windowLimitsConnectionsInTurn(self) -> None:
         """
         With a window, connections take turns.
         """
@@ -146,7 +146,7 @@ class GeneratorTests(SynchronousTestCase):
         self.assertEqual(done.messages, 8)
         self.assertEqual(len({each["opaque"] for each in broker.asked}), 2)
 
-    def test_both(self) -> None:
+    def test_bothCountsReceivedMessages(self) -> None:
         """
         End to end, what consumers received counts, not what producers sent.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.instances}: with processes that only seem to be, and with real ones.
+Tests for L{txrocket.server.instances}: with processes that only seem to be, and with real ones.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from txrocket import Message
 from txrocket.blocking import Client
 from txrocket.broker.tap import Options, makeService
 from txrocket.config import Configuration
+from txrocket.config.javakeys import BROKER_KEYS
 from txrocket.errors import ConfigError
-from txrocket.instances import Instance, Instances, plan
-from txrocket.javakeys import BROKER_KEYS
+from txrocket.server.instances import Instance, Instances, plan
 from txrocket.services import BROKER_SECTIONS
-from txrocket.testing.plan import freePort
+from txrocket.testing.clustersettings import freePort
 
 
 def configured(**settings: str) -> Configuration:
@@ -41,7 +41,7 @@ class PlanTests(SynchronousTestCase):
     Tests for L{plan}, and for the command line.
     """
 
-    def test_differ(self) -> None:
+    def test_brokersDifferInNamePortAndFolder(self) -> None:
         """
         Each broker has its own name, ports that leave room for the two beside them, and
         folder.
@@ -60,7 +60,7 @@ class PlanTests(SynchronousTestCase):
         self.assertEqual([each.settings["listenPort"] for each in planned], ["0", "0"])
         self.assertEqual(len({each.name for each in planned}), 2)
 
-    def test_conflicts(self) -> None:
+    def test_conflictsAreReportedTogether(self) -> None:
         """
         What cannot be shared is named, all at once; one broker alone may have it.
         """
@@ -71,7 +71,7 @@ class PlanTests(SynchronousTestCase):
         self.assertEqual(len(plan(shared, 1)), 1)
         self.assertIn("1 or more", str(self.assertRaises(ConfigError, plan, shared, 0)))
 
-    def test_options(self) -> None:
+    def test_childrenInheritOptions(self) -> None:
         """
         The children have the parent's file and settings, and their own over them.
         """
@@ -132,7 +132,7 @@ class ChildTests(SynchronousTestCase):
         self.logged: list[str] = []
 
         def observe(event: Any) -> None:
-            if event.get("log_namespace", "").startswith("txrocket.instances"):
+            if event.get("log_namespace", "").startswith("txrocket.server.instances"):
                 self.logged.append(event["log_format"].format(**event))
 
         publisher: Any = globalLogPublisher
@@ -148,7 +148,7 @@ class ChildTests(SynchronousTestCase):
         """
         self.reactor.spawned[-1].processEnded(Failure(error or ProcessTerminated(1, None, 256)))
 
-    def test_again(self) -> None:
+    def test_endedChildIsRestartedAfterPause(self) -> None:
         """
         One that ends is started again, after 1, 2, 4 ... and at most 60 seconds, and the log
         says why and when.
@@ -164,7 +164,7 @@ class ChildTests(SynchronousTestCase):
             self.reactor.advance(0.01)
             self.assertEqual(len(self.reactor.spawned), count + 1)
 
-    def test_long(self) -> None:
+    def test_longRunResetsPause(self) -> None:
         """
         One that has run for long is started again soon.
         """
@@ -177,7 +177,7 @@ class ChildTests(SynchronousTestCase):
             self.assertIn(f"has ended, {how}; it is started again in 1 s", self.logged[-1])
             self.reactor.advance(1)
 
-    def test_stop(self) -> None:
+    def test_stopWaitsForChildren(self) -> None:
         """
         All are asked to stop, and waited for; none is started again.
         """
@@ -190,7 +190,7 @@ class ChildTests(SynchronousTestCase):
         self.assertEqual(self.reactor.getDelayedCalls(), [])
         self.assertEqual(len(self.reactor.spawned), 1)
 
-    def test_kill(self) -> None:
+    def test_lateChildIsKilled(self) -> None:
         """
         One that does not stop in time is killed.
         """
@@ -215,7 +215,7 @@ class ChildTests(SynchronousTestCase):
         self.end()
         self.successResultOf(stopping)
 
-    def test_log(self) -> None:
+    def test_childOutputIsLoggedByLine(self) -> None:
         """
         What a child prints is logged by lines, after its name, however it is cut; a line
         that never ends is not kept for ever.
@@ -247,7 +247,7 @@ class LiveTests(TapCase):
             results = [client.send(Message("T", b"x"), each) for each in queues]
         return {each.messageQueue.brokerName for each in results}
 
-    def test_two(self) -> None:
+    def test_killedInstanceReturnsWithMessages(self) -> None:
         """
         A producer sends to both; one that is killed comes back with its messages; the stop
         leaves no process, and nothing to put right.
@@ -302,7 +302,7 @@ class LiveTests(TapCase):
         for handle in handles:
             self.assertEqual(select.select([handle], [], [], LIMIT)[0], [handle])
 
-    def test_check(self) -> None:
+    def test_checkAcceptsInstances(self) -> None:
         """
         --check knows of it.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.javakeys}, and for L{tests.javasettings}.
+Tests for L{txrocket.config.javakeys}, and for L{tests.javasettings}.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.javasettings import differences, javaSettings
-from txrocket import javakeys
-from txrocket.config import Configuration
-from txrocket.javakeys import BROKER_KEYS, NAMESRV_KEYS
+from txrocket.config import Configuration, javakeys
+from txrocket.config.javakeys import BROKER_KEYS, NAMESRV_KEYS
 from txrocket.store.settings import FlushDiskType
 
 # The settings of a broker.conf as many have it.
@@ -29,12 +28,12 @@ checkTransactionMessageEnable sendMessageThreadPoolNums pullMessageThreadPoolNum
 
 class ListTests(SynchronousTestCase):
     """
-    The lists.
+    The sets of keys.
     """
 
-    def test_classes(self) -> None:
+    def test_setsAreJavasSetters(self) -> None:
         """
-        The list of a class has what the class has setters for, no more and no less.
+        The set of a class has exactly the names of its setters.
         """
         for listed, name, count in (
             (javakeys.BROKER_CONFIG, "BrokerConfig", 80),
@@ -46,9 +45,9 @@ class ListTests(SynchronousTestCase):
             self.assertEqual(listed, javaSettings(name).keys())
             self.assertEqual(len(listed), count)
 
-    def test_servers(self) -> None:
+    def test_serversAcceptKeysOfTheirClasses(self) -> None:
         """
-        Each server takes what its own classes have, and what Java writes back.
+        Each server accepts the keys of its own classes, and those that Java writes back.
         """
         broker = ("BrokerConfig", "MessageStoreConfig", "NettyServerConfig", "NettyClientConfig")
         for keys, names in ((BROKER_KEYS, broker), (NAMESRV_KEYS, ("NamesrvConfig",))):
@@ -60,19 +59,19 @@ class ListTests(SynchronousTestCase):
         for keys in (BROKER_KEYS, NAMESRV_KEYS):
             self.assertLessEqual({"listenPort", "tls.server.mode", "rocketmqHome"}, keys)
 
-    def test_former(self) -> None:
+    def test_formerKeysAreUnknownToJava(self) -> None:
         """
-        What is listed as unknown to 4.9.7 is.
+        4.9.7 does not know the keys that are listed as former ones.
         """
         known = BROKER_KEYS - javakeys.FORMER
         self.assertEqual(len(known), len(BROKER_KEYS) - len(javakeys.FORMER))
         for name in ("BrokerConfig", "MessageStoreConfig"):
             self.assertEqual(javaSettings(name).keys() & javakeys.FORMER, set())
 
-    def test_copied(self) -> None:
+    def test_copiedFileIsAccepted(self) -> None:
         """
-        A file as it is handed from one description of RocketMQ to the next is no
-        error, though 4.9.7 itself knows half of these paths no more.
+        A file as many descriptions of RocketMQ have it is accepted, although 4.9.7 itself
+        ignores half of its paths.
         """
         read = Configuration.read([], BROKER_KEYS, None, dict.fromkeys(COPIED.split(), "1"))
         (warning,) = read.warnings
@@ -83,7 +82,7 @@ class ListTests(SynchronousTestCase):
 @attrs.frozen
 class Section:
     """
-    A section that was made with little care.
+    A section with mistakes.
     """
 
     deleteWhen: str
@@ -101,10 +100,10 @@ class DifferenceTests(SynchronousTestCase):
     Tests for L{differences}.
     """
 
-    def test_found(self) -> None:
+    def test_differencesAreFound(self) -> None:
         """
-        A name, a type or a default that Java has not is found; a default that
-        depends on the machine may be anything.
+        A name, type or default that differs from Java's is found; a default that depends
+        on the machine may differ.
         """
         self.assertEqual(
             differences(Section, "NettyServerConfig", "MessageStoreConfig"),

@@ -20,35 +20,34 @@ import txrocket
 
 # From the top down.  A part may import those of lower rows, and itself.
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("", "testing", "embedded", "main"),
-    ("echo", "nameserver.tap", "broker.tap", "admin.cli", "bench", "console"),
-    ("running",),
-    ("services", "options", "plugins", "admin", "blocking", "instances"),
-    ("processors", "client", "surroundings"),
+    ("", "testing", "server.embedded", "server.main"),
+    ("server.echo", "nameserver.tap", "broker.tap", "admin.commands", "bench", "console"),
+    ("server.launch",),
+    ("services", "server.options", "plugins", "admin", "blocking", "server.instances"),
+    ("processors", "client", "server"),
     # What any client does, whatever carries its bytes.
-    ("client.outgoing", "client.pulled"),
-    ("client.queues", "client.results", "client.topicroute"),
+    ("client.sansio.sendrequest", "client.sansio.pullrequest"),
+    ("client.sansio",),
     ("broker", "nameserver"),
     ("store", "remoting"),
-    ("filters", "acl", "metrics", "config", "javakeys"),
-    ("propertiesfile",),
+    ("filters", "acl", "metrics", "config", "bulk"),
+    ("config.propertiesfile",),
     ("protocol",),
     ("message",),
     ("model",),
-    ("errors", "compiled", "_speed"),
+    ("errors",),
 )
 
 # Parts of the client that any client can use, with a reactor or without; the first
 # two use the others.
-PLAIN = (
-    *("client.outgoing", "client.pulled"),
-    *("client.queues", "client.results", "client.topicroute"),
-)
-BELOW_PLAIN = ("errors", "compiled", "model", "message", "protocol", "filters")
+PLAIN = ("client.sansio.sendrequest", "client.sansio.pullrequest", "client.sansio")
+BELOW_PLAIN = ("errors", "model", "message", "protocol", "filters", "bulk")
 
 # Parts that may import less of txrocket than their row allows.
 ONLY: dict[str, tuple[str, ...]] = {
-    "protocol": ("errors", "model", "message", "compiled"),
+    "protocol": ("errors", "model", "message"),
+    # The layout of records, and nothing of the network.
+    "bulk": ("errors", "message", "protocol"),
     # What is in a server is none of its affair: it talks to Java's as well.
     "client": (
         *("errors", "model", "message", "protocol"),
@@ -61,8 +60,8 @@ ONLY: dict[str, tuple[str, ...]] = {
     # Records and batches, Java's hashes, and tables in fastjson's shape: what is in
     # its files, and nothing of the network.
     "store": (
-        *("errors", "model", "message", "config", "compiled"),
-        *("protocol.record", "protocol.batch", "protocol.javahash", "protocol.javajson"),
+        *("errors", "model", "message", "config", "bulk"),
+        *("protocol.record", "protocol.batch", "protocol.javahash", "protocol.fastjson"),
     ),
 }
 
@@ -201,7 +200,7 @@ class LayerTests(SynchronousTestCase):
         """
         self.assertEqual([name for name in sources() if partOf(name) is None], [])
 
-    def test_rowsAreSound(self) -> None:
+    def test_rowsAreDisjointAndOrdered(self) -> None:
         """
         Nothing is in two rows, and what is allowed by name lies lower down.
         """
@@ -222,20 +221,21 @@ class CheckerTests(SynchronousTestCase):
 
     MODULES = {
         *("", "errors", "model", "protocol", "protocol.record", "protocol.codes"),
-        *("remoting", "remoting.node", "store", "store.index", "broker", "broker.tap", "services"),
-        *("nameserver", "nameserver.routes", "blocking", "blocking.client"),
+        *("remoting", "remoting.remoting", "store", "store.index"),
+        *("broker", "broker.tap", "services"),
+        *("nameserver", "nameserver.routetable", "blocking", "blocking.client"),
     }
 
-    def test_refused(self) -> None:
+    def test_forbiddenImportIsFound(self) -> None:
         """
         An import upward, sideways, beyond what is allowed by name, or out of the
         process is found.
         """
         for importer, imported in (
-            ("protocol.codes", "txrocket.remoting.node"),
+            ("protocol.codes", "txrocket.remoting.remoting"),
             ("errors", "txrocket.model"),
-            ("remoting.node", "txrocket.store.index"),
-            ("broker", "txrocket.nameserver.routes"),
+            ("remoting.remoting", "txrocket.store.index"),
+            ("broker", "txrocket.nameserver.routetable"),
             ("broker", "txrocket.broker.tap"),
             ("store.index", "txrocket.protocol.codes"),
             ("protocol.codes", "twisted.internet.defer"),
@@ -243,19 +243,19 @@ class CheckerTests(SynchronousTestCase):
             ("model", "os.path"),
             ("store", "socket"),
             ("blocking.client", "twisted.internet"),
-            ("blocking.client", "txrocket.remoting.node"),
+            ("blocking.client", "txrocket.remoting.remoting"),
         ):
             self.assertIsNotNone(complaint(importer, imported, self.MODULES), imported)
 
-    def test_allowed(self) -> None:
+    def test_downwardImportIsAllowed(self) -> None:
         """
         Imports downward, within a part and of a module's names are right.
         """
         for importer, imported in (
-            ("remoting.node", "txrocket.protocol.codes"),
-            ("remoting.node", "txrocket.protocol.codes.RequestCode"),
-            ("remoting.node", "txrocket.remoting"),
-            ("remoting.node", "twisted.internet.defer"),
+            ("remoting.remoting", "txrocket.protocol.codes"),
+            ("remoting.remoting", "txrocket.protocol.codes.RequestCode"),
+            ("remoting.remoting", "txrocket.remoting"),
+            ("remoting.remoting", "twisted.internet.defer"),
             ("broker.tap", "txrocket.services"),
             ("broker.tap", "txrocket.broker"),
             ("store.index", "txrocket.protocol.record"),
@@ -264,7 +264,7 @@ class CheckerTests(SynchronousTestCase):
         ):
             self.assertIsNone(complaint(importer, imported, self.MODULES), imported)
 
-    def test_importsOf(self) -> None:
+    def test_everyFormOfImportIsFound(self) -> None:
         """
         Imports are found in functions and under conditions, relative ones too.
         """

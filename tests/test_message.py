@@ -32,10 +32,10 @@ class PropertiesTests(SynchronousTestCase):
     Properties as text.
     """
 
-    def test_split(self) -> None:
+    def test_propertiesAreSplitAsInJava(self) -> None:
         """
-        Text is split as C{MessageDecoder.string2messageProperties} does; the
-        expected values are its own.
+        Text is split as by C{MessageDecoder.string2messageProperties}, which printed
+        these expectations.
         """
         for text, expected in (
             ("", {}),
@@ -55,10 +55,10 @@ class PropertiesTests(SynchronousTestCase):
         ):
             self.assertEqual(splitProperties(text), expected, repr(text))
 
-    def test_names(self) -> None:
+    def test_propertyNamesAreJavas(self) -> None:
         """
-        The well-known names are those of C{MessageConst}, four of 5.x's and one of
-        ali-ons among them, each once, and each constant is named after its text.
+        The names are those of C{MessageConst}, with four of 5.x and one of ali-ons, each
+        once, and each constant is named after its text.
         """
         names = {name: text for name, text in vars(message).items() if name.startswith("PROPERTY_")}
         self.assertEqual(len(names), 40)
@@ -71,7 +71,7 @@ class MessageTests(SynchronousTestCase):
     A message to send.
     """
 
-    def test_plain(self) -> None:
+    def test_plainMessageHasNoProperties(self) -> None:
         """
         Without arguments there are no properties, and the defaults are Java's.
         """
@@ -80,7 +80,7 @@ class MessageTests(SynchronousTestCase):
         self.assertEqual((message.tags, message.keys), (None, []))
         self.assertEqual((message.delayTimeLevel, message.waitStoreMsgOK), (0, True))
 
-    def test_properties(self) -> None:
+    def test_argumentsBecomeProperties(self) -> None:
         """
         Tags, keys, delay level and waiting are properties under RocketMQ's names.
         """
@@ -96,10 +96,10 @@ class MessageTests(SynchronousTestCase):
         self.assertEqual((message.delayTimeLevel, message.waitStoreMsgOK), (3, False))
         self.assertEqual(Message("T", b"", keys="k1 k2").keys, ["k1", "k2"])
 
-    def test_times(self) -> None:
+    def test_deliveryTimeReplacesOtherTimes(self) -> None:
         """
-        A delay and a time are properties under 5.x's names, in the place of others that
-        would count before them; and no two of them can be given.
+        A delay and a time are properties under 5.x's names, and replace others that would
+        count before them. Only one of them can be given.
         """
         others = {"TIMER_DELAY_SEC": "7", "__STARTDELIVERTIME": "8", "own": "1"}
         self.assertEqual(
@@ -120,10 +120,10 @@ class MessageTests(SynchronousTestCase):
             with self.assertRaisesRegex(InvalidMessage, "only one of delayTimeLevel"):
                 Message("T", b"", **bad)
 
-    def test_value(self) -> None:
+    def test_messageIsAValue(self) -> None:
         """
-        A message is a value: frozen, equal to its like, and apart from the
-        mapping that it was made of.
+        A message is frozen, equal to one with the same values, and independent of the
+        mapping that it was made from.
         """
         given = {"a": "b"}
         message = Message("T", b"x", properties=given)
@@ -134,9 +134,9 @@ class MessageTests(SynchronousTestCase):
         changed = attrs.evolve(message, topic="U")
         self.assertEqual((changed.topic, changed.properties), ("U", {"a": "b"}))
 
-    def test_delayThatIsNoNumber(self) -> None:
+    def test_delayThatIsNotANumberIsRefused(self) -> None:
         """
-        A delay level of a peer's that is no number gives a typed error.
+        A peer's delay level that is not a number raises InvalidMessage.
         """
         for text in ("x", "", "9" * 10000):
             message = Message("T", b"", properties={"DELAY": text})
@@ -145,32 +145,32 @@ class MessageTests(SynchronousTestCase):
 
 class MessageExtTests(SynchronousTestCase):
     """
-    A message received.
+    A received message.
     """
 
-    def test_properties(self) -> None:
+    def test_propertiesAreSplitOnce(self) -> None:
         """
-        Properties are split once, and what is read out of them is as in a
-        message to send.
+        Properties are split once, and have the same attributes as those of a message to
+        send.
         """
         message = makeExt(b"TAGS\x01A\x02KEYS\x01k1  k2\x02DELAY\x012\x02WAIT\x01False")
         self.assertIs(message.properties, message.properties)
         self.assertEqual((message.tags, message.keys), ("A", ["k1", "k2"]))
         self.assertEqual((message.delayTimeLevel, message.waitStoreMsgOK), (2, False))
 
-    def test_copy(self) -> None:
+    def test_copyWithOtherPropertiesSplitsAgain(self) -> None:
         """
-        A copy with other properties does not remember the former ones.
+        A copy with other properties does not have the cached ones.
         """
         message = makeExt(b"TAGS\x01A")
         self.assertEqual(message.tags, "A")
         self.assertEqual(msgspec.structs.replace(message, propertiesData=b"TAGS\x01B").tags, "B")
         self.assertEqual(msgspec.structs.replace(message, topic="U").tags, "A")
 
-    def test_value(self) -> None:
+    def test_equalityIgnoresCache(self) -> None:
         """
-        Equality is that of the fields, whether or not properties have been
-        asked for; a message can be pickled.
+        Equality compares the fields, whether or not properties have been accessed; a
+        message can be pickled.
         """
         asked, fresh = makeExt(b"a\x01b"), makeExt(b"a\x01b")
         self.assertEqual(asked.properties, {"a": "b"})
@@ -183,19 +183,19 @@ class MessageExtTests(SynchronousTestCase):
         self.assertEqual(pickle.loads(pickle.dumps(asked)), asked)
         self.assertRaises(AttributeError, setattr, asked, "topic", "U")
 
-    def test_ids(self) -> None:
+    def test_clientsIdComesFirst(self) -> None:
         """
-        The client's id comes first, as in Java's C{MessageClientExt}; without
-        one, the broker's.
+        The client's id comes first, as in Java's C{MessageClientExt}; without one, the
+        broker's.
         """
         offsetId = "7F00000100002A9F0000000000000003"
         self.assertEqual(makeExt().msgId, offsetId)
         message = makeExt(b"UNIQ_KEY\x01ABC")
         self.assertEqual((message.msgId, message.offsetMsgId), ("ABC", offsetId))
 
-    def test_hosts(self) -> None:
+    def test_hostsAreDecoded(self) -> None:
         """
-        Addresses are read from 8 or 20 bytes.
+        Addresses are decoded from 8 or 20 bytes.
         """
         self.assertEqual(makeExt().bornHost, ("127.0.0.1", 10911))
         self.assertEqual(makeExt().storeHost, ("127.0.0.1", 10911))

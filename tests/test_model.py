@@ -42,9 +42,9 @@ class MessageQueueTests(SynchronousTestCase):
     Tests for L{MessageQueue}.
     """
 
-    def test_order(self) -> None:
+    def test_queuesAreOrderedAsInJava(self) -> None:
         """
-        Queues sort by topic, then broker name, then queue id as a number.
+        Queues are ordered by topic, then broker name, then queue id as a number.
         """
         ordered = [
             MessageQueue("A", "b", 10),
@@ -56,7 +56,7 @@ class MessageQueueTests(SynchronousTestCase):
         shuffled = [ordered[at] for at in (3, 0, 4, 2, 1)]
         self.assertEqual(sorted(shuffled), ordered)
 
-    def test_key(self) -> None:
+    def test_equalQueuesAreOneKey(self) -> None:
         """
         Equal queues are one key, different ones are not.
         """
@@ -67,22 +67,22 @@ class MessageQueueTests(SynchronousTestCase):
 
 class DefaultTests(SynchronousTestCase):
     """
-    What is not said has the value that Java's class gives it.
+    The defaults are those of Java's classes.
     """
 
-    def test_topicConfig(self) -> None:
+    def test_topicConfigHasJavasDefaults(self) -> None:
         """
-        A topic has 16 queues to read and to write and may be read and written.
+        A topic has 16 queues to read and to write, and both permissions.
         """
         topic = TopicConfig("t")
         self.assertEqual((topic.readQueueNums, topic.writeQueueNums, topic.perm), (16, 16, 6))
         self.assertIs(topic.topicFilterType, TopicFilterType.SINGLE_TAG)
         self.assertEqual((topic.topicSysFlag, topic.order), (0, False))
 
-    def test_subscriptionGroupConfig(self) -> None:
+    def test_groupConfigHasJavasDefaults(self) -> None:
         """
-        A group may do everything, retries 16 times in one queue and turns to
-        broker 1 when it is slow.
+        A group has all permissions, retries 16 times in one queue, and pulls from broker
+        1 when it is slow.
         """
         group = SubscriptionGroupConfig("g")
         self.assertTrue(group.consumeEnable)
@@ -92,15 +92,15 @@ class DefaultTests(SynchronousTestCase):
         self.assertEqual((group.retryQueueNums, group.retryMaxTimes), (1, 16))
         self.assertEqual((group.brokerId, group.whichBrokerWhenConsumeSlowly), (0, 1))
 
-    def test_subscriptionData(self) -> None:
+    def test_subscriptionMatchesAllByDefault(self) -> None:
         """
-        A subscription is to all tags.
+        A subscription matches all tags.
         """
         subscription = SubscriptionData("t")
         self.assertEqual((subscription.subString, subscription.expressionType), ("*", "TAG"))
         self.assertEqual((subscription.tagsSet, subscription.codeSet), (frozenset(), frozenset()))
 
-    def test_time(self) -> None:
+    def test_timesAreZeroByDefault(self) -> None:
         """
         No value reads a clock.
         """
@@ -110,10 +110,10 @@ class DefaultTests(SynchronousTestCase):
 
 class ShapeTests(SynchronousTestCase):
     """
-    What all values have in common.
+    Properties of all values.
     """
 
-    def test_frozen(self) -> None:
+    def test_valuesAreFrozen(self) -> None:
         """
         No value can be changed in place.
         """
@@ -122,16 +122,15 @@ class ShapeTests(SynchronousTestCase):
 
     def test_subscriptionIsHashable(self) -> None:
         """
-        Subscriptions live in sets, and those with the same tags are the same
-        whatever order the tags came in.
+        Subscriptions can be in sets, and are equal with the same tags in any order.
         """
         one = SubscriptionData("t", "A||B", tagsSet=frozenset("AB"))
         other = SubscriptionData("t", "A||B", tagsSet=frozenset("BA"))
         self.assertEqual(len({one, other}), 1)
 
-    def test_ordinals(self) -> None:
+    def test_enumsHaveJavasOrder(self) -> None:
         """
-        Enum members stand in Java's order, because some clients send ordinals.
+        Enum members have Java's order, because some clients send ordinals.
         """
         self.assertEqual(
             [each.name for each in ConsumeType], ["CONSUME_ACTIVELY", "CONSUME_PASSIVELY"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.options}.
+Tests for L{txrocket.server.options}.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from twisted.python import usage
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.config import Configuration, atLeast
-from txrocket.javakeys import BROKER_KEYS
-from txrocket.options import ServerOptions
-from txrocket.protocol.properties import parse
+from txrocket.config.javakeys import BROKER_KEYS
+from txrocket.protocol.configtext import parse
 from txrocket.remoting.settings import BrokerServerSettings, TLSSettings
+from txrocket.server.options import ServerOptions
 
 
 @attrs.frozen
@@ -93,7 +93,7 @@ class OptionsTests(SynchronousTestCase):
         assert isinstance(error.code, int)
         return error.code
 
-    def test_nothing(self) -> None:
+    def test_noArgumentsGiveDefaults(self) -> None:
         """
         Without arguments all settings have their defaults.
         """
@@ -101,7 +101,7 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual(configuration[Section], Section())
         self.assertEqual(configuration[BrokerServerSettings].listenPort, 10911)
 
-    def test_sources(self) -> None:
+    def test_setOverridesFile(self) -> None:
         """
         Settings come from the file; --set, short and long and as often as one
         likes, overrides it, and so does an option that stands for a setting.
@@ -116,7 +116,7 @@ class OptionsTests(SynchronousTestCase):
         options = self.parse("--configFile", path, "-n", "y:1", "-s", "namesrvAddr=z:1")
         self.assertEqual(options.configuration[Section], Section("b", "z:1", 48))
 
-    def test_wrong(self) -> None:
+    def test_invalidSettingsAreListed(self) -> None:
         """
         All that is wrong with the settings is said, in lines, and without a
         traceback or all that twistd could be told.
@@ -132,7 +132,7 @@ class OptionsTests(SynchronousTestCase):
             ],
         )
 
-    def test_set(self) -> None:
+    def test_setWithoutValueIsRefused(self) -> None:
         """
         What is no key with a value is refused.
         """
@@ -147,14 +147,14 @@ class OptionsTests(SynchronousTestCase):
         error = self.assertRaises(SystemExit, self.parse, "--listenPort", "1")
         self.assertEqual(str(error), "Cannot start: option --listenPort not recognized")
 
-    def test_certificates(self) -> None:
+    def test_unreadableCertificateIsRefused(self) -> None:
         """
         A certificate that cannot be read is found before the server starts.
         """
         error = self.assertRaises(SystemExit, self.parse, "-s", "tls.test.mode.enable=false")
         self.assertEqual(str(error), "Cannot start: tls.server.certPath is not set")
 
-    def test_print(self) -> None:
+    def test_printedSettingsCanBeRead(self) -> None:
         """
         -p prints all settings so that they can be read again, and starts nothing.
         """
@@ -196,7 +196,7 @@ class OptionsTests(SynchronousTestCase):
             f"{path}:2: brokerNam: unknown; did you mean brokerName?\n",
         )
 
-    def test_warnings(self) -> None:
+    def test_ineffectiveSettingsAreLogged(self) -> None:
         """
         Settings without effect are logged, in one line, when the server starts.
         """
@@ -211,7 +211,7 @@ class OptionsTests(SynchronousTestCase):
             "Settings that have no effect here: haListenPort, useTLS",
         )
 
-    def test_help(self) -> None:
+    def test_helpShowsAllOptions(self) -> None:
         """
         --help shows all options.
         """

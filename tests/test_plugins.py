@@ -19,7 +19,6 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import txrocket.plugins
 from tests.testing.client import Client
-from txrocket import echo
 from txrocket.errors import (
     ConfigError,
     NoPermission,
@@ -28,11 +27,13 @@ from txrocket.errors import (
 )
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
-from txrocket.running import installedPlugins
+from txrocket.server import echo
+from txrocket.server.launch import installedPlugins
 from txrocket.services import Plugins
 from txrocket.testing import MemoryCluster
 from txrocket.testing.trial import memoryCluster
 
+ROOT = Path(txrocket.__file__).parent
 EXAMPLES = Path(__file__).parent.parent / "examples" / "plugins"
 
 # What the plugins of these tests begin with.
@@ -51,7 +52,7 @@ class PluginTests(SynchronousTestCase):
 
     def test_rocketEcho(self) -> None:
         """
-        twistd finds rocket-echo, once, and it leads to L{txrocket.echo}.
+        twistd finds rocket-echo, once, and it leads to L{txrocket.server.echo}.
         """
         (maker,) = [each for each in getPlugins(IServiceMaker) if each.tapname == "rocket-echo"]
         self.assertIs(maker.makeService, echo.makeService)
@@ -71,7 +72,7 @@ class PluginTests(SynchronousTestCase):
         C{txrocket.plugins} is ours and exports nothing.
         """
         self.assertEqual(txrocket.plugins.__all__, [])
-        self.assertIn(str(Path(echo.__file__).parent / "plugins"), list(txrocket.plugins.__path__))
+        self.assertIn(str(ROOT / "plugins"), list(txrocket.plugins.__path__))
 
 
 class DropInCase(SynchronousTestCase):
@@ -130,13 +131,13 @@ class LoadingTests(DropInCase):
     Tests for L{installedPlugins}.
     """
 
-    def test_none(self) -> None:
+    def test_txrocketHasNoPlugins(self) -> None:
         """
         txrocket itself has no plugins.
         """
         self.assertEqual(installedPlugins(), Plugins([], [], []))
 
-    def test_found(self) -> None:
+    def test_pluginsAreFoundOnceInOrder(self) -> None:
         """
         All objects that can be plugged in are found, each once, the modules in the
         order of their names; one object may be two things.
@@ -164,7 +165,7 @@ class LoadingTests(DropInCase):
         )
         self.assertEqual(list(folder.rglob("*.cache")), [])
 
-    def test_private(self) -> None:
+    def test_underscoreModuleIsIgnored(self) -> None:
         """
         A module whose name begins with an underscore is for others to import.
         """
@@ -177,7 +178,7 @@ class LoadingTests(DropInCase):
         )
         self.assertEqual(len(installedPlugins().sendHooks), 1)
 
-    def test_broken(self) -> None:
+    def test_brokenModulesAreAllReported(self) -> None:
         """
         A module that cannot be loaded is an error that names its file and the reason,
         and so is one that plugs nothing in: all of them, and not only the first.
@@ -198,7 +199,7 @@ class LoadingTests(DropInCase):
         self.assertIn(f"plugin {folder / 'crooked.py'} cannot be loaded: SyntaxError: ", crooked)
         self.assertEqual(
             empty,
-            f"plugin {folder / 'empty.py'} plugs nothing in: no object in it provides any of"
+            f"plugin {folder / 'empty.py'} has no plugin: no object in it provides any of"
             " IBrokerProcessor, IMessageFilter, ISendHook",
         )
         self.assertEqual(raising, f"plugin {folder / 'raising.py'} cannot be loaded: KeyError: 'x'")
@@ -248,7 +249,7 @@ class ExampleTests(DropInCase):
         """
         return sys.modules["txrocket.plugins.greeting"]
 
-    def test_processor(self) -> None:
+    def test_ownRequestCodeIsServed(self) -> None:
         """
         A request code of the plugin's own is served.
         """
@@ -258,7 +259,7 @@ class ExampleTests(DropInCase):
         lacking = self.client.ask(self.broker, requestCommand(self.module.GREET))
         self.assertRaises(RemoteSystemError, self.get, lacking)
 
-    def test_filter(self) -> None:
+    def test_filterSelectsMessages(self) -> None:
         """
         Its expressions choose among messages, those that are held included, and what
         is wrong with one is told.
@@ -279,7 +280,7 @@ class ExampleTests(DropInCase):
         error = self.assertRaises(SubscriptionParseFailed, self.get, pull(subscription="a b"))
         self.assertIn("'a b': a key has no blanks", str(error))
 
-    def test_hook(self) -> None:
+    def test_hookChangesAndRefuses(self) -> None:
         """
         Its hook changes messages, refuses some, and hears of the rest.
         """
@@ -292,7 +293,7 @@ class ExampleTests(DropInCase):
         self.assertIn("strangers may not send", str(error))
         self.assertEqual(self.module.doorkeeper.counts, {"Greetings": 3})
 
-    def test_refused(self) -> None:
+    def test_reservedCodeStopsStart(self) -> None:
         """
         A plugin that would take a code of RocketMQ's keeps the broker from starting.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.propertiesfile}.
+Tests for L{txrocket.config.propertiesfile}.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from txrocket.config.propertiesfile import PropertiesFile
 from txrocket.errors import ConfigError
-from txrocket.propertiesfile import PropertiesFile
-from txrocket.protocol.properties import Entry
+from txrocket.protocol.configtext import ConfigEntry
 
 
 class PropertiesFileTests(SynchronousTestCase):
@@ -24,7 +24,7 @@ class PropertiesFileTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """
-        A file in a folder of its own.
+        Create a file in a new folder.
         """
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
@@ -32,34 +32,35 @@ class PropertiesFileTests(SynchronousTestCase):
         self.path.write_bytes(b"# mine\r\na = 1\r\nb=2\r\n")
         self.file = PropertiesFile(str(self.path))
 
-    def test_entries(self) -> None:
+    def test_entriesHaveLines(self) -> None:
         """
         Keys and values come in order and with their lines.
         """
-        self.assertEqual(self.file.entries(), [Entry(2, 2, "a", "1"), Entry(3, 3, "b", "2")])
+        self.assertEqual(
+            self.file.entries(), [ConfigEntry(2, 2, "a", "1"), ConfigEntry(3, 3, "b", "2")]
+        )
 
-    def test_amend(self) -> None:
+    def test_onlyChangedLinesChange(self) -> None:
         """
-        Only the lines change whose values do, and nothing else is left in the
-        folder.
+        Only the lines of changed values change, and no other file is left in the folder.
         """
         self.file.amend({"a": "3", "c": "4"})
         self.assertEqual(self.path.read_bytes(), b"# mine\r\na = 3\r\nb=2\r\nc=4\r\n")
         self.assertEqual(os.listdir(self.folder), ["broker.conf"])
 
-    def test_otherEncodings(self) -> None:
+    def test_commentsThatAreNotUtf8AreKept(self) -> None:
         """
-        A comment that is no UTF-8 is no error, as in Java, and stays as it is.
+        A comment that is not UTF-8 is no error, as in Java, and stays as it is.
         """
         comment = "# 监听端口\n".encode("gbk")
         self.path.write_bytes(comment + b"a=1\n")
-        self.assertEqual(self.file.entries(), [Entry(2, 2, "a", "1")])
+        self.assertEqual(self.file.entries(), [ConfigEntry(2, 2, "a", "1")])
         self.file.amend({"a": "中"})
         self.assertEqual(self.path.read_bytes(), comment + b"a=\\u4E2D\n")
 
-    def test_mode(self) -> None:
+    def test_modeAndOwnerStay(self) -> None:
         """
-        The file's permissions and owner stay what they were.
+        The file's permissions and owner stay.
         """
         owned: list[tuple[int, int]] = []
         self.patch(os, "fchown", lambda handle, user, group: owned.append((user, group)))
@@ -69,9 +70,9 @@ class PropertiesFileTests(SynchronousTestCase):
         self.assertEqual(status.st_mode & 0o777, 0o640)
         self.assertEqual(owned, [(status.st_uid, status.st_gid)])
 
-    def test_notOurs(self) -> None:
+    def test_fileOfOtherOwnerIsReplaced(self) -> None:
         """
-        A file that belongs to another is changed where its folder allows it.
+        A file of another owner is changed if its folder permits it.
         """
 
         def refuse(*arguments: Any) -> None:
@@ -81,9 +82,9 @@ class PropertiesFileTests(SynchronousTestCase):
         self.file.amend({"a": "3"})
         self.assertIn(b"a = 3", self.path.read_bytes())
 
-    def test_link(self) -> None:
+    def test_linkTargetIsChanged(self) -> None:
         """
-        A link stays a link: the file that it leads to is changed.
+        A link stays a link, and its target is changed.
         """
         link = self.folder / "link.conf"
         link.symlink_to(self.path)
@@ -91,10 +92,10 @@ class PropertiesFileTests(SynchronousTestCase):
         self.assertTrue(link.is_symlink())
         self.assertIn(b"a = 3", self.path.read_bytes())
 
-    def test_elsewhere(self) -> None:
+    def test_pathIsRelativeToStartFolder(self) -> None:
         """
-        A path is relative to the folder in which the server was started, wherever
-        the server goes.
+        A path is relative to the working directory at the start, even if it changes
+        later.
         """
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.folder)
@@ -103,16 +104,16 @@ class PropertiesFileTests(SynchronousTestCase):
         file.amend({"a": "3"})
         self.assertEqual(file.entries()[0].value, "3")
 
-    def test_missing(self) -> None:
+    def test_missingFileIsNamedAsGiven(self) -> None:
         """
-        A file that is not there is named by what it was called.
+        The error of a missing file names the path as given.
         """
         error = self.assertRaises(ConfigError, PropertiesFile("no/such.conf").entries)
         self.assertEqual(str(error), "no/such.conf: No such file or directory")
 
-    def test_malformed(self) -> None:
+    def test_malformedFileIsNotOverwritten(self) -> None:
         """
-        What is wrong is named by its line, and not overwritten.
+        The error of a malformed file names the line, and the file is not overwritten.
         """
         self.path.write_bytes(b"a=1\nb=\\u12\n")
         for attempt in (self.file.entries, lambda: self.file.amend({"a": "3"})):
@@ -120,9 +121,9 @@ class PropertiesFileTests(SynchronousTestCase):
             self.assertTrue(str(error).startswith(f"{self.path}: Properties, line 2: "), error)
         self.assertEqual(self.path.read_bytes(), b"a=1\nb=\\u12\n")
 
-    def test_notWritten(self) -> None:
+    def test_failedWriteKeepsOldFile(self) -> None:
         """
-        If the disk does not take the new file, the old one stays, alone.
+        If the new file cannot be written, only the old one is there.
         """
 
         def full(handle: int) -> None:
@@ -134,10 +135,10 @@ class PropertiesFileTests(SynchronousTestCase):
         self.assertEqual(self.path.read_bytes(), b"# mine\r\na = 1\r\nb=2\r\n")
         self.assertEqual(os.listdir(self.folder), ["broker.conf"])
 
-    def test_durable(self) -> None:
+    def test_fileIsSyncedBeforeReplace(self) -> None:
         """
-        The new file is safe on the disk before it takes the old one's place, and
-        then the folder is.
+        The new file is synced before it replaces the old one, and then the folder is
+        synced.
         """
         events: list[str] = []
         fsync, replace = os.fsync, os.replace

@@ -17,9 +17,12 @@ from zope.interface.verify import verifyObject
 
 from tests.broker.brokers import Caller, WholeBrokerTests
 from tests.processors.support import BROUGHT, SUSPEND, pullHeader, sendHeader
-from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook, Sending
-from txrocket.broker.settings import TransactionSettings
-from txrocket.broker.transactioncheck import TransactionChecks
+from txrocket.broker.interfaces import (
+    IBrokerProcessor,
+    IMessageFilter,
+    ISendHook,
+    SendMessageContext,
+)
 from txrocket.errors import ConfigError
 from txrocket.message import MessageExt
 from txrocket.model import SubscriptionGroupConfig
@@ -29,9 +32,9 @@ from txrocket.protocol.record import decodeRecords
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import Process
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.server.environment import Environment
 from txrocket.services import Plugins, broker
 from txrocket.store.settings import FlushDiskType
-from txrocket.surroundings import Surroundings
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
 
@@ -62,34 +65,38 @@ class ServicesTests(WholeBrokerTests):
 
 class IdentityTests(ServicesTests):
     """
-    Who a broker is.
+    The identity of a broker.
     """
 
-    def test_defaults(self) -> None:
+    def test_defaultIdentityIsTheMachines(self) -> None:
         """
         Its name is the machine's, its address the one at which others reach it, and
         what it stores names that address.
         """
         with (
             mock.patch.object(socket, "gethostname", return_value="machine"),
-            mock.patch("txrocket.services.localAddress", return_value="192.0.2.44"),
+            mock.patch("txrocket.services.core.localAddress", return_value="192.0.2.44"),
         ):
             configuration = self.configuration(brokerName="", brokerIP1="")
             made = broker(self.around(), configuration)
-        who = made.announcement.identity
-        self.assertEqual((who.name, who.cluster), ("machine", "DefaultCluster"))
-        self.assertEqual((who.address, who.haAddress), ("192.0.2.44:10911", "192.0.2.44:10912"))
-        self.assertEqual(who.brokerId, 0)
+        identity = made.registration.identity
+        self.assertEqual((identity.name, identity.cluster), ("machine", "DefaultCluster"))
+        self.assertEqual(
+            (identity.address, identity.haAddress), ("192.0.2.44:10911", "192.0.2.44:10912")
+        )
+        self.assertEqual(identity.brokerId, 0)
 
-    def test_given(self) -> None:
+    def test_settingsChooseIdentity(self) -> None:
         """
         Or what its settings say; where slaves would go may be another address.
         """
         made = self.make(brokerIP1="192.0.2.1", brokerIP2="192.0.2.2", listenPort="30911")
-        who = made.announcement.identity
-        self.assertEqual((who.address, who.haAddress), ("192.0.2.1:30911", "192.0.2.2:30912"))
+        identity = made.registration.identity
+        self.assertEqual(
+            (identity.address, identity.haAddress), ("192.0.2.1:30911", "192.0.2.2:30912")
+        )
 
-    def test_ipv6(self) -> None:
+    def test_ipv6AddressIsBracketed(self) -> None:
         """
         An IPv6 address stands in brackets, and ids hold all of it.
         """
@@ -99,16 +106,16 @@ class IdentityTests(ServicesTests):
         expected = "20010DB8000000000000000000000001" + f"{10911:08X}" + "0" * 16
         self.assertEqual(answer.extFields["msgId"], expected)
 
-    def test_name(self) -> None:
+    def test_hostNameIsResolvedForRecords(self) -> None:
         """
         Clients may be told a name, where records hold its address.
         """
         made = self.start(brokerIP1="localhost")
-        self.assertEqual(made.announcement.identity.address, "localhost:10911")
+        self.assertEqual(made.registration.identity.address, "localhost:10911")
         answer = self.ask(self.call(), SEND, sendHeader())
         self.assertTrue(answer.extFields["msgId"].startswith("7F000001"))
 
-    def test_bad(self) -> None:
+    def test_invalidAddressIsRefused(self) -> None:
         """
         An address that is none is an error that names the setting.
         """
@@ -124,7 +131,7 @@ class IdentityTests(ServicesTests):
         """
         Port 0 is one that is free, with another free one two below.
         """
-        with mock.patch("txrocket.services.freePort", return_value=40911) as chosen:
+        with mock.patch("txrocket.services.core.freePort", return_value=40911) as chosen:
             self.start(listenPort="0")
         chosen.assert_called_once_with(2)
         self.assertEqual([each.number for each in self.ports], [40911, 40909])
@@ -136,10 +143,10 @@ class Shouting:
     A hook.
     """
 
-    def beforeSend(self, sending: Sending) -> None:
+    def beforeSend(self, sending: SendMessageContext) -> None:
         sending.body = sending.body.upper()
 
-    def afterSend(self, sending: Sending, response: RemotingCommand) -> None:
+    def afterSend(self, sending: SendMessageContext, response: RemotingCommand) -> None:
         pass
 
 
@@ -177,7 +184,7 @@ class PluginTests(ServicesTests):
     What is plugged into a broker.
     """
 
-    def test_interfaces(self) -> None:
+    def test_testPluginsProvideInterfaces(self) -> None:
         """
         What the tests plug in is what may be.
         """
@@ -185,7 +192,7 @@ class PluginTests(ServicesTests):
         verifyObject(IMessageFilter, Longer())
         verifyObject(IBrokerProcessor, Greeting(True))
 
-    def test_hook(self) -> None:
+    def test_hookSeesMessages(self) -> None:
         """
         A hook sees all messages.
         """
@@ -195,7 +202,7 @@ class PluginTests(ServicesTests):
         answer = self.ask(caller, PULL, pullHeader())
         self.assertEqual([each.body for each in decodeRecords(answer.body)], [b"HELLO"])
 
-    def test_filter(self) -> None:
+    def test_filterIsFoundByName(self) -> None:
         """
         A filter is asked for by its name, if filters are enabled; what it says of
         a bad expression its user is told.
@@ -212,7 +219,7 @@ class PluginTests(ServicesTests):
         self.assertEqual(answer.code, ResponseCode.SUBSCRIPTION_PARSE_FAILED)
         self.assertIn("LONGER expression for T: invalid literal", answer.remark or "")
 
-    def test_processors(self) -> None:
+    def test_blockingProcessorRunsInThread(self) -> None:
         """
         A processor serves codes of its own: in the reactor, or in a thread if it
         blocks.
@@ -235,7 +242,7 @@ class PluginTests(ServicesTests):
 
 class LiveSettingsTests(ServicesTests):
     """
-    Settings that are changed while a broker runs, and who learns of them.
+    Settings that are changed while a broker runs, and the parts that read them.
     """
 
     def setUp(self) -> None:
@@ -263,7 +270,7 @@ class LiveSettingsTests(ServicesTests):
         """
         return self.ask(self.caller, SEND, sendHeader(**changes), b"x")
 
-    def test_broker(self) -> None:
+    def test_permissionAndTraceApply(self) -> None:
         """
         C{brokerPermission} and C{traceOn}: senders, consumers and name servers.
         """
@@ -273,10 +280,10 @@ class LiveSettingsTests(ServicesTests):
         answer = self.ask(self.caller, PULL, pullHeader())
         self.assertEqual(answer.code, ResponseCode.NO_PERMISSION)
 
-    def test_transactions(self) -> None:
+    def test_transactionSettingsApply(self) -> None:
         """
         C{rejectTransactionMessage}: senders; C{transactionTimeOut} and
-        C{transactionCheckMax}: those who ask.
+        C{transactionCheckMax}: the checks.
         """
         half = "TRAN_MSG\x01true\x02PGROUP\x01P"
         self.assertEqual(self.send(properties=half).code, ResponseCode.SUCCESS)
@@ -284,24 +291,29 @@ class LiveSettingsTests(ServicesTests):
             rejectTransactionMessage="true", transactionTimeOut="1", transactionCheckMax="2"
         )
         self.assertEqual(self.send(properties=half).code, ResponseCode.NO_PERMISSION)
-        (checks,) = [each for each in self.broker.clockworks if isinstance(each, TransactionChecks)]
-        self.assertEqual(checks.settings, TransactionSettings(1, 2))
+        asked = 0
+        for _ in range(4):
+            self.caller.ask(RequestCode.HEART_BEAT, None, HEARTBEAT.format("p").encode())
+            self.turn(60)
+            codes = [each.code for each in self.caller.answers() if not each.isResponse]
+            asked += codes.count(RequestCode.CHECK_TRANSACTION_STATE)
+        self.assertEqual(asked, 2)
 
-    def test_send(self) -> None:
+    def test_startTimeApplies(self) -> None:
         """
         C{startAcceptSendRequestTimeStamp}: senders.
         """
         self.change(startAcceptSendRequestTimeStamp=str(2**60))
         self.assertEqual(self.send().code, ResponseCode.SYSTEM_ERROR)
 
-    def test_topics(self) -> None:
+    def test_autoCreateTopicApplies(self) -> None:
         """
         C{autoCreateTopicEnable}: topics.
         """
         self.change(autoCreateTopicEnable="false")
         self.assertEqual(self.send(topic="new").code, ResponseCode.TOPIC_NOT_EXIST)
 
-    def test_groups(self) -> None:
+    def test_autoCreateGroupApplies(self) -> None:
         """
         C{autoCreateSubscriptionGroup}: groups.
         """
@@ -310,7 +322,7 @@ class LiveSettingsTests(ServicesTests):
         answer = self.ask(self.caller, PULL, pullHeader(consumerGroup="new"))
         self.assertEqual(answer.code, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
 
-    def test_pull(self) -> None:
+    def test_pullSettingsApply(self) -> None:
         """
         C{longPollingEnable}, C{pullThreadPoolQueueCapacity} and
         C{enablePropertyFilter}: pulls, those that are held, and their filters.
@@ -323,7 +335,10 @@ class LiveSettingsTests(ServicesTests):
         [answer] = self.caller.answers()
         self.assertEqual(answer.code, ResponseCode.PULL_NOT_FOUND)
         self.change(pullThreadPoolQueueCapacity="1")
-        self.assertEqual(self.broker.longPoll.limit, 1)
+        self.caller.ask(PULL, header)
+        self.assertEqual(self.ask(self.caller, PULL, header).code, ResponseCode.SYSTEM_BUSY)
+        self.turn(0.1)
+        self.caller.answers()
         header = pullHeader(subscription="x", expressionType="OWN")
         answer = self.ask(self.caller, PULL, header)
         self.assertIn("enablePropertyFilter is false", answer.remark or "")
@@ -331,7 +346,7 @@ class LiveSettingsTests(ServicesTests):
         answer = self.ask(self.caller, PULL, header)
         self.assertIn("does not filter messages by OWN", answer.remark or "")
 
-    def test_store(self) -> None:
+    def test_flushDiskTypeApplies(self) -> None:
         """
         C{flushDiskType}: the store.
         """
@@ -340,7 +355,7 @@ class LiveSettingsTests(ServicesTests):
         self.assertEqual(self.send().code, ResponseCode.SUCCESS)
 
 
-class SurroundingsTests(ServicesTests):
+class EnvironmentTests(ServicesTests):
     """
     What a broker is given.
     """
@@ -349,10 +364,10 @@ class SurroundingsTests(ServicesTests):
         """
         Surroundings that need no starting and stopping are none the worse for it.
         """
-        names = [each.name for each in attrs.fields(Surroundings)]
+        names = [each.name for each in attrs.fields(Environment)]
         given = {each: getattr(self.around(), each) for each in names}
         del given["start"], given["stop"]
-        made = broker(Surroundings(**given), self.configuration())
+        made = broker(Environment(**given), self.configuration())
         made.startService()
         stopped = made.stopService()
         self.turn()
@@ -379,7 +394,7 @@ class TogetherTests(ServicesTests):
         """
         return [each.code for each in caller.answers() if not each.isResponse]
 
-    def test_members(self) -> None:
+    def test_newMemberNotifiesGroup(self) -> None:
         """
         The members of a group are told when one comes, unless the group or the
         broker says otherwise.
@@ -389,7 +404,7 @@ class TogetherTests(ServicesTests):
         first.answers()
         self.heartbeat("b")
         self.assertEqual(self.notices(first), [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED])
-        made.groups.put(SubscriptionGroupConfig("G", notifyConsumerIdsChangedEnable=False))
+        made.tables.groups.put(SubscriptionGroupConfig("G", notifyConsumerIdsChangedEnable=False))
         self.heartbeat("c")
         self.assertEqual(self.notices(first), [])
 
@@ -403,7 +418,7 @@ class TogetherTests(ServicesTests):
         self.heartbeat("b")
         self.assertEqual(self.notices(first), [])
 
-    def test_subscription(self) -> None:
+    def test_pullUsesHeartbeatsSubscription(self) -> None:
         """
         A pull means the subscription of its group's heartbeat.
         """
@@ -416,7 +431,7 @@ class TogetherTests(ServicesTests):
         answer = self.ask(caller, PULL, pullHeader(sysFlag=0, subVersion=2))
         self.assertEqual(answer.code, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
-    def test_silent(self) -> None:
+    def test_silentClientIsRemoved(self) -> None:
         """
         A client that is silent for two minutes is forgotten.
         """
@@ -440,11 +455,11 @@ class TogetherTests(ServicesTests):
         self.ask(self.call(), SEND, sendHeader("new"), b"x")
         self.assertEqual(self.nameServer.asked[before:], [RequestCode.REGISTER_BROKER])
 
-    def test_gathered(self) -> None:
+    def test_responsesOfASyncAreWrittenTogether(self) -> None:
         """
         Answers that wait for the same sync are written together.
         """
-        self.start(flushDiskType="SYNC_FLUSH")
+        turn = self.start(flushDiskType="SYNC_FLUSH").remoting.turn
         caller = self.call()
         self.ask(caller, SEND, sendHeader())
         caller.wire.writes.clear()
@@ -456,12 +471,13 @@ class TogetherTests(ServicesTests):
             return done
 
         self.inThread = inThread
+        turn.driven = True
         for _ in range(3):
             caller.ask(SEND, sendHeader(), b"x")
-        self.turn()
+        turn.end()
         [(job, done)] = jobs
         job()
         done.callback(None)
-        self.turn()
+        turn.end()
         self.assertEqual(len(caller.wire.writes), 1)
         self.assertEqual([each.code for each in caller.answers()], [0, 0, 0])

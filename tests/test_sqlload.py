@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for when a broker loads what reads SQL92 expressions.  To load it takes up to 0.4
-seconds, so no request may cause it.
+Tests for the time at which a broker loads the parser of SQL92 expressions. Loading it is
+slow, so no request may cause it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.test_services import HEARTBEAT, PULL, SEND, ServicesTests
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.services import broker
 
-MODULES = ("txrocket.filters.sql92", "txrocket.filters.sql92grammar")
+MODULES = ("txrocket.filters.sql92", "txrocket.filters.sql92.grammar")
 CHECK = b'{"clientId":"c","group":"G","subscriptionData":{"topic":"T","subString":"a > 1",'
 CHECK += b'"expressionType":"SQL92"}}'
 

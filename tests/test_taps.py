@@ -15,12 +15,12 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.twistd import ROOT, Twistd, ask, killLeft, terminate, waitUntilGone
 from txrocket.model import MASTER_ID, TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import requestCommand
+from txrocket.protocol.configtext import parse
 from txrocket.protocol.headers import GetRouteInfoRequestHeader, SendMessageRequestHeaderV2
-from txrocket.protocol.properties import parse
-from txrocket.testing.plan import freePort
+from txrocket.testing.clustersettings import freePort
 
 SEND = requestCommand(
     RequestCode.SEND_MESSAGE_V2,
@@ -32,7 +32,7 @@ _PLUGIN = """
 import io, os, signal, sys
 from zope.interface import implementer
 from txrocket.broker.interfaces import ISendHook
-from txrocket.store.messages import MessageStore
+from txrocket.store.messagestore import MessageStore
 
 @implementer(ISendHook)
 class Idle:
@@ -137,7 +137,7 @@ class ServingTests(TapCase):
     Children that serve.
     """
 
-    def test_rocket(self) -> None:
+    def test_rocketServesAndStopsOnSigterm(self) -> None:
         """
         C{twistd rocket} says in one line where it is, serves, and stops gracefully on
         SIGTERM, with status 0 and nothing to put right at the next start.
@@ -159,7 +159,7 @@ class ServingTests(TapCase):
         self.assertIn("has unregistered", child.printed)
         self.assertNotIn("Traceback", child.printed)
 
-    def test_interrupted(self) -> None:
+    def test_interruptStopsGracefully(self) -> None:
         """
         Ctrl-C stops it gracefully as well; the shell sees what it was.
         """
@@ -221,7 +221,7 @@ class ServingTests(TapCase):
         """
         self.assertStopped(self.startPlugged(_DURING_PRINT))
 
-    def test_apart(self) -> None:
+    def test_nameServerAndBrokerServeApart(self) -> None:
         """
         A name server and a broker of their own, with files of settings as RocketMQ
         reads them.
@@ -252,7 +252,7 @@ class ServingTests(TapCase):
         nameServer.waitFor("has unregistered")
         self.assertEqual(nameServer.stop(), 0, nameServer.printed)
 
-    def test_plugin(self) -> None:
+    def test_pluginOnPathIsLoaded(self) -> None:
         """
         A module in a folder on the path is plugged in.
         """
@@ -261,7 +261,7 @@ class ServingTests(TapCase):
         request.extFields["name"] = "operator"
         self.assertTrue(ask(broker, request).body.startswith(b"hello operator at 127.0.0.1:"))
 
-    def test_background(self) -> None:
+    def test_backgroundStartReportsFailure(self) -> None:
         """
         In the background it writes its number and its log, and whoever started it is
         told at once if it cannot start.
@@ -330,7 +330,7 @@ class RefusedTests(TapCase):
         self.assertEqual(ask(broker, SEND).code, ResponseCode.SUCCESS)
         self.assertEqual(first.stop(), 0)
 
-    def test_settings(self) -> None:
+    def test_invalidSettingsAreListed(self) -> None:
         """
         What is wrong with the settings is said in a line each, by file and line or by
         option.
@@ -365,7 +365,7 @@ class RefusedTests(TapCase):
             self.assertRefused(child, expected)
             self.assertEqual(len(child.printed.splitlines()), 1)
 
-    def test_damaged(self) -> None:
+    def test_damagedNameServerFileIsNamed(self) -> None:
         """
         A name server whose file is damaged names it.
         """
@@ -376,7 +376,7 @@ class RefusedTests(TapCase):
         child = self.start("rocket-namesrv", "--set", f"kvConfigPath={path}")
         self.assertRefused(child, f"Cannot start: {path} is damaged: ")
 
-    def test_plugin(self) -> None:
+    def test_brokenPluginIsNamed(self) -> None:
         """
         A plugin that cannot be loaded is named.
         """
@@ -392,7 +392,7 @@ class RefusedTests(TapCase):
         )
         self.assertEqual(len(child.printed.splitlines()), 1)
 
-    def test_check(self) -> None:
+    def test_checkAndPrintStartNothing(self) -> None:
         """
         --check says what is wrong, or that nothing is; -p prints all settings.  Both
         start nothing.

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket.protocol.command import RemotingCommand, decodeCommand
-from txrocket.protocol.frames import FrameBuffer
+from txrocket.protocol.command import RemotingCommand
+from txrocket.protocol.connection import RemotingConnection
 
 ROOT = Path(__file__).parent.parent
 
@@ -153,7 +153,7 @@ def ask(address: str, request: RemotingCommand) -> RemotingCommand:
     The answer to a request.
     """
     host, _, port = address.rpartition(":")
-    frames = FrameBuffer(decodeCommand)
+    frames = RemotingConnection()
     with socket.create_connection((host, int(port)), LIMIT) as connection:
         connection.sendall(request.encode())
         while True:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Signing requests for brokers that check who asks; Java's C{AclClientRPCHook} and
+Signatures of requests, for brokers with access control; Java's C{AclClientRPCHook} and
 C{AclSigner}.
 
-What is signed are the values of all fields, AccessKey among them, in the order of the
-fields' names, and the body behind them::
+The signature covers the values of all fields including AccessKey, in the order of the
+fields' names, and then the body::
 
     Signature = base64(HMAC-SHA1(secretKey, value value value ... body))
 """
@@ -29,9 +29,9 @@ _SIGNATURE: Final = "Signature"
 
 def signature(fields: Mapping[str, str], body: bytes, secretKey: str) -> str:
     """
-    The signature of a request.
+    Compute the signature of a request.
 
-    @param fields: its C{extFields}; a signature that is among them does not count.
+    @param fields: its C{extFields}; a signature among them is ignored.
     """
     values = "".join(fields[name] for name in sorted(fields) if name != _SIGNATURE)
     signing = hmac.new(secretKey.encode(), values.encode(), hashlib.sha1)
@@ -42,7 +42,7 @@ def signature(fields: Mapping[str, str], body: bytes, secretKey: str) -> str:
 @attrs.frozen
 class Credentials:
     """
-    An account.
+    The keys of an account, which sign requests.
     """
 
     accessKey: str
@@ -50,7 +50,7 @@ class Credentials:
 
     def sign(self, command: RemotingCommand) -> None:
         """
-        Sign a request.  One that was signed before may be signed again.
+        Sign a request.  A second call replaces the signature.
         """
         fields = command.extFields
         fields[_ACCESS_KEY] = self.accessKey

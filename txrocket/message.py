@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A message: L{Message} as its sender makes it, L{MessageExt} as the broker keeps
-it and a consumer receives it, and the names of the properties by which RocketMQ
-itself says something about it.
+Messages: L{Message} as a producer makes it, L{MessageExt} as the broker stores it and
+a consumer receives it, and the names of the properties that RocketMQ itself uses.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ __all__ = [
     "splitProperties",
 ]
 
-# The property names that RocketMQ itself gives a meaning (MessageConst).  Each
-# is named after its value: PROPERTY_ and the text on the wire.
+# The property names that RocketMQ itself uses (MessageConst).  A constant is named
+# PROPERTY_ and the text on the wire.
 PROPERTY_KEYS: Final = "KEYS"
 PROPERTY_TAGS: Final = "TAGS"
 PROPERTY_WAIT: Final = "WAIT"
@@ -61,14 +60,14 @@ PROPERTY_MSG_TYPE: Final = "MSG_TYPE"
 PROPERTY_INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 PROPERTY_INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 
-# Those of 5.x by which a message has a time of its own, and the one of ali-ons.
+# Delivery times of RocketMQ 5.x, and of ali-ons.
 PROPERTY_TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 PROPERTY_TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 PROPERTY_TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 PROPERTY_TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 PROPERTY___STARTDELIVERTIME: Final = "__STARTDELIVERTIME"
 
-#: By any of these a message asks for a time of its own; the first one counts.
+#: The properties that set a delivery time.  If a message has several, the first counts.
 TIMER_PROPERTIES: Final = (
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELAY_MS,
@@ -81,11 +80,11 @@ KEY_SEPARATOR: Final = " "
 
 def splitProperties(text: str) -> dict[str, str]:
     """
-    Read properties as they stand in headers and records: C{name \\x01 value},
-    entries divided by C{\\x02}, with or without one at the end.
+    Parse the properties of headers and records: entries C{name \\x01 value}, separated
+    by C{\\x02}, with or without a separator at the end.
 
-    As in Java, an entry without C{\\x01}, without a name or without a value is
-    skipped, and the last of two entries with one name counts.
+    As in Java, an entry without C{\\x01}, without a name or without a value is skipped.
+    If two entries have the same name, the last one counts.
     """
     properties = {}
     for entry in text.split("\x02"):
@@ -97,7 +96,7 @@ def splitProperties(text: str) -> dict[str, str]:
 
 def decodeHost(data: bytes) -> tuple[str, int]:
     """
-    Read an address of a record, 4 or 16 bytes and a port of 4.
+    Decode an address of a record: an IP address of 4 or 16 bytes, and a port of 4 bytes.
 
     @return: the IP address as text, and the port.
     """
@@ -109,7 +108,7 @@ def decodeHost(data: bytes) -> tuple[str, int]:
 
 class _WithProperties:
     """
-    What RocketMQ reads out of a message's properties.
+    The attributes of a message that are stored as properties.
     """
 
     __slots__ = ()
@@ -118,20 +117,20 @@ class _WithProperties:
     @abstractmethod
     def properties(self) -> Mapping[str, str]:
         """
-        All of them, by name.
+        All properties by name.
         """
 
     @property
     def tags(self) -> str | None:
         """
-        The tag that consumers select by.
+        The tag, by which consumers filter.
         """
         return self.properties.get(PROPERTY_TAGS)
 
     @property
     def keys(self) -> list[str]:
         """
-        The keys that the message can be looked up by.
+        The keys by which the message can be queried.
         """
         text = self.properties.get(PROPERTY_KEYS, "")
         return [key for key in text.split(KEY_SEPARATOR) if key]
@@ -139,21 +138,21 @@ class _WithProperties:
     @property
     def delayTimeLevel(self) -> int:
         """
-        Which of the broker's delays the message waits before delivery; 0 is none.
+        The broker's delay level for the delivery; 0 is no delay.
 
-        @raise InvalidMessage: if the property is no number.
+        @raise InvalidMessage: if the property is not a number.
         """
         text = self.properties.get(PROPERTY_DELAY, "0")
         try:
             return int(text)
         except ValueError:
-            raise InvalidMessage(f"delay level {text[:20]!r} is no number") from None
+            raise InvalidMessage(f"delay level {text[:20]!r} is not a number") from None
 
     @property
     def waitStoreMsgOK(self) -> bool:
         """
-        Whether the sender waits until the message is as safe as the broker is
-        configured to make it.
+        Whether the broker responds only after it has flushed or replicated the message as
+        configured.
         """
         return self.properties.get(PROPERTY_WAIT, "true").lower() == "true"
 
@@ -161,10 +160,10 @@ class _WithProperties:
 @attrs.frozen(init=False)
 class Message(_WithProperties):
     """
-    A message as its sender makes it.
+    A message as a producer makes it.
 
-    @ivar flag: a number for the application's own use; RocketMQ only carries it.
-    @ivar properties: the application's properties beside RocketMQ's own.
+    @ivar flag: a number for the application; RocketMQ does not use it.
+    @ivar properties: the properties of the application and of RocketMQ.
     """
 
     topic: str
@@ -188,12 +187,11 @@ class Message(_WithProperties):
     ) -> None:
         """
         @param keys: one key, or several.
-        @param delayTimeLevel: which of the broker's delays to wait.
-        @param delayTimeMs: how long to wait, in milliseconds; like the next one only
-            with txrocket's brokers and RocketMQ 5.x's, others deliver at once.
-        @param deliverTimeMs: when to be delivered, in milliseconds since 1970.
-        @param properties: more properties.  Tags, keys, delay level and so on
-            that are given as arguments go on top.
+        @param delayTimeLevel: the broker's delay level for the delivery.
+        @param delayTimeMs: the delay of the delivery, in milliseconds.  Brokers of
+            RocketMQ 4.x ignore this and C{deliverTimeMs} and deliver at once.
+        @param deliverTimeMs: the time of the delivery, in milliseconds since 1970.
+        @param properties: further properties, which the other arguments override.
         @raise InvalidMessage: if more than one of level, delay and time is given.
         """
         merged = dict(properties) if properties else {}
@@ -208,7 +206,7 @@ class Message(_WithProperties):
                 raise InvalidMessage(
                     "only one of delayTimeLevel, delayTimeMs and deliverTimeMs can be given"
                 )
-            # In their place, so that no other one counts.
+            # Remove the others, because the first of them would count.
             for name in TIMER_PROPERTIES:
                 merged.pop(name, None)
             if delayTimeMs:
@@ -216,7 +214,7 @@ class Message(_WithProperties):
             else:
                 merged[PROPERTY_TIMER_DELIVER_MS] = str(deliverTimeMs)
         if not waitStoreMsgOK:
-            # True goes without saying: every reader takes a missing WAIT for true.
+            # True needs no property: every reader treats a missing WAIT as true.
             merged[PROPERTY_WAIT] = "false"
         _setTopic(self, topic)
         _setBody(self, body)
@@ -224,30 +222,29 @@ class Message(_WithProperties):
         _setProperties(self, merged)
 
 
-# The slots themselves, past what makes them frozen: a third of a message's making.
+# Set the slots directly, which is faster than attrs' way around a frozen class.
 _setTopic, _setBody, _setFlag, _setProperties = (
     Message.__dict__[name].__set__ for name in ("topic", "body", "flag", "properties")
 )
 
 
-# A Struct, because msgspec builds it in C: 0.15 us for these fields, a third
-# of a class with __slots__; being frozen costs nothing here.
+# A Struct, because msgspec creates it faster than a class with __slots__ can be created.
 class MessageExt(_WithProperties, msgspec.Struct, frozen=True, eq=False):
     """
-    A message as the log holds it and consumers receive it: all fields of a
+    A message as the commit log holds it and consumers receive it: all fields of a
     record.
 
-    Properties, addresses and ids are kept as the record's bytes, and are read
-    when somebody asks: most readers ask for few of them.
+    Properties, addresses and ids are stored as the bytes of the record and decoded on
+    access, because most callers need few of them.
 
-    @ivar body: the body; as it is stored, so compressed if C{sysFlag} says so.
-    @ivar propertiesData: the properties, not yet split.
-    @ivar commitLogOffset: where the record starts in the broker's log.
-    @ivar bornHostData: the sender's address, 4 or 16 bytes and a port of 4.
-    @ivar storeHostData: the broker's address, likewise.
+    @ivar body: the body as stored; compressed if C{sysFlag} says so.
+    @ivar propertiesData: the encoded properties.
+    @ivar commitLogOffset: the record's offset in the broker's commit log.
+    @ivar bornHostData: the producer's address: 4 or 16 bytes and a port of 4 bytes.
+    @ivar storeHostData: the broker's address, in the same format.
     @ivar bodyCRC: the checksum of the body as stored.
-    @ivar storeSize: the record's length.
-    @ivar brokerName: whom the message was pulled from; not part of the record.
+    @ivar storeSize: the size of the record.
+    @ivar brokerName: the broker from which the message was pulled; not part of the record.
     """
 
     topic: str
@@ -272,11 +269,11 @@ class MessageExt(_WithProperties, msgspec.Struct, frozen=True, eq=False):
     @property
     def properties(self) -> Mapping[str, str]:
         """
-        The properties, split at the first use.  Bytes that are no UTF-8 give
-        U+FFFD, as in Java: a batch's properties reach the log unread.
+        The properties, which are decoded at the first access.  As in Java, bytes that are
+        not UTF-8 are read as U+FFFD: a broker does not check the properties of a batch.
         """
         data, split = self.propertiesData, self._split
-        # Kept with the bytes it came from: msgspec.structs.replace copies it as well.
+        # Cached with its bytes, because msgspec.structs.replace copies the cache too.
         if split is None or split[0] is not data:
             split = data, splitProperties(str(data, "utf-8", "replace"))
             msgspec.structs.force_setattr(self, "_split", split)
@@ -285,7 +282,7 @@ class MessageExt(_WithProperties, msgspec.Struct, frozen=True, eq=False):
     @property
     def bornHost(self) -> tuple[str, int]:
         """
-        The sender's IP address and port, as the broker saw them.
+        The producer's IP address and port, as the broker saw them.
         """
         return decodeHost(self.bornHostData)
 
@@ -299,7 +296,7 @@ class MessageExt(_WithProperties, msgspec.Struct, frozen=True, eq=False):
     @property
     def offsetMsgId(self) -> str:
         """
-        The id that the broker gave: its address and the record's place.
+        The broker's id of the message: its address and the record's offset.
         """
         offset = self.commitLogOffset.to_bytes(8, "big", signed=True)
         return (self.storeHostData + offset).hex().upper()
@@ -307,18 +304,18 @@ class MessageExt(_WithProperties, msgspec.Struct, frozen=True, eq=False):
     @property
     def msgId(self) -> str:
         """
-        The id that the sending client gave; without one, the broker's.
+        The producer's id of the message; without one, the broker's.
         """
         return self.properties.get(PROPERTY_UNIQ_KEY) or self.offsetMsgId
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MessageExt):
             return NotImplemented
-        # All but the cache: having been asked for its properties changes no value.
+        # Without the cache: an access to the properties must not make messages unequal.
         return msgspec.structs.astuple(self)[:-1] == msgspec.structs.astuple(other)[:-1]
 
     def __ne__(self, other: object) -> bool:
-        # Struct has one of its own, which would compare the cache as well.
+        # Struct's own method would compare the cache too.
         return not self == other
 
     def __hash__(self) -> int:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The values that every layer shares: name server, broker, store and clients hold
-them, and the wire and the files carry them.
+The values that every layer shares: name server, broker, store and clients hold them,
+and bodies and files contain them.
 
-Each class is named after RocketMQ's, each attribute after the member of its
-JSON form, so that there is no mapping layer: what L{txrocket.protocol.bodies}
-reads and writes is the value itself.  All are frozen; change one with
-C{msgspec.structs.replace}.
+Each class has the name of RocketMQ's class, and each attribute has the name of the JSON
+member.  So L{txrocket.protocol.bodies} encodes and decodes these values directly.  All
+are frozen; C{msgspec.structs.replace} makes a changed copy.
 
 ========================== ==================================================
 value                      Java's class
@@ -21,8 +20,8 @@ TopicRouteData
 PlainAccessConfig          org.apache.rocketmq.common.PlainAccessConfig
 ========================== ==================================================
 
-A Java List is a tuple here, a Set a frozenset and a Map a dict.  Numbers have
-Java's defaults, but a time is never "now": it is 0 until somebody sets it.
+A Java List is a tuple here, a Set a frozenset and a Map a dict.  Numbers have Java's
+defaults, except times: their default is 0 instead of the current time.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ __all__ = [
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-#: The broker id of a master; slaves have greater ones.
+#: The broker id of a master; slaves have greater ids.
 MASTER_ID = 0
 
 #: Bits of C{perm}.
@@ -66,12 +65,12 @@ PERM_WRITE = 2
 PERM_INHERIT = 1
 
 
-# Members stand in Java's order: clients in C++ and Go send an enum's ordinal.
+# The members have Java's order, because C++ and Go clients send an enum's ordinal.
 
 
 class ConsumeType(enum.Enum):
     """
-    Who moves the messages: the consumer asks, or a listener is fed.
+    Whether the application pulls messages or a listener gets them.
     """
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
@@ -80,7 +79,7 @@ class ConsumeType(enum.Enum):
 
 class MessageModel(enum.Enum):
     """
-    Whether each consumer of a group gets every message, or the group shares them.
+    Whether each consumer of a group gets every message, or the consumers share them.
     """
 
     BROADCASTING = "BROADCASTING"
@@ -104,18 +103,18 @@ class ConsumeFromWhere(enum.Enum):
 
 class TopicFilterType(enum.Enum):
     """
-    How many tags a message of the topic may bear; only one is ever used.
+    Whether a message of the topic may have several tags.  RocketMQ uses SINGLE_TAG only.
     """
 
     SINGLE_TAG = "SINGLE_TAG"
     MULTI_TAG = "MULTI_TAG"
 
 
-# cache_hash: queues are the keys of nearly every table of a client.
+# cache_hash, because queues are the keys of most tables of a client.
 class MessageQueue(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """
-    One queue of a topic at a broker.  Queues sort as in Java, by topic, broker
-    name and queue id; clients that share a topic must agree on this order.
+    One queue of a topic at a broker.  Queues are ordered as in Java, by topic, broker
+    name and queue id; all members of a group must agree on this order.
 
     @ivar topic: the topic's name.
     @ivar brokerName: the name that a master and its slaves share.
@@ -132,12 +131,12 @@ class TopicConfig(msgspec.Struct, frozen=True):
     A topic at one broker.
 
     @ivar topicName: the topic's name.
-    @ivar readQueueNums: how many queues consumers see.
-    @ivar writeQueueNums: how many queues producers see.
-    @ivar perm: L{PERM_READ}, L{PERM_WRITE} and L{PERM_INHERIT} together.
+    @ivar readQueueNums: the number of queues for consumers.
+    @ivar writeQueueNums: the number of queues for producers.
+    @ivar perm: the sum of L{PERM_READ}, L{PERM_WRITE} and L{PERM_INHERIT}.
     @ivar topicFilterType: always SINGLE_TAG.
     @ivar topicSysFlag: 1 for a unit topic, 2 for one with unit subscribers.
-    @ivar order: whether the topic is an ordered one.
+    @ivar order: whether the topic is ordered.
     """
 
     topicName: str
@@ -151,25 +150,25 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
 class DataVersion(msgspec.Struct, frozen=True):
     """
-    The age of a table: two tables with equal versions are the same.
+    The version of a table: two copies with equal versions have the same content.
 
     @ivar timestamp: when the table was last changed, in milliseconds.
-    @ivar counter: how often it was changed.
+    @ivar counter: the number of changes.
     """
 
     timestamp: Int64 = 0
     counter: Int64 = 0
 
 
-# cache_hash: brokers find the compiled expression of every pull by it.
+# cache_hash, because a broker looks up the compiled expression of each pull by it.
 class SubscriptionData(msgspec.Struct, frozen=True, cache_hash=True):
     """
-    What a group wants of a topic.
+    A group's subscription to a topic.
 
     @ivar topic: the topic's name.
-    @ivar subString: the expression: tags, or SQL92; C{*} is everything.
+    @ivar subString: the filter expression, of tags or SQL92; C{*} matches all messages.
     @ivar classFilterMode: whether a filter class is used; no longer in use.
-    @ivar tagsSet: the tags of a tag expression; empty for everything.
+    @ivar tagsSet: the tags of a tag expression; empty for C{*}.
     @ivar codeSet: Java's hash codes of those tags.
     @ivar subVersion: when the subscription was made, in milliseconds.
     @ivar expressionType: C{TAG} or C{SQL92}.
@@ -191,13 +190,14 @@ class SubscriptionGroupConfig(msgspec.Struct, frozen=True):
     @ivar groupName: the group's name.
     @ivar consumeEnable: whether the group may pull at all.
     @ivar consumeFromMinEnable: whether it may start at the oldest message.
-    @ivar consumeBroadcastEnable: whether it may broadcast.
-    @ivar retryQueueNums: the queues of its retry topic.
-    @ivar retryMaxTimes: how often a message is retried before it is dead.
-    @ivar brokerId: the broker to pull from.
-    @ivar whichBrokerWhenConsumeSlowly: the broker to pull from when far behind.
-    @ivar notifyConsumerIdsChangedEnable: whether its consumers are told when
-        one comes or goes.
+    @ivar consumeBroadcastEnable: whether it may use the broadcasting model.
+    @ivar retryQueueNums: the number of queues of its retry topic.
+    @ivar retryMaxTimes: the number of retries before a message becomes a dead letter.
+    @ivar brokerId: the id of the broker to pull from.
+    @ivar whichBrokerWhenConsumeSlowly: the id of the broker to pull from when the group
+        is far behind.
+    @ivar notifyConsumerIdsChangedEnable: whether the broker notifies its consumers when
+        one joins or leaves.
     """
 
     groupName: str
@@ -213,11 +213,11 @@ class SubscriptionGroupConfig(msgspec.Struct, frozen=True):
 
 class QueueData(msgspec.Struct, frozen=True):
     """
-    A topic's queues at one broker, as a route tells of them.
+    A topic's queues at one broker, as part of a route.
 
     @ivar brokerName: the broker's name.
-    @ivar readQueueNums: how many queues consumers see.
-    @ivar writeQueueNums: how many queues producers see.
+    @ivar readQueueNums: the number of queues for consumers.
+    @ivar writeQueueNums: the number of queues for producers.
     @ivar perm: as in L{TopicConfig}.
     @ivar topicSysFlag: as in L{TopicConfig}.
     """
@@ -245,12 +245,12 @@ class BrokerData(msgspec.Struct, frozen=True):
 
 class TopicRouteData(msgspec.Struct, frozen=True):
     """
-    Where a topic lives.
+    The route of a topic: its queues and their brokers.
 
-    @ivar orderTopicConf: C{broker:queues;...} where the name server has an
-        order configured for the topic.
-    @ivar queueDatas: its queues, per broker name.
-    @ivar brokerDatas: the brokers of those names.
+    @ivar orderTopicConf: C{broker:queues;...}, if the topic is configured as ordered in
+        the name server.
+    @ivar queueDatas: its queues, one entry per broker name.
+    @ivar brokerDatas: the addresses of those brokers.
     @ivar filterServerTable: broker address to its filter servers; no longer in use.
     """
 
@@ -262,17 +262,17 @@ class TopicRouteData(msgspec.Struct, frozen=True):
 
 class PlainAccessConfig(msgspec.Struct, frozen=True):
     """
-    An account and what it may do.  A list that is None is not configured at
-    all, which is not the same as an empty one.
+    An ACL account and its permissions.  A list that is None is not configured, which
+    differs from an empty list.
 
     @ivar accessKey: the account's name.
-    @ivar secretKey: the key that it signs with.
+    @ivar secretKey: the key that signs its requests.
     @ivar whiteRemoteAddress: the addresses that need no signature.
-    @ivar admin: whether it may do everything.
+    @ivar admin: whether the account may make all requests.
     @ivar defaultTopicPerm: C{DENY}, C{PUB}, C{SUB} or C{PUB|SUB} for topics not listed.
     @ivar defaultGroupPerm: the same for groups.
-    @ivar topicPerms: C{topic=PERM} each.
-    @ivar groupPerms: C{group=PERM} each.
+    @ivar topicPerms: a list of C{topic=PERM}.
+    @ivar groupPerms: a list of C{group=PERM}.
     """
 
     accessKey: str | None = None

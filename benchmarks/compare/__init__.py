@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-C{make bench-compare}: a broker of ours beside Apache RocketMQ's, on one machine, in one
-run, under one load.
+C{make bench-compare}: txrocket's broker beside Apache RocketMQ's, on one machine, in one
+run, under one load.  L{benchmarks.compare.trees} compares two source trees of txrocket.
 """

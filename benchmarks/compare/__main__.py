@@ -3,8 +3,8 @@
 C{make bench-compare}, or C{python -m benchmarks.compare}: runs everything, prints the
 table of aims, and writes C{docs/performance.md} with its plot.
 
-With C{--only}, C{--quick} or without Java the page is not written but printed, unless
-C{--page} says where to.
+With C{--only}, C{--quick} or without Java it prints the page and does not write it, unless
+C{--page} names a file.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tests.interop.programs import ROCKETMQ, ROOT, libraries
 
 _PAGE = ROOT / "docs" / "performance.md"
 
-# What a profile cannot explain.
+# Scenarios whose missed aims a profile does not explain.
 _UNPROFILED = ("memory", "backlog")
 
 
 def options(argv: Sequence[str]) -> argparse.Namespace:
     """
-    What was asked for.
+    Parse the command line.
     """
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.compare",
@@ -63,7 +63,7 @@ def options(argv: Sequence[str]) -> argparse.Namespace:
 
 def planned(asked: argparse.Namespace) -> Plan:
     """
-    How long, and how often.
+    The plan of a run, by the command line.
     """
     plan = Plan.quick() if asked.quick else Plan()
     given = {name: getattr(asked, name) for name in ("rounds", "seconds", "backlog")}
@@ -72,7 +72,7 @@ def planned(asked: argparse.Namespace) -> Plan:
 
 class Comparison:
     """
-    One run of everything.
+    One run of all scenarios.
     """
 
     def __init__(self, asked: argparse.Namespace) -> None:
@@ -129,7 +129,7 @@ class Comparison:
 
     def run(self) -> None:
         """
-        Measure.
+        Measure all scenarios.
         """
         compiled()
         python, other = self._about()
@@ -159,7 +159,7 @@ class Comparison:
             self._try("interpreter", lambda: extras.variant(title, other, False))
         self._try("instances", extras.instances)
         if self._java:
-            # RocketMQ's goes without the longest: filling that takes minutes.
+            # RocketMQ's broker skips the longest backlog, because filling it takes minutes.
             self._try("backlog", lambda: extras.backlog("java", min(10, plan.backlog)))
             if plan.backlog > 10:
                 findings.remarks.append(
@@ -184,7 +184,7 @@ class Comparison:
 
     def write(self) -> None:
         """
-        The page and its plot; or only show it, if not everything was run.
+        Write the page and its plot.  After a partial run, only print the page.
         """
         whole = self._java and not self._asked.only and not self._asked.quick
         path = Path(self._asked.page) if self._asked.page else _PAGE if whole else None
@@ -215,7 +215,7 @@ def main(argv: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    # Ten thousand connections, at both ends.
+    # Ten thousand connections need that many files, at both ends.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != soft else soft, hard))
     if not asked.no_java:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The two brokers: each a process of its own, on loopback, with its files in a folder that
-is removed afterwards, and with its own defaults but for where it listens and keeps its
-files.
+The two brokers: each a process on loopback with its own defaults, except for its port and
+the folder of its files, which is removed afterwards.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from pathlib import Path
 from benchmarks.compare.machine import residentOwn, sizeOf
 from benchmarks.generator import run
 from tests.interop.programs import ROOT, libraries
-from txrocket.testing import plan
+from txrocket.testing import clustersettings as plan
 
 __all__ = ["JavaBroker", "OurBroker", "Running", "freePort", "javaMissing"]
 
-# How long a broker may take to start, and to stop, in seconds.
+# The seconds that a broker may take to start, and to stop.
 _PATIENCE = 60.0
 
-# RocketMQ 4.9.7 reaches into the JDK, which newer ones forbid by default.
+# RocketMQ 4.9.7 uses internals of the JDK, which newer ones forbid by default.
 _OPEN = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
 
-# Of what its start-up script asks for, not that all of the heap be touched before it
-# starts: its memory would then be 2 GiB at any time.
+# As in its start-up script, but without touching the whole heap first: its memory would
+# then always be 2 GiB.
 _HEAP = ("-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g")
 
 _LOGBACK = """<configuration>
@@ -47,14 +46,14 @@ _LOGBACK = """<configuration>
 
 def javaMissing() -> list[str]:
     """
-    The programs that RocketMQ's broker needs and that are not there.
+    The programs that RocketMQ's broker needs and that are not installed.
     """
     return [each for each in ("java", "mvn") if shutil.which(each) is None]
 
 
 def freePort() -> int:
     """
-    A port that is free with those beside it, on which RocketMQ's broker listens too.
+    A free port whose neighbours, on which RocketMQ's broker also listens, are free as well.
     """
     return plan.freePort("127.0.0.1", (2, -1))
 
@@ -66,11 +65,10 @@ def _listens(port: int) -> bool:
 
 class Running:
     """
-    A broker.
+    A running broker.
 
-    @ivar startSeconds: how long it took from its start until it accepted connections and
-        had answered a first send.
-    @ivar prepared: names of what was done to it once.
+    @ivar startSeconds: the seconds from its start until it had answered a first send.
+    @ivar prepared: the names of the scenarios whose topics it has.
     """
 
     name = ""
@@ -140,13 +138,13 @@ class Running:
     @property
     def alive(self) -> bool:
         """
-        Whether it has not ended by itself.
+        Whether the process still runs.
         """
         return self._process.poll() is None
 
     def memory(self) -> float:
         """
-        Its memory of its own, without that of files, in MB.
+        Its memory without the pages of files, in MB.
         """
         return residentOwn(Path(f"/proc/{self.pid}/status").read_text())
 
@@ -158,9 +156,9 @@ class Running:
 
     def stop(self) -> float:
         """
-        Have it stop by itself.
+        Stop it gracefully.
 
-        @return: how long it took.
+        @return: the seconds that it took.
         """
         started = time.monotonic()
         self._process.send_signal(signal.SIGTERM)
@@ -169,7 +167,7 @@ class Running:
 
     def close(self) -> None:
         """
-        End it, and remove its files.
+        Kill it, and remove its files.
         """
         if self._process.poll() is None:
             self._process.kill()
@@ -215,7 +213,7 @@ class OurBroker(Running):
 
 class JavaBroker(Running):
     """
-    Apache RocketMQ's.
+    Apache RocketMQ's broker.
     """
 
     name = "RocketMQ"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What is not a load in rounds: starting and stopping, our broker without its compiled helper
-or with another interpreter, two brokers on two cores, a long backlog, and the load generator
-by itself.
+Measurements that are not loads in rounds: start and stop, our broker without its compiled
+helper or with another interpreter, two brokers on two cores, a long backlog, and the load
+generator alone.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.interop.programs import ROOT
 
 __all__ = ["Extras"]
 
-# What a message of the backlog takes on the disk: a record of 160 bytes, an entry of its
-# queue and one of the index; and what has to stay free.
+# The disk space of a message of the backlog (a record of 160 bytes, a queue entry and an
+# index entry), and the space that must stay free.
 _MESSAGE = 220
 _RESERVE = 12 << 30
 
-# Messages of the backlog that are sent before anything is asked again.
+# The messages of the backlog that are sent between two checks.
 _CHUNK = 2_000_000
 _BATCH = 100
 
@@ -58,7 +58,7 @@ class Extras:
         left: Callable[[], float],
     ) -> None:
         """
-        @param left: how many seconds there are for all that is to come.
+        @param left: returns the seconds that are left of the budget.
         """
         self._fleet = fleet
         self._plan = plan
@@ -68,26 +68,26 @@ class Extras:
 
     def starts(self, java: bool) -> None:
         """
-        Start and stop, and what an idle broker holds.
+        Measure start and stop, and the memory of an idle broker.
         """
         findings = self._findings
         for _ in range(self._plan.rounds):
-            for who in ("ours", "java") if java else ("ours",):
-                broker = self._fleet.start(who)
+            for side in ("ours", "java") if java else ("ours",):
+                broker = self._fleet.start(side)
                 try:
-                    findings.starts[who].append(broker.startSeconds)
-                    findings.idle[who].append(broker.memory())
-                    findings.stops[who].append(broker.stop())
+                    findings.starts[side].append(broker.startSeconds)
+                    findings.idle[side].append(broker.memory())
+                    findings.stops[side].append(broker.stop())
                 finally:
                     broker.close()
                 self._say(
                     f"{broker.name}: start {broker.startSeconds:.2f} s,"
-                    f" {findings.idle[who][-1]:.0f} MB, stop {findings.stops[who][-1]:.2f} s"
+                    f" {findings.idle[side][-1]:.0f} MB, stop {findings.stops[side][-1]:.2f} s"
                 )
 
     def variant(self, title: str, python: str, pure: bool) -> None:
         """
-        Our broker in the main scenario, otherwise than in all else.
+        Measure a variant of our broker in the main scenario.
         """
         broker = OurBroker(freePort(), python=python, pure=pure)
         plan, kept = self._plan, self._findings.variants.setdefault(title, [])
@@ -100,7 +100,7 @@ class Extras:
 
     def ceiling(self) -> None:
         """
-        The generator against a server that answers and does nothing else.
+        Measure the generator against a server that only answers.
         """
         port = freePort()
         with subprocess.Popen([str(compiled("sink")), str(port)]) as sink:
@@ -115,7 +115,7 @@ class Extras:
 
     def instances(self) -> None:
         """
-        One broker and two of one cluster, under the same two loads.
+        Measure one broker, and two of one cluster, under the same two loads.
         """
         plan = self._plan
         brokers: list[Running] = []
@@ -137,16 +137,16 @@ class Extras:
         plan = self._plan
         return sample(run(broker.port, "send", seconds=plan.seconds, warm=1, **options)).rate
 
-    def backlog(self, who: str, most: int) -> None:
+    def backlog(self, side: str, most: int) -> None:
         """
-        What a send and a pull cost with ever more messages in the files.
+        Measure sends and pulls with more and more messages in the store.
 
         @param most: the most millions of messages.
         """
         plan = self._plan
         levels = [each for each in (1, 10, 100) if each <= most]
-        broker, _ = self._fleet.settled(who)
-        kept = self._findings.backlog.setdefault(who, [])
+        broker, _ = self._fleet.settled(side)
+        kept = self._findings.backlog.setdefault(side, [])
         held = 0
         try:
             for level in levels:
@@ -156,7 +156,7 @@ class Extras:
                 if held < level * 1_000_000:
                     break
                 for each in (_PULL, _SEND):
-                    again = plan.againMost if who == "java" and level == 1 else 1
+                    again = plan.againMost if side == "java" and level == 1 else 1
                     settle(
                         lambda each=each: measure(broker, each, plan.window / 2, 0).rate,  # type: ignore[misc]
                         again,
@@ -190,7 +190,7 @@ class Extras:
 
     def _fill(self, broker: Running, level: int, held: int) -> int:
         """
-        @return: how many messages there are then; fewer than asked for, if time is up.
+        @return: the number of messages; fewer than asked for if the time is over.
         """
         wanted, began, first = level * 1_000_000, time.monotonic(), held
         while held < wanted:

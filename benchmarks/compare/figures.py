@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What is made of measurements: a median with its spread, the ratio of two brokers with its
-own, and whether an aim is met.
+Figures from measurements: a median with its spread, the ratio of two brokers with its own
+spread, and whether an aim is met.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Sample:
     @ivar rate: messages in a second.
     @ivar cpu: microseconds of the server's CPU for a message.
     @ivar generator: microseconds of the load generator's CPU for a message.
-    @ivar share: how much of one core the load generator took.
+    @ivar share: the share of one core that the load generator took.
     @ivar p50: milliseconds from request to answer, or from send to receive.
-    @ivar errors: how many answers were wrong; they do not count.
-    @ivar error: the first of these.
+    @ivar errors: the number of wrong answers, which do not count.
+    @ivar error: the text of the first one.
     """
 
     rate: float
@@ -42,7 +42,7 @@ class Sample:
 @attrs.frozen
 class Spread:
     """
-    Several figures of the same thing.
+    The median, lowest and highest of several figures.
     """
 
     median: float
@@ -52,7 +52,7 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
         """
-        @raise ValueError: if there are none.
+        @raise ValueError: if there are no figures.
         """
         if not values:
             raise ValueError("nothing was measured")
@@ -61,8 +61,8 @@ class Spread:
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
     """
-    Ours to theirs: that of the medians, and the lowest and highest of the rounds, each
-    with its own partner.
+    The ratio of ours to theirs: of the medians, with the lowest and highest ratio of the
+    single rounds.
     """
     rounds = [a / b for a, b in zip(ours, theirs, strict=False) if b]
     middle = Spread.of(theirs).median
@@ -74,9 +74,9 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
 @attrs.frozen
 class Aim:
     """
-    What a ratio should be.
+    A limit that a ratio should meet.
 
-    @ivar most: whether it is a limit from above; else it is one from below.
+    @ivar most: whether the limit is an upper one; else it is a lower one.
     """
 
     limit: float
@@ -84,7 +84,7 @@ class Aim:
 
     def met(self, value: float) -> bool:
         """
-        Whether a ratio is as it should be.
+        Whether a ratio meets the limit.
         """
         return value <= self.limit if self.most else value >= self.limit
 
@@ -97,9 +97,9 @@ class Row:
     """
     A line of a table: one quantity, of both brokers or of one.
 
-    @ivar scenario: the name of what was run, by which it can be run again.
+    @ivar scenario: the name of the scenario, for C{--only}.
     @ivar unit: C{/s}, C{us}, C{ms}, C{MB} or C{s}.
-    @ivar note: what has to be said about it.
+    @ivar note: a remark for the table.
     """
 
     scenario: str
@@ -130,8 +130,7 @@ class Row:
 
 def still(rates: Sequence[float], within: float = 0.05) -> bool:
     """
-    Whether a rate does not move any more: the last three lie so close together, as a
-    share of the highest.
+    Whether a rate has settled: the last three differ by at most C{within} of the highest.
     """
     last = rates[-3:]
     return len(last) == 3 and max(last) - min(last) <= within * max(last)
@@ -139,10 +138,10 @@ def still(rates: Sequence[float], within: float = 0.05) -> bool:
 
 def settle(measure: Callable[[], float], least: int, most: int) -> list[float]:
     """
-    Measure until the rate stands still.
+    Measure until the rate has settled.
 
-    @param least: how many times at least.
-    @param most: how many at most: on a machine that others use it may never stand still.
+    @param least: the fewest measurements.
+    @param most: the most measurements, because on a busy machine a rate may never settle.
     @return: the rates.
     """
     rates: list[float] = []

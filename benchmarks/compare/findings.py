@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-All that a run found out, and the rows that are made of it.
+The findings of a run, and the rows of its tables.
 
-Whatever is kept for both brokers is kept by C{"ours"} and C{"java"}, one figure a round.
+Findings of both brokers are dicts with the keys C{"ours"} and C{"java"}, with one figure
+for each round.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from benchmarks.compare.scenarios import SCENARIOS, Scenario
 
 __all__ = ["Findings", "Level", "aims", "growth", "of", "tables"]
 
-# At most so much more may a message cost with 1,000 topics than with one, and with the
-# longest backlog than with the shortest.
+# The aim for the cost of a message with 1,000 topics, to its cost with one; and with the
+# longest backlog, to the shortest.
 _GROWTH = Aim(1.2, most=True)
 
-# What a start, a stop and memory may be of RocketMQ's.
+# The aims for start, stop and memory, to RocketMQ's.
 _START, _STOP = Aim(0.4, most=True), Aim(0.2, most=True)
 _IDLE, _LOADED = Aim(0.25, most=True), Aim(0.1, most=True)
 
@@ -28,10 +29,10 @@ _IDLE, _LOADED = Aim(0.25, most=True), Aim(0.1, most=True)
 @attrs.frozen
 class Level:
     """
-    A broker with a backlog.
+    The figures of a broker with a backlog.
 
-    @ivar millions: how many messages it holds.
-    @ivar memory: its own, in MB.
+    @ivar millions: the messages of the backlog, in millions.
+    @ivar memory: its memory without the pages of files, in MB.
     """
 
     millions: int
@@ -47,18 +48,20 @@ def _both() -> dict[str, list[float]]:
 @attrs.define
 class Findings:
     """
-    @ivar date: when it was run; C{minutes}: how long that took.
+    All findings of a run.
+
+    @ivar date: the day of the run; C{minutes}: its duration.
     @ivar about: lines about machine, versions and interpreter.
     @ivar samples: by the scenario's name and the broker.
     @ivar windows: the rates of successive windows from the start on.
     @ivar memory: after each scenario, in MB.
     @ivar stops: seconds, of a broker that was only started; C{stopsLoaded}: after load.
-    @ivar variants: our broker in the main scenario, but otherwise.
+    @ivar variants: variants of our broker in the main scenario.
     @ivar instances: messages in a second, by the number of brokers.
     @ivar ceiling: the generator against a server that only answers, by the scenario's name.
     @ivar backlog: by the broker.
     @ivar profiles: by the scenario's name.
-    @ivar remarks: what was left out, or went wrong.
+    @ivar remarks: texts about omissions and failures.
     """
 
     date: str = ""
@@ -78,17 +81,17 @@ class Findings:
     profiles: dict[str, str] = attrs.field(factory=dict)
     remarks: list[str] = attrs.field(factory=list)
 
-    def figures(self, scenario: str, who: str, of: Callable[[Sample], float]) -> list[float]:
+    def figures(self, scenario: str, side: str, of: Callable[[Sample], float]) -> list[float]:
         """
         One figure of each round.
         """
-        return [of(each) for each in self.samples.get(scenario, {}).get(who, [])]
+        return [of(each) for each in self.samples.get(scenario, {}).get(side, [])]
 
-    def cold(self, who: str, windows: int = 5) -> float:
+    def cold(self, side: str, windows: int = 5) -> float:
         """
         The rate in the first windows after the start.
         """
-        first = self.windows[who][:windows]
+        first = self.windows[side][:windows]
         return sum(first) / len(first) if first else 0.0
 
 
@@ -103,8 +106,8 @@ def _row(
     findings: Findings, scenario: Scenario, title: str, unit: str, name: str, aim: Aim | None
 ) -> Row:
     note = []
-    for who, called in (("ours", "txrocket"), ("java", "RocketMQ")):
-        wrong = sum(each.errors for each in findings.samples.get(scenario.name, {}).get(who, []))
+    for side, called in (("ours", "txrocket"), ("java", "RocketMQ")):
+        wrong = sum(each.errors for each in findings.samples.get(scenario.name, {}).get(side, []))
         if wrong:
             note.append(f"{called}: {wrong:,} wrong answers, not counted")
     return Row(
@@ -140,7 +143,7 @@ def aims(findings: Findings) -> list[Row]:
         rows.append(Row("memory", title, "MB", idle["ours"], idle["java"], _IDLE))
         if memory["ours"] and memory["java"]:
             title = "memory of its own (RssAnon), the most after any load"
-            most = {who: [max(memory[who])] for who in memory}
+            most = {side: [max(memory[side])] for side in memory}
             rows.append(Row("memory", title, "MB", most["ours"], most["java"], _LOADED))
         starts, stops = findings.starts, findings.stops
         title = "start-up, until a first send is answered"
@@ -151,18 +154,18 @@ def aims(findings: Findings) -> list[Row]:
 
 def growth(findings: Findings) -> list[Row]:
     """
-    Rows of what a message costs with much, to what it costs with little: those are no
-    ratios of two brokers, but of one to itself.
+    Rows for the cost of a message with many topics or messages, to its cost with few.
+    They compare a broker with itself.
     """
     rows = []
-    for who, called in (("ours", "txrocket"), ("java", "RocketMQ")):
-        aim = _GROWTH if who == "ours" else None
-        few = findings.figures("topics-1", who, of("cpu"))
-        many = findings.figures("topics-1000", who, of("cpu"))
+    for side, called in (("ours", "txrocket"), ("java", "RocketMQ")):
+        aim = _GROWTH if side == "ours" else None
+        few = findings.figures("topics-1", side, of("cpu"))
+        many = findings.figures("topics-1000", side, of("cpu"))
         if few and many:
             title = f"{called}: CPU per send, 1,000 topics to 1"
             rows.append(Row("topics-1000", title, "us", many, few, aim))
-        levels = findings.backlog.get(who, [])
+        levels = findings.backlog.get(side, [])
         if len(levels) > 1:
             first, last = levels[0], levels[-1]
             between = f"{last.millions} million messages to {first.millions}"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The interpreter for our broker: the fastest on the machine, which is measured.
+The interpreter for our broker: the fastest on the machine, by measurement.
 
-How an interpreter was built is worth as much as a compiled helper: one with
-profile-guided optimisation is 1.2 to 1.6 times faster than one without.  What it was
-configured with tells that only in part, for distributions build with rules of their own.
+An interpreter with profile-guided optimisation is 1.2 to 1.6 times faster than one
+without.  Its configuration shows that only in part, because distributions use build rules
+of their own.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.interop.programs import ROOT, Stamp
 
 __all__ = ["Interpreter", "candidates", "environment", "fastest", "found", "helperIn"]
 
-# The oldest that txrocket runs on.
+# The oldest version that txrocket runs on.
 _OLDEST = (3, 11)
 
 _NAME = re.compile(r"python3(\.\d+)?$")
 
-# What a broker does most: calls, attributes, dicts, bytes and struct.  The best of three
-# turns, of 0.1 s each.
+# A loop of the operations that a broker does most: calls, attributes, dicts, bytes and
+# struct.  The best of three turns counts, of 0.1 s each.
 _ASK = """
 import json, os, platform, struct, sys, sysconfig, time
 class Thing:
@@ -62,9 +62,9 @@ print(json.dumps({
 @attrs.frozen
 class Interpreter:
     """
-    One that is on the machine.
+    An interpreter of the machine.
 
-    @ivar arguments: what it was configured with.
+    @ivar arguments: the arguments of its configure script.
     @ivar speed: turns of a small loop in a second.
     """
 
@@ -85,7 +85,7 @@ class Interpreter:
 
     def describe(self) -> str:
         """
-        What it is, without where it is.
+        Its version and build, without its path.
         """
         number = ".".join(map(str, self.version))
         flags = [
@@ -99,7 +99,7 @@ class Interpreter:
 
 def candidates(folders: Iterable[str]) -> list[str]:
     """
-    Programs that look like a Python in folders, each once.
+    The programs in some folders that are named like a Python, each once.
     """
     listed = []
     for folder in folders:
@@ -113,7 +113,7 @@ def candidates(folders: Iterable[str]) -> list[str]:
 
 def ask(path: str) -> Interpreter | None:
     """
-    What an interpreter is; none if it does not run.
+    Ask an interpreter about itself; L{None} if it does not run.
     """
     try:
         done = subprocess.run([path, "-I", "-c", _ASK], capture_output=True, text=True, timeout=20)
@@ -127,7 +127,7 @@ def fastest(those: Sequence[Interpreter]) -> Interpreter:
     """
     The fastest one that txrocket runs on.
 
-    @raise ValueError: if there is none.
+    @raise ValueError: if there is no such interpreter.
     """
     able = [
         each
@@ -141,7 +141,7 @@ def fastest(those: Sequence[Interpreter]) -> Interpreter:
 
 def found() -> list[Interpreter]:
     """
-    All that are on the machine, the one that runs this among them.
+    All interpreters of the machine, also the one that runs this.
     """
     base = getattr(sys, "_base_executable", sys.executable)
     folders = [*os.get_exec_path(), "/usr/bin", "/usr/local/bin"]
@@ -157,8 +157,8 @@ def found() -> list[Interpreter]:
 
 def environment(chosen: Interpreter) -> str:
     """
-    An environment of that interpreter with txrocket installed as it is now, as a user
-    would install it: with the compiled helper, where that can be built.
+    Make a virtual environment with this txrocket installed as a user would install it,
+    with the compiled helper if it can be built.
 
     @return: its interpreter.
     """
@@ -180,8 +180,8 @@ def environment(chosen: Interpreter) -> str:
 
 def helperIn(python: str) -> bool:
     """
-    Whether txrocket finds its compiled helper there.
+    Whether txrocket has its compiled helper in an environment.
     """
-    asked = "from txrocket.compiled import speed; print(speed is not None)"
+    asked = "from txrocket.bulk import compiled; print(compiled is not None)"
     done = subprocess.run([python, "-I", "-c", asked], capture_output=True, text=True)
     return done.stdout.strip() == "True"

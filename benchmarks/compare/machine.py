@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What the figures were measured on, and what the system tells about a process.
+Facts about the machine, its memory and its processes, from C{/proc}.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
     "totalMemory",
 ]
 
-# How much memory is left free, and how much is filled at most at a time, in GB.
+# The memory that is left free, and the most that is filled at a time, in GB.
 _LEFT = 0.5
 _MOST = 32.0
 
@@ -31,10 +31,10 @@ _CHUNK = 4 * 1024 * 1024
 
 def residentOwn(status: str) -> float:
     """
-    The memory of its own that a process has, without that of files, in MB.
+    The memory of a process without the pages of files, in MB.
 
     @param status: the text of C{/proc/PID/status}.
-    @raise ValueError: if it is not in it: a process that has ended has none.
+    @raise ValueError: if the text does not have it, because the process has ended.
     """
     for line in status.splitlines():
         name, _, rest = line.partition(":")
@@ -67,7 +67,7 @@ def totalMemory(meminfo: str) -> float:
 
 def freeMemory(meminfo: str) -> float:
     """
-    What of the machine's memory nobody uses, not even for pages of files, in GB.
+    The memory that is not even used for pages of files, in GB.
     """
     return _memory(meminfo, "MemFree")
 
@@ -82,19 +82,18 @@ def _memory(meminfo: str, wanted: str) -> float:
 
 class PageCache:
     """
-    Pages of a file that nobody needs, with which free memory is filled.
+    Fills free memory with pages of an unused file.
 
-    Memory that a virtual machine has not touched for some seconds is its host's, and the
-    first to write to a page of it waits for the host: 12 us for 4 KiB were seen, more than
-    a message of 1 KiB costs.  A broker that gets much stored pays most of that.  On a
-    machine that has run for a while memory is full of pages of files, and none is free:
-    so it is made to be.
+    If a virtual machine has not touched a page for some seconds, the page belongs to its
+    host.  The first write to it waits for the host, which can take longer than storing a
+    message.  A broker that stores much would pay most of that.  On a machine that has run
+    for a while, memory is full of pages of files, and this makes it so.
     """
 
     def __init__(self, path: Path, free: Callable[[], float] | None = None) -> None:
         """
-        @param path: of the file; it takes no room on the disk.
-        @param free: how much memory is free, in GB.
+        @param path: the path of the file, which takes no space on the disk.
+        @param free: returns the free memory in GB.
         """
         self._path = path
         self._free = free or (lambda: freeMemory(Path("/proc/meminfo").read_text()))
@@ -102,14 +101,14 @@ class PageCache:
 
     def fill(self) -> float:
         """
-        Leave hardly any memory free.
+        Fill the free memory.
 
-        @return: how much was filled, in GB.
+        @return: the memory that was filled, in GB.
         """
         begun = self._position
         buffer = bytearray(_CHUNK)
         with self._path.open("ab") as opened:
-            # Further on each time: what was read before may still be in memory.
+            # Continue behind the last fill, whose pages may still be in memory.
             opened.truncate(begun + int((_MOST + 1) * 1024**3))
         with self._path.open("rb", buffering=0) as opened:
             opened.seek(begun)
@@ -120,14 +119,14 @@ class PageCache:
 
     def close(self) -> None:
         """
-        Give the memory back.
+        Remove the file, which frees the memory.
         """
         self._path.unlink(missing_ok=True)
 
 
 def describe() -> str:
     """
-    The machine, in one line.
+    A line about the machine.
     """
     name = processor(Path("/proc/cpuinfo").read_text())
     memory = totalMemory(Path("/proc/meminfo").read_text())
@@ -137,7 +136,7 @@ def describe() -> str:
 
 def sizeOf(folder: Path) -> int:
     """
-    The bytes that a folder takes on the disk, those of holes not counted.
+    The bytes that a folder takes on the disk, without holes.
     """
     total = 0
     for path, _, names in os.walk(folder):

@@ -126,7 +126,7 @@ def rates(findings: Findings, *groups: str) -> list[Row]:
 def _quantity(findings: Findings, group: str, name: str) -> str:
     rows = []
     for scenario, samples in tables(findings, group):
-        ours, theirs = ([of(name)(each) for each in samples[who]] for who in ("ours", "java"))
+        ours, theirs = ([of(name)(each) for each in samples[side]] for side in ("ours", "java"))
         rows.append(
             (
                 scenario.title,
@@ -141,14 +141,16 @@ def _quantity(findings: Findings, group: str, name: str) -> str:
 def _latencies(findings: Findings, group: str) -> str:
     rows = []
     for scenario, samples in tables(findings, group):
-        if any(each.p99 for who in samples for each in samples[who]):
+        if any(each.p99 for side in samples for each in samples[side]):
             cells = [
-                _spread([of(name)(each) for each in samples[who]])
+                _spread([of(name)(each) for each in samples[side]])
                 for name in ("p50", "p99", "p999")
-                for who in ("ours", "java")
+                for side in ("ours", "java")
             ]
             rows.append((scenario.title, *cells))
-    head = [f"{name} {who}" for name in ("p50", "p99", "p99.9") for who in ("txrocket", "RocketMQ")]
+    head = [
+        f"{name} {side}" for name in ("p50", "p99", "p99.9") for side in ("txrocket", "RocketMQ")
+    ]
     return table(("", *head), rows)
 
 
@@ -157,17 +159,17 @@ def _generator(findings: Findings) -> str:
     for group in ("send", "receive"):
         for scenario, samples in tables(findings, group):
             cells = [
-                figure(Spread.of([of(name)(each) for each in samples[who]]).median)
-                if samples[who]
+                figure(Spread.of([of(name)(each) for each in samples[side]]).median)
+                if samples[side]
                 else "–"
-                for who in ("ours", "java")
+                for side in ("ours", "java")
                 for name in ("cpu", "generator", "share")
             ]
             ceiling = findings.ceiling.get(scenario.name)
             rows.append((scenario.title, *cells, figure(ceiling.rate) if ceiling else ""))
     head = [
-        f"{who}: {name}"
-        for who in ("txrocket", "RocketMQ")
+        f"{side}: {name}"
+        for side in ("txrocket", "RocketMQ")
         for name in ("server µs", "generator µs", "generator's share of a core")
     ]
     return table(("", *head, "its own limit, /s"), rows)
@@ -175,14 +177,14 @@ def _generator(findings: Findings) -> str:
 
 def _cold(findings: Findings) -> str:
     rows = []
-    for who, called in (("ours", "txrocket"), ("java", "RocketMQ")):
-        windows = findings.windows[who]
+    for side, called in (("ours", "txrocket"), ("java", "RocketMQ")):
+        windows = findings.windows[side]
         if windows:
-            warm = findings.figures(MAIN.name, who, of("rate"))
+            warm = findings.figures(MAIN.name, side, of("rate"))
             rows.append(
                 (
                     called,
-                    figure(findings.cold(who)),
+                    figure(findings.cold(side)),
                     _spread(warm),
                     ", ".join(f"{each / 1000:.0f}" for each in windows),
                 )
@@ -216,8 +218,8 @@ def _instances(findings: Findings) -> str:
 
 def _backlog(findings: Findings) -> str:
     rows = []
-    for who, called in (("ours", "txrocket"), ("java", "RocketMQ")):
-        for level in findings.backlog.get(who, []):
+    for side, called in (("ours", "txrocket"), ("java", "RocketMQ")):
+        for level in findings.backlog.get(side, []):
             quantities: tuple[tuple[Sequence[Sample], str], ...] = (
                 (level.send, "rate"),
                 (level.send, "cpu"),
@@ -232,9 +234,9 @@ def _backlog(findings: Findings) -> str:
 
 def _stops(findings: Findings) -> str:
     told = [
-        f"{called} {_spread(findings.stopsLoaded[who])} s"
-        for who, called in (("ours", "txrocket"), ("java", "RocketMQ"))
-        if findings.stopsLoaded[who]
+        f"{called} {_spread(findings.stopsLoaded[side])} s"
+        for side, called in (("ours", "txrocket"), ("java", "RocketMQ"))
+        if findings.stopsLoaded[side]
     ]
     return f"A stop after load, for comparison, takes {', '.join(told)}." if told else ""
 
@@ -242,8 +244,8 @@ def _stops(findings: Findings) -> str:
 def _errors(findings: Findings) -> list[str]:
     lines = []
     for name, samples in findings.samples.items():
-        for who, called in (("ours", "txrocket"), ("java", "RocketMQ")):
-            wrong = [each for each in samples[who] if each.errors]
+        for side, called in (("ours", "txrocket"), ("java", "RocketMQ")):
+            wrong = [each for each in samples[side] if each.errors]
             if wrong:
                 count = sum(each.errors for each in wrong)
                 lines.append(

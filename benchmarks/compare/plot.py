@@ -19,13 +19,15 @@ __all__ = ["draw"]
 
 _ROW, _LEFT, _WIDTH, _TOP = 22, 430, 420, 52
 
-# Colours that can be told apart without red and green: met or without an aim, missed.
+# Colours that differ without red and green: one for met or no aim, one for missed.
 _GOOD, _BAD, _DARK = "#3b6ea5", "#d98324", "#333333"
 
 
 def draw(rows: Sequence[Row]) -> str:
     """
-    @param rows: those with a ratio, of which more is better.
+    Draw the plot.
+
+    @param rows: rows in which a higher ratio is better; rows without a ratio are left out.
     """
     shown = [(each, each.ratio) for each in rows if each.ratio is not None]
     most = max([2.0, *(ratio.high for _, ratio in shown if ratio is not None)])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Where the time of our broker goes, for the page to tell where an aim is missed.
+Profiles of our broker, which the page shows for missed aims.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from benchmarks.compare.scenarios import SCENARIOS
 
 __all__ = ["cut", "profile"]
 
-# Read by the interpreter that wrote it: the form may differ from one to the next.
+# The interpreter that wrote a profile reads it, because the format may differ.
 _PRINT = """
 import pstats, sys
 pstats.Stats(sys.argv[1]).strip_dirs().sort_stats("tottime").print_stats(15)
 """
 
-# Of a profiled broker, which is a few times slower than one that is not.
+# The seconds of load on a profiled broker, which is a few times slower.
 _SECONDS = 4.0
 
 
@@ -36,8 +36,8 @@ def profile(python: str, name: str, pure: bool = False) -> str:
     """
     Run a scenario once more under C{cProfile}.
 
-    @param name: of the scenario; a name of none has the broker started and stopped.
-    @return: the 15 functions that took most time themselves.
+    @param name: the name of a scenario; any other name only starts and stops the broker.
+    @return: the 15 functions with the most time of their own.
     """
     scenario = next((each for each in SCENARIOS if each.name == name), None)
     settings = {} if scenario is None else {"flushDiskType": scenario.flush}
@@ -59,7 +59,7 @@ def profile(python: str, name: str, pure: bool = False) -> str:
 
 class _Profiled(OurBroker):
     """
-    One that writes its profile to its own folder, where it is started.
+    A broker that writes its profile to its folder.
     """
 
     def _profiling(self) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Brokers under load, in turn: ours, RocketMQ's, ours, RocketMQ's, ...  While one is
-measured the other is idle.
+Rounds of load on the brokers in turn: ours, RocketMQ's, ours, RocketMQ's, ...  While one is
+measured, the other is idle.
 
-A broker is kept from scenario to scenario, since RocketMQ's needs 20 seconds and more
-until it runs as fast as it can, and is replaced when its files have become large.
+A broker serves several scenarios, because RocketMQ's needs 20 seconds and more to reach its
+full speed.  It is replaced when its files become too large.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from benchmarks.generator import Result, run
 
 __all__ = ["Fleet", "Plan", "measure", "sample"]
 
-# Seconds that are left to a broker for the files of new topics.
+# The seconds that a broker gets to create the files of new topics.
 _SETTLES = 3.0
 
 
 @attrs.frozen
 class Plan:
     """
-    How long, and how often.
+    The numbers and durations of measurements.
 
-    @ivar seconds: of a measurement; C{warm}: before it, on the same connections.
-    @ivar rounds: where there is an aim.
-    @ivar others: rounds elsewhere; C{otherSeconds}: of a measurement there.
-    @ivar window: seconds of one of the windows whose rates are to stand still.
-    @ivar least: how many of them there are at least, after a start; C{most}: at most.
-    @ivar again: the same for a scenario that is new to a broker that has settled.
+    @ivar seconds: the seconds of a measurement; C{warm}: of the load before it, on the
+        same connections.
+    @ivar rounds: the rounds of a scenario with an aim.
+    @ivar others: the rounds of other scenarios; C{otherSeconds}: of a measurement there.
+    @ivar window: the seconds of a window; rates of windows are compared until they settle.
+    @ivar least: the fewest windows after a start; C{most}: the most.
+    @ivar again: the fewest windows of a new scenario; C{againMost}: the most.
     @ivar limit: the bytes of files above which a broker is replaced.
-    @ivar backlog: the longest, in millions of messages.
-    @ivar budget: seconds that all may take; what is left out then is told.
+    @ivar backlog: the longest backlog, in millions of messages.
+    @ivar budget: the seconds of the whole run; a remark lists omissions.
     """
 
     seconds: float = 3.0
@@ -59,7 +60,7 @@ class Plan:
 
     def describe(self) -> str:
         """
-        What figures of such a run are worth.
+        A line about the run, with a warning if it is too short.
         """
         short = "; **far too short for figures that are worth anything**" if self.least < 5 else ""
         return (
@@ -73,7 +74,7 @@ class Plan:
     @classmethod
     def quick(cls) -> Plan:
         """
-        To see that everything runs; the figures are worth nothing.
+        A plan that only shows that everything runs, without useful figures.
         """
         return cls(
             seconds=0.5,
@@ -92,10 +93,10 @@ class Plan:
 
 def sample(result: Result, each: int = 1) -> Sample:
     """
-    What a load came to, for a message.
+    Compute the figures of a load.
 
-    @param each: for how many messages its CPU is told.
-    @raise RuntimeError: if nothing was answered as it should.
+    @param each: the number of messages that the CPU figures are for.
+    @raise RuntimeError: if no answer was right.
     """
     if not result.messages:
         raise RuntimeError(result.error or "no message was answered")
@@ -123,20 +124,20 @@ def measure(broker: Running, scenario: Scenario, seconds: float, warm: float) ->
 
 def prepare(broker: Running, scenario: Scenario) -> None:
     """
-    Have the topics that a scenario needs, and what is to be in them.
+    Create the topics of a scenario, with the messages that it needs.
     """
     load: Mapping[str, object] = scenario.load
     topics = int(str(load.get("topics", 1)))
     options = {name: load[name] for name in ("topic", "topics") if name in load}
     run(broker.port, "send", warm=0, total=max(scenario.fill, 8 * topics), **options)
     if topics > 1:
-        # To make the files of thousands of queues is no part of what a message costs.
+        # Creating the files of thousands of queues is not part of the cost of a message.
         time.sleep(_SETTLES)
 
 
 class Fleet:
     """
-    The brokers that are up: one of ours and one of RocketMQ's, which flush alike.
+    The running brokers: one of ours and one of RocketMQ's, with the same flush type.
     """
 
     def __init__(
@@ -148,9 +149,9 @@ class Fleet:
         fill: Callable[[], object] = lambda: None,
     ) -> None:
         """
-        @param python: the interpreter of ours.
-        @param fill: called before a broker is started, that it may find the machine as
-            the others do.
+        @param python: the interpreter of our broker.
+        @param fill: called before each start of a broker, so that all brokers start with
+            the same free memory.
         """
         self._python = python
         self._plan = plan
@@ -160,26 +161,26 @@ class Fleet:
         self._flush = ASYNC
         self._fill = fill
 
-    def start(self, who: str, **settings: object) -> Running:
+    def start(self, side: str, **settings: object) -> Running:
         """
-        A new broker, which the caller closes.
+        Start a broker, which the caller closes.
         """
         port = freePort()
-        if who == "java":
+        if side == "java":
             return JavaBroker(port, **settings)
         return OurBroker(port, python=self._python, **settings)  # type: ignore[arg-type]
 
-    def settled(self, who: str, **settings: object) -> tuple[Running, list[float]]:
+    def settled(self, side: str, **settings: object) -> tuple[Running, list[float]]:
         """
-        A new broker that runs as fast as it can, which the caller closes.
+        Start a broker, which the caller closes, and load it until its rate has settled.
 
-        @return: the rates on the way there, too.
+        @return: the broker, and the rates of the windows.
         """
         self._fill()
-        broker, plan = self.start(who, **settings), self._plan
-        # Ours is as fast as it gets at once; its windows are there to show that.
-        least, most = (plan.least, plan.most) if who == "java" else (1, 1)
-        if who == "ours" and not self._findings.windows["ours"]:
+        broker, plan = self.start(side, **settings), self._plan
+        # Our broker needs no warm-up; its first windows only show that.
+        least, most = (plan.least, plan.most) if side == "java" else (1, 1)
+        if side == "ours" and not self._findings.windows["ours"]:
             least = most = min(plan.least, 5)
         try:
             rates = settle(lambda: measure(broker, MAIN, plan.window, 0).rate, least, most)
@@ -196,28 +197,28 @@ class Fleet:
                 f"{broker.name}'s rate did not stand still in {most * plan.window:g} s after a"
                 f" start; the last windows gave {last} messages/s."
             )
-        if not self._findings.windows[who]:
-            self._findings.windows[who] = rates
+        if not self._findings.windows[side]:
+            self._findings.windows[side] = rates
         return broker, rates
 
-    def broker(self, who: str, flush: str) -> Running:
+    def broker(self, side: str, flush: str) -> Running:
         """
-        One that flushes so and has settled.
+        A settled broker with a flush type.
         """
         if flush != self._flush:
             self.close()
             self._flush = flush
-        there = self._up.get(who)
+        there = self._up.get(side)
         if there is not None and (not there.alive or there.size() > self._plan.limit):
-            self._end(who)
+            self._end(side)
             there = None
         if there is None:
-            there = self._up[who] = self.settled(who, flushDiskType=flush)[0]
+            there = self._up[side] = self.settled(side, flushDiskType=flush)[0]
         return there
 
     def run(self, scenario: Scenario, java: bool) -> None:
         """
-        All rounds of a scenario.
+        Run all rounds of a scenario.
 
         @param java: whether RocketMQ's broker takes part.
         """
@@ -227,31 +228,31 @@ class Fleet:
         if scenario.aimed:
             rounds, seconds = plan.rounds, plan.seconds
         for turn in range(rounds):
-            for who in ("ours", "java") if java else ("ours",):
-                broker = self.broker(who, scenario.flush)
-                self._familiar(who, broker, scenario)
+            for side in ("ours", "java") if java else ("ours",):
+                broker = self.broker(side, scenario.flush)
+                self._prepare(side, broker, scenario)
                 found = measure(broker, scenario, seconds, plan.warm)
-                kept[who].append(found)
-                findings.memory[who].append(broker.memory())
+                kept[side].append(found)
+                findings.memory[side].append(broker.memory())
                 self._say(
                     f"{scenario.name} {turn + 1} {broker.name:8} {found.rate:11,.0f}/s"
                     f" {found.cpu:7.2f} us {found.p99:8.2f} ms p99 {found.errors or ''}"
                 )
 
-    def _familiar(self, who: str, broker: Running, scenario: Scenario) -> None:
+    def _prepare(self, side: str, broker: Running, scenario: Scenario) -> None:
         if scenario.name in broker.prepared:
             return
         broker.prepared.add(scenario.name)
         prepare(broker, scenario)
         plan = self._plan
-        again = (plan.again, plan.againMost) if who == "java" else (1, 1)
+        again = (plan.again, plan.againMost) if side == "java" else (1, 1)
         settle(lambda: measure(broker, scenario, plan.window / 2, 0).rate, *again)
 
-    def _end(self, who: str) -> None:
-        broker = self._up.pop(who)
+    def _end(self, side: str) -> None:
+        broker = self._up.pop(side)
         try:
             if broker.alive:
-                self._findings.stopsLoaded[who].append(broker.stop())
+                self._findings.stopsLoaded[side].append(broker.stop())
         except subprocess.TimeoutExpired as error:
             self._findings.remarks.append(f"{broker.name} did not stop in {error.timeout:g} s.")
         finally:
@@ -259,7 +260,7 @@ class Fleet:
 
     def close(self) -> None:
         """
-        End all.
+        End all brokers.
         """
-        for who in list(self._up):
-            self._end(who)
+        for side in list(self._up):
+            self._end(side)

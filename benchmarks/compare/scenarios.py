@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What is run, as data: a load, how the broker flushes, and the aims for it.
+The scenarios as data: a load, the broker's flush type, and the aims.
 
-The names of a load are those of C{benchmarks/generator/load.c}.
+The options of a load are those of C{benchmarks/generator/load.c}.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ASYNC", "MAIN", "SCENARIOS", "SYNC", "Scenario", "chosen"]
 ASYNC = "ASYNC_FLUSH"
 SYNC = "SYNC_FLUSH"
 
-# Of the server's CPU for a message, and of the 99th percentile, for whatever sends.
+# The aims of all sends for the server's CPU and the 99th percentile.
 _CPU = Aim(0.4, most=True)
 _P99 = Aim(1.0, most=True)
 
@@ -27,12 +27,14 @@ _P99 = Aim(1.0, most=True)
 @attrs.frozen
 class Scenario:
     """
-    @ivar group: the table that it is in.
-    @ivar mode: the load generator's.
-    @ivar load: its options.
+    A load on a broker, and its aims.
+
+    @ivar group: the table of the page that shows it.
+    @ivar mode: the mode of the load generator.
+    @ivar load: the options of the load generator.
     @ivar rate: the aim for messages in a second; C{cpu} and C{p99} likewise.
-    @ivar each: what the CPU is counted for, in messages.
-    @ivar fill: how many messages have to be there, in its topic.
+    @ivar each: the number of messages that the CPU figures are for.
+    @ivar fill: the number of messages that its topic needs before.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Scenario:
     @property
     def aimed(self) -> bool:
         """
-        Whether there is an aim for it.
+        Whether it has an aim.
         """
         return any((self.rate, self.cpu, self.p99))
 
@@ -85,7 +87,7 @@ def _batch(count: int) -> Scenario:
 
 MAIN = _send("send-4x16", "async send, 1 KiB, 4 x 16", 4, 16, rate=2.0)
 
-# Those that flush alike stand together: so few brokers are started.
+# Scenarios with the same flush type stand together, so that few brokers are started.
 SCENARIOS = (
     MAIN,
     _send("send-8x64", "async send, 1 KiB, 8 x 64", 8, 64, rate=2.0),
@@ -150,6 +152,6 @@ SCENARIOS = (
 
 def chosen(pattern: str, name: str) -> bool:
     """
-    Whether a scenario is wanted: a part of its name, or a pattern.
+    Whether a pattern selects a scenario, by a part of its name or with wildcards.
     """
     return not pattern or pattern in name or fnmatch(name, pattern)

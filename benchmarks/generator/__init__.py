@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The load generator, C{load.c}: compiled when it is first used, and run.
+The load generator, C{load.c}, which is compiled on first use.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["Result", "compiled", "run"]
 _HERE = Path(__file__).parent
 _BUILD = Path(__file__).parents[2] / "build"
 
-# A load that takes longer than so many seconds hangs.
+# The seconds after which a load counts as hung.
 _PATIENCE = 300.0
 
 
 @attrs.frozen
 class Result:
     """
-    What a load came to.
+    The result of a load.
 
-    @ivar messages: how many were sent or pulled, with an answer that was checked.
-    @ivar errors: how many answers were wrong.
-    @ivar cpu: the seconds of CPU that the generator itself took.
-    @ivar server: those that the process took whose id it was given.
+    @ivar messages: the messages sent or pulled with a right answer.
+    @ivar errors: the number of wrong answers.
+    @ivar cpu: the generator's seconds of CPU.
+    @ivar server: the broker's seconds of CPU.
     @ivar p50: microseconds from request to answer.
     @ivar error: the first wrong answer.
     """
@@ -48,15 +48,15 @@ class Result:
 
 def compiled(name: str = "load") -> Path:
     """
-    A program of this folder, compiled if it is new.
+    Compile a program of this folder, if its source is newer than the program.
 
-    @raise RuntimeError: if there is no compiler.
+    @raise RuntimeError: if no compiler is installed.
     """
     source, built = _HERE / f"{name}.c", _BUILD / name
     if not built.exists() or built.stat().st_mtime < source.stat().st_mtime:
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None:
-            raise RuntimeError("the load generator needs a C compiler, and there is none")
+            raise RuntimeError("the load generator needs a C compiler, and none is installed")
         built.parent.mkdir(exist_ok=True)
         subprocess.run([compiler, "-O2", "-std=gnu11", "-o", str(built), str(source)], check=True)
     return built
@@ -66,8 +66,8 @@ def run(port: int, mode: str, **options: object) -> Result:
     """
     Load a broker.
 
-    @param options: the generator's, by name; one that is true has no value.
-    @raise RuntimeError: if it cannot.
+    @param options: options of the generator by name; C{True} stands for a flag.
+    @raise RuntimeError: if the generator fails or hangs.
     """
     argv = [str(compiled()), "--port", str(port), "--mode", mode]
     for name, value in options.items():

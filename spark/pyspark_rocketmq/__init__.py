@@ -5,12 +5,12 @@ streams, and C{format("rocketmq-store")} reads the files of a broker::
 
     spark.read.format("rocketmq").option("subscribe", "Orders").load()
 
-Spark finds the first by itself, since the package's name begins with C{pyspark_} and it
-has a C{DefaultSource}; the other is that of C{pyspark_rocketmq_store}.  Where Spark does
-not look, L{register} registers both.
+Spark finds the first by itself, because the package's name begins with C{pyspark_} and it
+has a C{DefaultSource}; it finds the other in C{pyspark_rocketmq_store}.  If a session does
+not search for packages, L{register} registers both.
 
-To import the package imports nothing else: what is asked for here is imported then, so
-that options and offsets can be read where there is no Spark.
+Importing the package imports no other module: each name is imported when it is used, so
+that options and offsets can be read without Spark.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.session import register, sparkSession
     from pyspark_rocketmq.source import RocketSource
     from pyspark_rocketmq.source import RocketSource as DefaultSource
-    from pyspark_rocketmq.store import StoreSource
+    from pyspark_rocketmq.storefiles.source import StoreSource
 
 __all__ = ["DefaultSource", "RocketSource", "StoreSource", "register", "sparkSession"]
 
 _PLACES = {
     "DefaultSource": ("source", "RocketSource"),
     "RocketSource": ("source", "RocketSource"),
-    "StoreSource": ("store", "StoreSource"),
+    "StoreSource": ("storefiles.source", "StoreSource"),
     "register": ("session", "register"),
     "sparkSession": ("session", "sparkSession"),
 }

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pyspark_rocketmq.java import findJava
+from pyspark_rocketmq.javahome import findJava
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,10 +19,10 @@ __all__ = ["prepare", "register", "sparkSession"]
 
 def register(spark: SparkSession) -> None:
     """
-    Have a session know C{rocketmq} and C{rocketmq-store}, wherever it looks for sources.
+    Register C{rocketmq} and C{rocketmq-store} with a session.
     """
     from pyspark_rocketmq.source import RocketSource
-    from pyspark_rocketmq.store import StoreSource
+    from pyspark_rocketmq.storefiles.source import StoreSource
 
     for each in (RocketSource, StoreSource):
         spark.dataSource.register(each)
@@ -30,14 +30,14 @@ def register(spark: SparkSession) -> None:
 
 def prepare() -> None:
     """
-    Have Spark find its Java, and Python.  It does nothing in a program that
-    C{spark-submit} has started, which has found them.
+    Set the environment by which Spark finds Java and Python.  In a program that
+    C{spark-submit} has started, both are set already, and this does nothing.
 
-    @raise NoJava: if there is none.
+    @raise NoJava: if no Java that Spark can run on is found.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ["JAVA_HOME"] = findJava()
-        # Spark would take the python3 of PATH, which need not have this package.
+        # The python3 of PATH, Spark's default, may not have this package.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
@@ -46,14 +46,14 @@ def sparkSession(
     name: str = "rocketmq", master: str | None = None, settings: dict[str, str] | None = None
 ) -> SparkSession:
     """
-    A session with both sources.  Where C{spark-submit} has started this program, all is
-    as that says; else Spark runs within it, on the Java that is found.
+    A session with both sources.  If C{spark-submit} has started this program, its settings
+    apply; else Spark runs inside this program, on the Java that L{findJava} finds.
 
-    @param name: what the application is called.
-    @param master: where it runs, as C{local[2]}; by default as Spark is configured, and
-        C{local[*]} if it is not.
-    @param settings: Spark's.
-    @raise NoJava: if there is none.
+    @param name: the name of the application.
+    @param master: Spark's master, such as C{local[2]}; by default the configured one, or
+        C{local[*]}.
+    @param settings: Spark's settings.
+    @raise NoJava: if no Java that Spark can run on is found.
     """
     from pyspark.sql import SparkSession
 

@@ -3,9 +3,9 @@
 C{format("rocketmq")}: topics as tables and streams, and rows as messages.
 
 Spark makes a L{RocketSource} on the driver, asks it for a reader or a writer, pickles that
-and has it read or write on the workers.  What a reader needs is imported when there is
-one: that Spark can look at the class must not depend on Arrow, for a package that cannot
-be imported hides all other sources from Spark.
+and runs it on the workers.  Readers and writers are imported only when Spark asks for one,
+because they need Arrow.  If this module could not be imported, Spark would find no other
+data source either.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from pyspark_rocketmq.columns.schema import defaultSchema
 from pyspark_rocketmq.options import SinkOptions, SourceOptions
-from pyspark_rocketmq.schema import defaultSchema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -31,13 +31,13 @@ __all__ = ["RocketSource"]
 
 class RocketSource(DataSource):
     """
-    RocketMQ's topics.
+    Spark's data source for RocketMQ's topics.
     """
 
     @classmethod
     def name(cls) -> str:
         """
-        What a user says to C{format}.
+        The name for C{format}.
         """
         return "rocketmq"
 
@@ -45,48 +45,48 @@ class RocketSource(DataSource):
         """
         The columns, if the user gives no schema.
 
-        @raise ConfigError: if an option is wrong.
+        @raise ConfigError: if an option is not valid.
         """
         options = SourceOptions.read(self.options)
         return defaultSchema(properties=options.includeProperties)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """
-        Reads a table.
+        A reader for a table.
 
-        @raise ConfigError: if an option or a column is wrong.
+        @raise ConfigError: if an option or a column is not valid.
         """
-        from pyspark_rocketmq.reader import PushingReader, TableReader
+        from pyspark_rocketmq.read.table import PushingReader, TableReader
 
         options = SourceOptions.read(self.options, streaming=False)
         return (PushingReader if options.pushDownFilters else TableReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """
-        Reads a stream.
+        A reader for a stream.
 
-        @raise ConfigError: if an option or a column is wrong.
+        @raise ConfigError: if an option or a column is not valid.
         """
-        from pyspark_rocketmq.stream import StreamReader
+        from pyspark_rocketmq.read.stream import StreamReader
 
         return StreamReader(SourceOptions.read(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """
-        Sends the rows of a table.
+        A writer that sends the rows of a table.
 
-        @raise ConfigError: if an option or a column is wrong.
+        @raise ConfigError: if an option or a column is not valid.
         """
-        from pyspark_rocketmq.writer import TableWriter
+        from pyspark_rocketmq.write.writer import TableWriter
 
         return TableWriter(SinkOptions.read(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """
-        Sends the rows of a stream.
+        A writer that sends the rows of a stream.
 
-        @raise ConfigError: if an option or a column is wrong.
+        @raise ConfigError: if an option or a column is not valid.
         """
-        from pyspark_rocketmq.writer import StreamWriter
+        from pyspark_rocketmq.write.writer import StreamWriter
 
         return StreamWriter(SinkOptions.read(self.options), schema)

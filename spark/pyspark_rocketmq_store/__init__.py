@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Has Spark find C{format("rocketmq-store")} by itself: it takes one C{DefaultSource} of each
-module whose name begins with C{pyspark_}.
+The package by which Spark finds C{format("rocketmq-store")}: Spark uses one C{DefaultSource}
+of each module whose name begins with C{pyspark_}.
 """
 
-from pyspark_rocketmq.store import StoreSource as DefaultSource
+from pyspark_rocketmq.storefiles.source import StoreSource as DefaultSource
 
 __all__ = ["DefaultSource"]

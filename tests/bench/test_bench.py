@@ -16,15 +16,15 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.bench.command import bench
-from txrocket.bench.consuming import Intake
-from txrocket.bench.marks import MARK_SIZE, Mark, readMark, writeMark
+from txrocket.bench.consumer import ConsumerLoad
+from txrocket.bench.counters import ReceiveCounter, SendCounter
 from txrocket.bench.plan import Plan, readPlan
-from txrocket.bench.producing import Load
-from txrocket.bench.running import Bench, Outcome
-from txrocket.bench.showing import Progress, summary
-from txrocket.bench.tally import Received, Sent
+from txrocket.bench.producer import ProducerLoad
+from txrocket.bench.report import ProgressLine, summary
+from txrocket.bench.run import Bench, Outcome
+from txrocket.bench.timestamp import STAMP_SIZE, SendStamp, readStamp, writeStamp
 from txrocket.client.cluster import Cluster
-from txrocket.client.results import SendResult, SendStatus
+from txrocket.client.sansio.results import SendResult, SendStatus
 from txrocket.errors import ConnectFailed, SendFailed
 from txrocket.message import Message
 from txrocket.model import MessageQueue
@@ -66,7 +66,7 @@ class RunTests(SynchronousTestCase):
         coroutine = bench(servers.clock, given, self.out, self.err, connect=servers.connect)
         return servers.resultOf(Deferred.fromCoroutine(coroutine), 120)
 
-    def test_both(self) -> None:
+    def test_allSentMessagesAreReceivedAndTimed(self) -> None:
         """
         All that is sent is received and timed, at all brokers, and the object tells so.
         """
@@ -83,7 +83,7 @@ class RunTests(SynchronousTestCase):
         self.assertEqual(told["produced"]["errors"], {})
         self.assertTrue(1.9 <= told["produced"]["seconds"] <= 2.1)
 
-    def test_batches(self) -> None:
+    def test_batchesHaveTheAskedSize(self) -> None:
         """
         Batches are as large as asked for, but for the last; time limits are kept.
         """
@@ -91,7 +91,7 @@ class RunTests(SynchronousTestCase):
         produced = json.loads(self.out.getvalue())["produced"]
         self.assertEqual((produced["messages"], produced["requests"]), (10, 3))
 
-    def test_seconds(self) -> None:
+    def test_runEndsAfterItsSeconds(self) -> None:
         """
         A run ends after its time; every five seconds a line tells how it goes.
         """
@@ -101,7 +101,7 @@ class RunTests(SynchronousTestCase):
         lines = self.err.getvalue().splitlines()
         self.assertEqual([each.split()[:2] for each in lines], [["5", "s"], ["10", "s"]])
 
-    def test_oneway(self) -> None:
+    def test_onewaySendsWaitForNoAnswer(self) -> None:
         """
         Messages can be sent without waiting for answers.
         """
@@ -121,7 +121,7 @@ class RunTests(SynchronousTestCase):
             self.err.truncate()
         self.assertEqual(self.out.getvalue(), "")
 
-    def test_wrong(self) -> None:
+    def test_invalidClusterOrGroupIsReported(self) -> None:
         """
         What no cluster can be made of, or no group, is told, too.
         """
@@ -130,7 +130,7 @@ class RunTests(SynchronousTestCase):
             self.assertEqual(self.successResultOf(Deferred.fromCoroutine(coroutine)), 1)
         self.assertEqual(self.err.getvalue().count("txrocket bench: "), 2)
 
-    def test_consume(self) -> None:
+    def test_consumerCountsMessagesOfOthers(self) -> None:
         """
         A consumer counts what others sent, but not what made the topic; with nothing it
         ends with 1.
@@ -155,7 +155,7 @@ class RunTests(SynchronousTestCase):
         self.assertIn("received  5 messages", self.out.getvalue())
         self.assertIn("received  0 messages", self.out.getvalue())
 
-    def test_interrupted(self) -> None:
+    def test_interruptReportsOrCancels(self) -> None:
         """
         A run that is ended early tells what there is; one that has not begun is given up.
         """
@@ -228,10 +228,10 @@ def result(status: SendStatus = SendStatus.SEND_OK) -> SendResult:
 
 class LoadTests(SynchronousTestCase):
     """
-    Tests for L{Load}.
+    Tests for L{ProducerLoad}.
     """
 
-    def load(self, **plan: Any) -> Load:
+    def load(self, **plan: Any) -> ProducerLoad:
         """
         A load that has begun.
         """
@@ -239,13 +239,13 @@ class LoadTests(SynchronousTestCase):
         self.producer = _Producer()
         self.over: list[None] = []
         given = Plan("127.0.0.1:1", **plan)
-        load = Load(
+        load = ProducerLoad(
             given, cast(Any, self.producer), self.clock, RUN, lambda: self.over.append(None)
         )
         load.start()
         return load
 
-    def test_inflight(self) -> None:
+    def test_answerMakesRoomForOneRequest(self) -> None:
         """
         So many are under way, and each answer makes room for one; the last ends it.
         """
@@ -261,7 +261,7 @@ class LoadTests(SynchronousTestCase):
         self.assertEqual((self.over, load.sent.messages), ([None], 3))
         self.assertEqual(load.sent.statuses, {"FLUSH_DISK_TIMEOUT": 2})
 
-    def test_rate(self) -> None:
+    def test_rateSendsMessagesWhenDue(self) -> None:
         """
         Messages come when they are due, and no sooner.
         """
@@ -286,7 +286,7 @@ class LoadTests(SynchronousTestCase):
         # It was due at 0.1.
         self.assertEqual(load.sent.latency.percentile(50), 850_000)
 
-    def test_errors(self) -> None:
+    def test_errorsAreCountedByKind(self) -> None:
         """
         Errors are counted by kind; a request that failed keeps its place for a while, so
         that nothing runs wild; then it goes on.
@@ -311,7 +311,7 @@ class LoadTests(SynchronousTestCase):
         self.assertEqual(load.sent.errors, {"ValueError": 1})
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_turns(self) -> None:
+    def test_onewaySendsLeaveReactorItsTurn(self) -> None:
         """
         What is over at once leaves others their turn.
         """
@@ -323,7 +323,7 @@ class LoadTests(SynchronousTestCase):
         call.func()
         self.assertEqual(len(self.producer.sends), 256)
 
-    def test_bodies(self) -> None:
+    def test_bodyHasSizeRunAndTime(self) -> None:
         """
         A body has its size, and begins with its run and its time; keys differ.
         """
@@ -331,7 +331,7 @@ class LoadTests(SynchronousTestCase):
         messages = [each for each, _ in self.producer.sends]
         for each in messages:
             self.assertEqual(len(each.body), 40)
-            self.assertEqual(readMark(each.body), Mark(RUN, 0))
+            self.assertEqual(readStamp(each.body), SendStamp(RUN, 0))
             self.assertEqual(each.tags, "t")
         self.assertEqual(len({each.keys[0] for each in messages}), 2)
 
@@ -341,17 +341,17 @@ class PartsTests(SynchronousTestCase):
     Marks, command lines, and what is shown.
     """
 
-    def test_marks(self) -> None:
+    def test_stampIsReadAsWritten(self) -> None:
         """
         A mark is read as it was written; what has none has none.
         """
-        mark = writeMark(RUN, 2**60)
-        self.assertEqual(len(mark), MARK_SIZE)
-        self.assertEqual(readMark(mark + b"more"), Mark(RUN, 2**60))
+        mark = writeStamp(RUN, 2**60)
+        self.assertEqual(len(mark), STAMP_SIZE)
+        self.assertEqual(readStamp(mark + b"more"), SendStamp(RUN, 2**60))
         for body in (b"", mark[:-1], b"x" * 100):
-            self.assertIsNone(readMark(body))
+            self.assertIsNone(readStamp(body))
 
-    def test_plan(self) -> None:
+    def test_planDefaultsToTenSeconds(self) -> None:
         """
         Ten seconds unless something else is said; the mode says what is done.
         """
@@ -362,7 +362,7 @@ class PartsTests(SynchronousTestCase):
         plan = readPlan(["consume", "-n", "a:1", "--tags", "a || b", "--seconds", "2.5"], "p")
         self.assertEqual((plan.seconds, plan.tags, plan.mode), (2.5, "a || b", "consume"))
 
-    def test_refused(self) -> None:
+    def test_invalidArgumentsExitWithTwo(self) -> None:
         """
         What makes no sense is refused with status 2, and said.
         """
@@ -381,13 +381,13 @@ class PartsTests(SynchronousTestCase):
             self.assertEqual(error.code, 2)
             self.assertIn(words, said.getvalue())
 
-    def test_terminal(self) -> None:
+    def test_terminalLineIsRewritten(self) -> None:
         """
         On a terminal one line is rewritten each second, and covers what was longer.
         """
         stream = Terminal()
-        progress = Progress(stream)
-        sent, received = Sent(), Received()
+        progress = ProgressLine(stream)
+        sent, received = SendCounter(), ReceiveCounter()
         sent.messages = 1000
         sent.failed(ValueError("x"))
         progress.show(1.0, sent, received)
@@ -401,11 +401,11 @@ class PartsTests(SynchronousTestCase):
         self.assertEqual(len(second), len(first) + 1)
         self.assertTrue(second.endswith("\n"))
 
-    def test_summary(self) -> None:
+    def test_summaryListsErrorsAndMissing(self) -> None:
         """
         Errors, unsafe answers, and what did not come or was of others are told.
         """
-        sent, received = Sent(), Received()
+        sent, received = SendCounter(), ReceiveCounter()
         sent.messages, received.messages, received.others = 3, 1, 7
         sent.failed(ValueError("why"))
         sent.statuses["FLUSH_DISK_TIMEOUT"] += 1
@@ -415,19 +415,19 @@ class PartsTests(SynchronousTestCase):
         for words in (
             "1 x ValueError, first: why",
             "1 x FLUSH_DISK_TIMEOUT",
-            "2 were sent and did not come",
-            "7 that do not count came as well",
+            "2 were sent and not received",
+            "7 of other runs were received as well",
             "batches of 2",
             "max 2,500 ms",
         ):
             self.assertIn(words, told)
 
-    def test_drained(self) -> None:
+    def test_waitEndsWithCountOrTimeout(self) -> None:
         """
         What was received already is not waited for, and what never comes not for ever.
         """
         clock = Clock()
-        intake = Intake(Plan("a:1", consumes=True), clock, RUN, lambda: None)
+        intake = ConsumerLoad(Plan("a:1", consumes=True), clock, RUN, lambda: None)
         self.successResultOf(intake.whenReached(0, 5.0))
         waiting = intake.whenReached(1, 5.0)
         self.assertNoResult(waiting)

@@ -16,9 +16,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.twistd import LIMIT, ROOT
 from txrocket import __version__
-from txrocket.testing.child import ChildCluster
+from txrocket.testing.childcluster import ChildCluster
 
-RUN = "import sys; from txrocket.main import main; sys.exit(main())"
+RUN = "import sys; from txrocket.server.main import main; sys.exit(main())"
 
 
 class CommandTests(SynchronousTestCase):
@@ -55,7 +55,7 @@ class CommandTests(SynchronousTestCase):
         out, err = process.communicate(timeout=LIMIT)
         return process.returncode, out, err
 
-    def test_help(self) -> None:
+    def test_helpListsTools(self) -> None:
         """
         The version and the tools are told; a tool that is none is refused.
         """
@@ -69,7 +69,7 @@ class CommandTests(SynchronousTestCase):
         for wrong in ([], ["nothing"]):
             self.assertEqual(self.run_(*wrong)[0], 2)
 
-    def test_unreachable(self) -> None:
+    def test_unreachableClusterExitsWithOne(self) -> None:
         """
         A cluster that is not there is told in one line, with status 1.
         """
@@ -77,7 +77,7 @@ class CommandTests(SynchronousTestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertRegex(err, r"^txrocket bench: .*127\.0\.0\.1:1.*refused[^\n]*\n$")
 
-    def test_live(self) -> None:
+    def test_interruptedRunPrintsSummary(self) -> None:
         """
         With real servers, both ways; and Ctrl-C ends a run with what there is.
         """

@@ -32,7 +32,7 @@ class HistogramTests(SynchronousTestCase):
     """
 
     @given(st.lists(st.integers(0, LARGEST), min_size=1, max_size=200), PERCENTS)
-    def test_error(self, values: list[int], percent: float) -> None:
+    def test_percentileIsAtMost256thOff(self, values: list[int], percent: float) -> None:
         """
         A percentile is at most 1/256 off from that of all values in order.
         """
@@ -42,7 +42,7 @@ class HistogramTests(SynchronousTestCase):
         self.assertLessEqual(abs(told - exact), exact / 256)
 
     @given(st.lists(st.integers(0, LARGEST), min_size=1))
-    def test_exact(self, values: list[int]) -> None:
+    def test_countMeanAndExtremesAreExact(self, values: list[int]) -> None:
         """
         Count, mean, least and most are exact, and no percentile lies beyond them.
         """
@@ -54,7 +54,7 @@ class HistogramTests(SynchronousTestCase):
         self.assertEqual(histogram.mean, sum(values) / len(values))
         self.assertTrue(min(values) <= histogram.percentile(50) <= max(values))
 
-    def test_beyond(self) -> None:
+    def test_valuesOutOfRangeAreClamped(self) -> None:
         """
         What is negative, of clocks that differ, counts as 0, and what is too large as the
         largest: nothing is lost, and nothing fails.
@@ -63,14 +63,14 @@ class HistogramTests(SynchronousTestCase):
         self.assertEqual((histogram.count, histogram.least, histogram.most), (2, 0, LARGEST))
         self.assertEqual(histogram.percentile(50), 0)
 
-    def test_small(self) -> None:
+    def test_smallNumbersAreExact(self) -> None:
         """
         Below 256 every number is exact.
         """
         histogram = filled(list(range(1, 201)))
         self.assertEqual([histogram.percentile(each) for each in (50, 99, 99.5)], [100, 198, 199])
 
-    def test_empty(self) -> None:
+    def test_emptyHistogramIsZero(self) -> None:
         """
         Of nothing all is 0.
         """

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A server in a thread, which answers as a test wants it: too late, in pieces, with
-garbage, or not at all.
+A server in a thread, which a test makes answer late, in pieces, with garbage, or not at all.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.blocking import Client, Settings
 from txrocket.model import BrokerData, QueueData, TopicRouteData
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
-from txrocket.protocol.command import RemotingCommand, decodeCommand, responseCommand
-from txrocket.protocol.frames import FrameBuffer
+from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.connection import RemotingConnection
 from txrocket.protocol.headers import SendMessageResponseHeader
-from txrocket.testing.plan import freePort
+from txrocket.testing.clustersettings import freePort
 
-#: What a server does for a request: an answer, bytes in place of one, L{None} for
-#: nothing; or it is done with the connection when it raises L{Cut}.
+#: Serves a request with an answer, with bytes in place of one, or with nothing (L{None}).
+#: If it raises L{Cut}, the connection is closed.
 Reply: TypeAlias = RemotingCommand | bytes | None
 Serve: TypeAlias = Callable[[RemotingCommand], Reply]
 
 
 class Cut(Exception):
     """
-    The connection is closed.
+    The connection is to be closed.
 
-    @ivar last: what is written before.
+    @ivar last: the bytes that are written before.
     """
 
     def __init__(self, last: bytes = b"") -> None:
@@ -45,9 +44,9 @@ class Server:
     """
     A server on loopback.
 
-    @ivar address: where it listens.
-    @ivar serve: what it does, by request code.
-    @ivar requests: what it was asked.
+    @ivar address: the address at which it listens.
+    @ivar serve: by request code, the function that serves it.
+    @ivar requests: the requests that it received.
     @ivar connections: the sockets that it has accepted.
     """
 
@@ -63,13 +62,13 @@ class Server:
 
     def codes(self) -> list[int]:
         """
-        The codes of what it was asked.
+        The codes of the requests that it received.
         """
         return [each.code for each in self.requests]
 
     def hangUp(self) -> None:
         """
-        Close all connections, once whoever dialled can know of it.
+        Close all connections.  When this returns, the client can see that they are closed.
         """
         connections, self.connections = self.connections, []
         for each in connections:
@@ -77,7 +76,7 @@ class Server:
 
     def stop(self) -> None:
         """
-        Close everything, and wait until it is.
+        Close all sockets, and wait for the threads.
         """
         self._close(self._listening)
         self.hangUp()
@@ -106,7 +105,7 @@ class Server:
             self._threads.append(self._start(self._talk, accepted))
 
     def _talk(self, accepted: socket.socket) -> None:
-        frames = FrameBuffer(decodeCommand)
+        frames = RemotingConnection()
         try:
             if self._tls is not None:
                 plain, accepted = accepted, self._tls.wrap_socket(accepted, server_side=True)
@@ -125,7 +124,7 @@ class Server:
 
 def framed(reply: Reply, request: RemotingCommand) -> bytes:
     """
-    What a server writes.
+    The bytes that a server writes.
     """
     if reply is None or isinstance(reply, bytes):
         return reply or b""
@@ -135,7 +134,7 @@ def framed(reply: Reply, request: RemotingCommand) -> bytes:
 
 def unsupported(request: RemotingCommand) -> RemotingCommand:
     """
-    What a server does that does not know a code.
+    Answer that the request code is not supported.
     """
     return responseCommand(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
 
@@ -156,14 +155,14 @@ def cut(request: RemotingCommand) -> Reply:
 
 def silence(request: RemotingCommand) -> Reply:
     """
-    Say nothing.
+    Give no answer.
     """
     return None
 
 
 def inTurn(*replies: Serve) -> Serve:
     """
-    Do one thing after the other, and the last for ever.
+    Serve the first requests by one function each, and all later ones by the last.
     """
     left = list(replies)
     return lambda request: (left.pop(0) if len(left) > 1 else left[0])(request)
@@ -196,9 +195,9 @@ class BlockingCase(SynchronousTestCase):
         """
         A client that is closed when the test is over.
 
-        @param more: name servers to ask before the one that there is.
+        @param more: further name servers, which come first.
         """
-        # A machine that others keep busy may take longer than the default.
+        # A busy machine may take longer than the default.
         options.setdefault("timeout", 30.0)
         client = Client(Settings([*more, self.names.address], **options))
         self.addCleanup(client.close)
@@ -206,9 +205,9 @@ class BlockingCase(SynchronousTestCase):
 
     def nowhere(self) -> str:
         """
-        An address where nobody listens.
+        An address at which no server listens.
         """
-        # Not one that the system gives to whoever dials.
+        # Not a port that the system gives to outgoing connections.
         return f"127.0.0.1:{freePort('127.0.0.1')}"
 
     def routeTo(self, *masters: Server | str, queues: int = 2, perm: int = 6) -> TopicRouteData:
@@ -228,7 +227,7 @@ class BlockingCase(SynchronousTestCase):
 
     def tellRoute(self, request: RemotingCommand) -> RemotingCommand:
         """
-        What the name server does.
+        The name server's function for routes.
         """
         route = self.routes.get(request.extFields["topic"])
         if route is None:
@@ -237,7 +236,7 @@ class BlockingCase(SynchronousTestCase):
 
     def stored(self, request: RemotingCommand) -> RemotingCommand:
         """
-        What a broker does with a message.
+        A broker's function for sends.
         """
         header = SendMessageResponseHeader("0A", int(request.extFields["e"]), 7)
         return responseCommand(header=header)

@@ -18,7 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.blocking.server import BlockingCase, Reply, Serve, cut, inTurn, refuse, silence
 from txrocket.blocking import TLS, Client, Settings
 from txrocket.blocking.deadline import Deadline
-from txrocket.client.results import PullResult, PullStatus
+from txrocket.client.sansio.results import PullResult, PullStatus
 from txrocket.errors import (
     ConfigError,
     ConnectFailed,
@@ -35,10 +35,9 @@ from txrocket.errors import (
 from txrocket.message import Message
 from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
 from txrocket.protocol.bodies import ClusterInfo
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
-from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import (
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetResponseHeader,
@@ -48,6 +47,7 @@ from txrocket.protocol.headers import (
     QueryMessageResponseHeader,
     SearchOffsetResponseHeader,
 )
+from txrocket.protocol.headers.fields import Header
 from txrocket.protocol.messageid import encodeMessageId
 from txrocket.protocol.record import encodeHost, encodeProperties, encodeRecord, encodeTopic
 
@@ -114,7 +114,7 @@ class PullTests(ClientCase):
         self.a.serve[RequestCode.PULL_MESSAGE] = inTurn(*serve)
         return self.client().pull(QUEUE, 7, **options)
 
-    def test_found(self) -> None:
+    def test_pullReturnsMessagesAndOffsets(self) -> None:
         """
         The messages are there, with where to go on and where the queue begins and
         ends.
@@ -125,7 +125,7 @@ class PullTests(ClientCase):
         self.assertEqual((first.queueOffset, first.tags, first.body), (7, "x", b"body"))
         self.assertEqual((second.queueOffset, second.brokerName), (8, "a"))
 
-    def test_asked(self) -> None:
+    def test_requestCarriesItsExpression(self) -> None:
         """
         The request brings the expression along, is in the name of the tools' group,
         and is not held.
@@ -150,7 +150,7 @@ class PullTests(ClientCase):
             },
         )
 
-    def test_group(self) -> None:
+    def test_groupOfCallOrSettingsIsUsed(self) -> None:
         """
         A group can be named, for all pulls and for one.
         """
@@ -161,7 +161,7 @@ class PullTests(ClientCase):
         groups = [each.extFields["consumerGroup"] for each in self.a.requests]
         self.assertEqual(groups, ["g", "h"])
 
-    def test_sql(self) -> None:
+    def test_sqlExpressionHasVersion(self) -> None:
         """
         An expression of another kind is the broker's affair, and has a version.
         """
@@ -171,7 +171,7 @@ class PullTests(ClientCase):
         self.assertEqual((fields["subscription"], fields["expressionType"]), ("a > 5", "SQL92"))
         self.assertGreater(int(fields["subVersion"]), 10**12)
 
-    def test_tags(self) -> None:
+    def test_tagsAreComparedByText(self) -> None:
         """
         Tags are compared, and not their hashes.
         """
@@ -179,7 +179,7 @@ class PullTests(ClientCase):
         self.assertEqual([each.queueOffset for each in result.messages], [8])
         self.assertRaises(SubscriptionParseFailed, self.client().pull, QUEUE, 0, expression="||")
 
-    def test_nothing(self) -> None:
+    def test_noMessageIsResultAndNoError(self) -> None:
         """
         That there is nothing is a result.
         """
@@ -190,21 +190,21 @@ class PullTests(ClientCase):
         ):
             self.assertEqual(self.pull(found(code=code)), (status, 9, 3, 20, (), ()))
 
-    def test_compressed(self) -> None:
+    def test_damagedBodyIsSkippedAndCounted(self) -> None:
         """
         Bodies can be read; one that is damaged is passed over, counted and named.
         """
         good = record(7, zlib.compress(b"unpacked"), sysFlag=0x301)
         bad = record(8, b"damaged", sysFlag=0x301)
         for answer in (found(good, bad), found(good, b"no record")):
-            with self.assertLogs("txrocket.blocking.pulling", "ERROR") as told:
+            with self.assertLogs("txrocket.blocking.puller", "ERROR") as told:
                 result = self.pull(answer)
             self.assertEqual([each.body for each in result.messages], [b"unpacked"])
             self.assertEqual((result.nextBeginOffset, len(result.faults)), (9, 1))
             self.assertIn("1 messages behind offset 7", told.output[0])
             self.assertIn(result.faults[0], told.output[0])
 
-    def test_wait(self) -> None:
+    def test_waitExtendsTimeout(self) -> None:
         """
         A broker may hold the pull, and the call has its own time beside that.
         """
@@ -217,7 +217,7 @@ class PullTests(ClientCase):
         self.assertIn("within 0.3 s", str(error))
         self.assertGreater(time.monotonic() - began, 0.25)
 
-    def test_refused(self) -> None:
+    def test_refusalIsNotRetriedAtSameBroker(self) -> None:
         """
         A refusal is not asked for again where there is no other broker of that name.
         """
@@ -225,7 +225,7 @@ class PullTests(ClientCase):
         self.assertRaises(NoPermission, self.pull, refusal)
         self.assertEqual(self.a.codes(), [RequestCode.PULL_MESSAGE])
 
-    def test_again(self) -> None:
+    def test_silentBrokerIsRetriedAfterPause(self) -> None:
         """
         No answer is worth another attempt, after a pause.
         """
@@ -242,7 +242,7 @@ class PullTests(ClientCase):
         self.assertRaises(ConnectionLost, self.pull, cut)
         self.assertEqual(len(self.a.requests), 1)
 
-    def test_slave(self) -> None:
+    def test_failedMasterHasSlaveAsked(self) -> None:
         """
         If the master cannot, its slave is asked.
         """
@@ -252,7 +252,7 @@ class PullTests(ClientCase):
             self.assertEqual(len(self.pull(trouble).messages), 1)
         self.assertEqual(self.pauses, [])
 
-    def test_suggested(self) -> None:
+    def test_suggestedBrokerIsPulledNext(self) -> None:
         """
         A broker says from whom to pull next.
         """
@@ -274,7 +274,7 @@ class PullTests(ClientCase):
         client.pull(QUEUE, 7)
         self.assertEqual(len(self.a.requests), 2)
 
-    def test_moved(self) -> None:
+    def test_failureRefreshesRoute(self) -> None:
         """
         After a failure the route is asked for again, if a name server answers.
         """
@@ -314,7 +314,7 @@ class PullTests(ClientCase):
             self.assertRaises(TopicNotExist, client.pull, MessageQueue("T", name, 0), 0)
         self.assertRaises(TopicNotExist, client.queues, "T")
 
-    def test_unknown(self) -> None:
+    def test_unknownBrokerRefreshesRouteFirst(self) -> None:
         """
         A broker that no route has is looked for once more before it is an error.
         """
@@ -347,7 +347,7 @@ class OffsetTests(ClientCase):
         (request,) = self.a.requests
         return request.extFields
 
-    def test_offset(self) -> None:
+    def test_offsetOfGroupIsReturned(self) -> None:
         """
         A group's offset in a queue.
         """
@@ -375,7 +375,7 @@ class OffsetTests(ClientCase):
         )
         self.assertEqual(self.client().offset("g", QUEUE), 6)
 
-    def test_commit(self) -> None:
+    def test_commitGoesToMasterOnly(self) -> None:
         """
         It is kept by the master, and by nobody else.
         """
@@ -405,7 +405,7 @@ class OffsetTests(ClientCase):
         error = self.assertRaises(ConnectFailed, self.client().commit, "g", QUEUE, 5)
         self.assertIn("no master of broker a is known to have topic T", str(error))
 
-    def test_ends(self) -> None:
+    def test_minAndMaxOffsetAreReturned(self) -> None:
         """
         Where a queue begins and ends.
         """
@@ -416,7 +416,7 @@ class OffsetTests(ClientCase):
         for each in self.a.requests:
             self.assertEqual(each.extFields, {"topic": "T", "queueId": "1", "bname": "a"})
 
-    def test_time(self) -> None:
+    def test_searchByTimeSendsMilliseconds(self) -> None:
         """
         Times are seconds here and milliseconds on the wire.
         """
@@ -424,7 +424,7 @@ class OffsetTests(ClientCase):
         self.assertEqual(self.client().searchByTime(QUEUE, 1_700_000_000.5), 4)
         self.assertEqual(self.fields()["timestamp"], "1700000000500")
 
-    def test_earliest(self) -> None:
+    def test_emptyQueueHasNoEarliestTime(self) -> None:
         """
         An empty queue has no first message.
         """
@@ -447,7 +447,7 @@ class LookTests(ClientCase):
     Looking messages up.
     """
 
-    def test_view(self) -> None:
+    def test_viewMessageAsksBrokerOfId(self) -> None:
         """
         A message by its broker's id, from the broker that is in the id.
         """
@@ -476,7 +476,7 @@ class LookTests(ClientCase):
         """
         self.assertRaises(MalformedField, self.client().viewMessage, "nonsense")
 
-    def test_ipv6(self) -> None:
+    def test_idWithIPv6AddressIsAsked(self) -> None:
         """
         A broker may have an IPv6 address.
         """
@@ -493,7 +493,7 @@ class LookTests(ClientCase):
         header = QueryMessageResponseHeader(0, 0)
         return lambda request: responseCommand(header=header, body=b"".join(records))
 
-    def test_query(self) -> None:
+    def test_queryAsksAllBrokersNewestFirst(self) -> None:
         """
         All brokers of the topic are asked, what only resembles the key is left out,
         and the newest come first.
@@ -519,7 +519,7 @@ class LookTests(ClientCase):
             },
         )
 
-    def test_unique(self) -> None:
+    def test_uniqueIdIsFoundAtAnyTime(self) -> None:
         """
         By the id that a client gave, and at any time.
         """
@@ -533,7 +533,7 @@ class LookTests(ClientCase):
         self.assertEqual(fields["_UNIQUE_KEY_QUERY"], "true")
         self.assertEqual(fields["endTimestamp"], str(2**63 - 1))
 
-    def test_most(self) -> None:
+    def test_queryLimitsMessages(self) -> None:
         """
         There are no more than were asked for.
         """
@@ -570,7 +570,7 @@ class TopicTests(ClientCase):
         for each in (self.a, self.b):
             each.serve[RequestCode.UPDATE_AND_CREATE_TOPIC] = lambda request: responseCommand()
 
-    def test_queues(self) -> None:
+    def test_queuesRefreshRouteEachTime(self) -> None:
         """
         The queues and the route are asked for each time.
         """
@@ -583,7 +583,7 @@ class TopicTests(ClientCase):
         self.assertEqual(len(self.names.requests), 2)
         self.assertRaises(TopicNotExist, client.queues, "U")
 
-    def test_create(self) -> None:
+    def test_createTopicAsksAllMasters(self) -> None:
         """
         A topic is made at all masters, and its route is asked for after that.
         """
@@ -610,7 +610,7 @@ class TopicTests(ClientCase):
         client.send(Message("T", b"x"))
         self.assertEqual(len(self.names.requests), asked + 1)
 
-    def test_cluster(self) -> None:
+    def test_createTopicInOneCluster(self) -> None:
         """
         Or at those of one cluster.
         """
@@ -640,17 +640,17 @@ class LifeTests(ClientCase):
     The client as an object.
     """
 
-    def test_context(self) -> None:
+    def test_contextClosesConnections(self) -> None:
         """
         A client is a context, which closes its connections; it can be used after.
         """
         with self.client() as client:
             client.queues("T")
-            self.assertEqual(len(client._links._links), 1)
-        self.assertEqual(client._links._links, {})
+            self.assertEqual(len(client._connections._connections), 1)
+        self.assertEqual(client._connections._connections, {})
         client.queues("T")
 
-    def test_pickle(self) -> None:
+    def test_pickledClientHasSettingsOnly(self) -> None:
         """
         A client can be pickled: the other one has the same settings, and no
         connection.
@@ -660,7 +660,7 @@ class LifeTests(ClientCase):
         other = pickle.loads(pickle.dumps(client))
         self.addCleanup(other.close)
         self.assertEqual(other.settings, client.settings)
-        self.assertEqual(other._links._links, {})
+        self.assertEqual(other._connections._connections, {})
         self.assertEqual(other.queues("T"), client.queues("T"))
         self.assertEqual(len(self.names.connections), 2)
 
@@ -701,7 +701,7 @@ class SettingsTests(SynchronousTestCase):
         self.patch(os, "environ", {})
         self.assertRaises(ConfigError, Client)
 
-    def test_value(self) -> None:
+    def test_settingsCompareHashAndPickle(self) -> None:
         """
         Settings are a value: to be compared, hashed and pickled.
         """
@@ -710,7 +710,7 @@ class SettingsTests(SynchronousTestCase):
         self.assertEqual(hash(pickle.loads(pickle.dumps(settings))), hash(settings))
         self.assertNotIn("secret", repr(settings))
 
-    def test_wrong(self) -> None:
+    def test_invalidSettingIsRefused(self) -> None:
         """
         What cannot be meant is refused, and named.
         """
@@ -739,7 +739,7 @@ class DeadlineTests(SynchronousTestCase):
         self.patch(time, "monotonic", lambda: self.now)
         self.patch(time, "sleep", self.slept.append)
 
-    def test_left(self) -> None:
+    def test_deadlineTellsTimeLeft(self) -> None:
         """
         It tells how much is left and how long it has been, until it is over.
         """
@@ -750,7 +750,7 @@ class DeadlineTests(SynchronousTestCase):
         self.assertTrue(deadline.over)
         self.assertRaises(TimeoutError, deadline.left)
 
-    def test_share(self) -> None:
+    def test_shareDividesTimeLeft(self) -> None:
         """
         Several things share what is left.
         """
@@ -760,7 +760,7 @@ class DeadlineTests(SynchronousTestCase):
         self.now += 5.0
         self.assertTrue(deadline.share(2).over)
 
-    def test_pause(self) -> None:
+    def test_pauseGrowsWithFailures(self) -> None:
         """
         A pause is 0.2 s, half as long again after each failure, and is not made if
         nothing could be done after it.

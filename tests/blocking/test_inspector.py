@@ -14,17 +14,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.blocking.server import Server
 from txrocket.blocking import Inspector
-from txrocket.blocking.command import main
+from txrocket.blocking.connections import BlockingConnections
 from txrocket.blocking.deadline import Deadline
-from txrocket.blocking.links import Links
+from txrocket.blocking.inspectcommand import main
 from txrocket.errors import ConfigError, ConnectFailed, RequestCodeNotSupported
 from txrocket.model import BrokerData, MessageQueue
 from txrocket.protocol.bodies import ClusterInfo, LockBatchRequestBody
-from txrocket.protocol.bodycodec import encodeBody
-from txrocket.protocol.codes import InspectCode, RequestCode, ResponseCode
-from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
-from txrocket.protocol.frames import FRAME_LIMIT
-from txrocket.protocol.inspection import (
+from txrocket.protocol.bodies.codec import encodeBody
+from txrocket.protocol.bodies.inspect import (
     DifferingGroup,
     DifferingGroupList,
     HalfList,
@@ -35,6 +32,9 @@ from txrocket.protocol.inspection import (
     SubscriptionDifference,
     SubscriptionView,
 )
+from txrocket.protocol.codes import InspectCode, RequestCode, ResponseCode
+from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
+from txrocket.protocol.frames import FRAME_LIMIT
 from txrocket.testing import ChildCluster
 
 LOCK = HeldLock("G", MessageQueue("T", "b", 3), "192.0.2.7@1", 61_000, 500)
@@ -82,14 +82,14 @@ class InspectorTests(InspectorCase):
         self.inspector = Inspector(timeout=60.0)
         self.addCleanup(self.inspector.close)
 
-    def test_masters(self) -> None:
+    def test_mastersComeFromNameServer(self) -> None:
         """
         The masters are those that the name server knows.
         """
         self.assertEqual(self.inspector.masters(self.address), {"b": self.address})
         self.assertEqual(self.inspector.masters([self.address]), {"b": self.address})
 
-    def test_environment(self) -> None:
+    def test_nameServersComeFromEnvironment(self) -> None:
         """
         The name servers may be in the environment, and must be somewhere.
         """
@@ -98,7 +98,7 @@ class InspectorTests(InspectorCase):
         self.patch(sys.modules["os"], "environ", {})
         self.assertRaises(ConfigError, self.inspector.masters)
 
-    def test_locks(self) -> None:
+    def test_locksOfAllGroupsOrOne(self) -> None:
         """
         Locks, of all groups or of one.
         """
@@ -108,7 +108,7 @@ class InspectorTests(InspectorCase):
         groups = [each.extFields.get("group") for each in self.server.requests]
         self.assertEqual(groups, [None, "G"])
 
-    def test_halves(self) -> None:
+    def test_halvesAreRequestedPageByPage(self) -> None:
         """
         Halves, for which the broker is asked as often as it has more.
         """
@@ -125,7 +125,7 @@ class InspectorTests(InspectorCase):
         pages[0] = HalfList((), True)
         self.assertEqual(list(self.inspector.halves(self.address)), [])
 
-    def test_subscriptions(self) -> None:
+    def test_differingGroupsAreListed(self) -> None:
         """
         Groups that differ.
         """
@@ -133,7 +133,7 @@ class InspectorTests(InspectorCase):
         self.server.serve[InspectCode.INSPECT_SUBSCRIPTIONS] = always(told)
         self.assertEqual(self.inspector.subscriptions(self.address, "G"), told)
 
-    def test_java(self) -> None:
+    def test_javaBrokerRefuses(self) -> None:
         """
         Java's brokers know none of it.
         """
@@ -141,15 +141,15 @@ class InspectorTests(InspectorCase):
         self.server.serve[InspectCode.INSPECT_LOCKS] = lambda request: responseCommand(code, "no")
         self.assertRaises(RequestCodeNotSupported, self.inspector.locks, self.address)
 
-    def test_context(self) -> None:
+    def test_contextClosesConnections(self) -> None:
         """
         It closes its connections when it is left.
         """
         self.server.serve[InspectCode.INSPECT_LOCKS] = always(LockList())
         with Inspector(timeout=60.0) as inspector:
             inspector.locks(self.address)
-            self.assertEqual(len(inspector._links._links), 1)
-        self.assertEqual(inspector._links._links, {})
+            self.assertEqual(len(inspector._connections._connections), 1)
+        self.assertEqual(inspector._connections._connections, {})
         self.server.stop()
         self.assertRaises(ConnectFailed, self.inspector.locks, self.address)
 
@@ -168,7 +168,7 @@ class CommandTests(InspectorCase):
         code = main(arguments, out)
         return code, out.getvalue().splitlines(), errors.getvalue()
 
-    def test_locks(self) -> None:
+    def test_locksOfNamedBrokerAreTable(self) -> None:
         """
         A table of locks, of the broker that is named.
         """
@@ -186,7 +186,7 @@ class CommandTests(InspectorCase):
         # The columns are below each other.
         self.assertEqual(lines[0].index("HOLDER"), lines[1].index("192.0.2.7@1"))
 
-    def test_group(self) -> None:
+    def test_groupLimitsTable(self) -> None:
         """
         One group alone may be asked for.
         """
@@ -194,7 +194,7 @@ class CommandTests(InspectorCase):
         self.ran("locks", "-b", self.address, "-g", "G")
         self.assertEqual(self.server.requests[-1].extFields["group"], "G")
 
-    def test_halves(self) -> None:
+    def test_halvesOfAllMastersAreTable(self) -> None:
         """
         A table of halves, of all masters that the name server knows.
         """
@@ -203,7 +203,7 @@ class CommandTests(InspectorCase):
         self.assertEqual(code, 0)
         self.assertEqual(lines[1].split(), ["b", "T", "P", "4", "65.0", "s", "id1", "AB1"])
 
-    def test_subscriptions(self) -> None:
+    def test_subscriptionsArePrintable(self) -> None:
         """
         A table of who wants what; what clients say cannot play with the terminal.
         """
@@ -226,7 +226,7 @@ class CommandTests(InspectorCase):
         self.assertIn("... 4 topics more", lines[3])
         self.assertIn("... 2 groups more", lines[4])
 
-    def test_nobody(self) -> None:
+    def test_silentBrokerIsNamedAndOthersShown(self) -> None:
         """
         A broker that does not answer, or is Java's, is named, and the others are
         looked at all the same.
@@ -238,13 +238,13 @@ class CommandTests(InspectorCase):
         given = f"{self.address};{gone.address}"
         exit_, lines, errors = self.ran("locks", "-b", given)
         self.assertEqual((exit_, len(lines)), (1, 1))
-        self.assertIn(f"{self.address}: this broker cannot be looked at", errors)
+        self.assertIn(f"{self.address}: this broker cannot be inspected", errors)
         self.assertIn(f"{gone.address}: ", errors)
         exit_, _, errors = self.ran("locks", "-n", gone.address)
         self.assertEqual(exit_, 1)
         self.assertIn(gone.address, errors)
 
-    def test_wrong(self) -> None:
+    def test_invalidAddressesAreReported(self) -> None:
         """
         Wrong addresses, and none at all, are told of.
         """
@@ -262,18 +262,18 @@ class LiveTests(SynchronousTestCase):
     The command against a broker of ours, in a process of its own.
     """
 
-    def test_locks(self) -> None:
+    def test_takenLockIsListed(self) -> None:
         """
         A lock that was taken is listed, and there is nothing else to see.
         """
         cluster = ChildCluster()
         self.addCleanup(cluster.stop)
         cluster.start()
-        links = Links(None, FRAME_LIMIT)
-        self.addCleanup(links.close)
+        connections = BlockingConnections(None, FRAME_LIMIT)
+        self.addCleanup(connections.close)
         queue = MessageQueue("T", "broker-0", 3)
         body = encodeBody(LockBatchRequestBody("G", "client", frozenset({queue})))
-        links.ask(
+        connections.ask(
             cluster.brokers[0], requestCommand(RequestCode.LOCK_BATCH_MQ, None, body), Deadline(20)
         )
         printed: dict[str, Any] = {}

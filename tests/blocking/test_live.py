@@ -16,11 +16,11 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.blocking import TLS, Client, Settings
-from txrocket.client.results import PullStatus
+from txrocket.client.sansio.results import PullStatus
 from txrocket.errors import RemotingError, RocketError, SendFailed
 from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
-from txrocket.protocol.batch import BATCH_LIMIT
+from txrocket.protocol.record.batch import BATCH_LIMIT
 from txrocket.testing import ChildCluster
 
 
@@ -63,7 +63,7 @@ class LiveTests(SynchronousTestCase):
         self.addCleanup(client.close)
         return client
 
-    def test_messages(self) -> None:
+    def test_sentMessagesArePulledAndFound(self) -> None:
         """
         What is sent is pulled, by tags and all, looked up by its key and both of its
         ids, and found by its time.
@@ -98,7 +98,7 @@ class LiveTests(SynchronousTestCase):
         self.assertEqual(found.body, large)
         self.assertEqual(client.queryMessage("Orders", "key-9"), [])
 
-    def test_offsets(self) -> None:
+    def test_committedOffsetIsKept(self) -> None:
         """
         A group's offset is kept.
         """
@@ -110,7 +110,7 @@ class LiveTests(SynchronousTestCase):
         self.assertEqual(client.offset("readers", queue), 1)
         self.assertIsNone(client.earliestTime(client.queues("Offsets")[1]))
 
-    def test_batches(self) -> None:
+    def test_smallMessagesGoInFewRequests(self) -> None:
         """
         Many small messages go in few requests, each as large as a broker takes, and
         come back in their order.
@@ -126,7 +126,7 @@ class LiveTests(SynchronousTestCase):
         bodies = [each.body for each in client.pull(queue, 49_990).messages]
         self.assertEqual(bodies, [b"%06d" % number for number in range(49_990, 50_000)])
 
-    def test_made(self) -> None:
+    def test_missingTopicIsCreatedBySend(self) -> None:
         """
         A topic that does not exist is made by a message.
         """
@@ -135,7 +135,7 @@ class LiveTests(SynchronousTestCase):
         self.assertIn(result.messageQueue, client.queues("Made"))
         self.assertEqual([each.body for each in pulled(client, result.messageQueue)], [b"x"])
 
-    def test_wait(self) -> None:
+    def test_waitingPullGetsNewMessage(self) -> None:
         """
         A pull that waits gets a message as soon as it is there.
         """
@@ -155,7 +155,7 @@ class LiveTests(SynchronousTestCase):
         result = client.pull(queue, 0, wait=60.0)
         self.assertEqual([each.body for each in result.messages], [b"x"])
 
-    def test_processes(self) -> None:
+    def test_pickledAndForkedClientsSend(self) -> None:
         """
         A client that is pickled, and one that was forked, send from other processes,
         each with ids of its own.
@@ -172,7 +172,7 @@ class LiveTests(SynchronousTestCase):
             sum(len(list(pulled(client, each))) for each in client.queues("Forked")), 9
         )
 
-    def test_tls(self) -> None:
+    def test_tlsWorksBesidePlainText(self) -> None:
         """
         The servers take TLS beside plain text.
         """
@@ -181,7 +181,7 @@ class LiveTests(SynchronousTestCase):
         # One broker has made it.
         self.assertEqual(len(client.queues("Secret")), 4)
 
-    def test_limits(self) -> None:
+    def test_oversizeAnswerIsRefused(self) -> None:
         """
         An answer that is larger than this client takes is refused, and not waited
         for.
@@ -200,7 +200,7 @@ class KilledTests(SynchronousTestCase):
     Servers that are killed.
     """
 
-    def test_killed(self) -> None:
+    def test_clientSurvivesKilledServers(self) -> None:
         """
         A client gets over it when its servers are killed and come back: what it sent
         is there, and it connects anew by itself.

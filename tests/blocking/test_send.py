@@ -15,8 +15,8 @@ from typing import Any
 from tests.blocking.server import BlockingCase, Server, cut, inTurn, refuse, silence
 from txrocket.blocking import Client, routes
 from txrocket.blocking.deadline import Deadline
-from txrocket.blocking.sending import uniqueIds
-from txrocket.client.results import SendStatus
+from txrocket.blocking.sender import uniqueIds
+from txrocket.client.sansio.results import SendStatus
 from txrocket.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -31,9 +31,9 @@ from txrocket.errors import (
 )
 from txrocket.message import Message, splitProperties
 from txrocket.model import BrokerData, MessageQueue, TopicRouteData
-from txrocket.protocol.batch import decodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
+from txrocket.protocol.record.batch import decodeBatch
 
 HELLO = Message("T", b"hello")
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -77,7 +77,7 @@ class SendTests(SendCase):
     One message.
     """
 
-    def test_sent(self) -> None:
+    def test_resultNamesQueue(self) -> None:
         """
         A message goes to a queue of its topic, and the result says which.
         """
@@ -120,7 +120,7 @@ class SendTests(SendCase):
         self.assertEqual(len(set(found[:4])), 4)
         self.assertEqual(found[:4], found[4:])
 
-    def test_chosen(self) -> None:
+    def test_queueKeyOrSelectorChoosesQueue(self) -> None:
         """
         A queue that is asked for is sent to; a key chooses by its hash, a selector
         by whatever it likes.
@@ -138,7 +138,7 @@ class SendTests(SendCase):
             found = client.send(HELLO, selector=first, key="key").messageQueue
             self.assertEqual(found, MessageQueue("T", "a", 0))
 
-    def test_compressed(self) -> None:
+    def test_largeBodyIsCompressed(self) -> None:
         """
         Large bodies are compressed.
         """
@@ -147,7 +147,7 @@ class SendTests(SendCase):
         self.assertEqual(zlib.decompress(request.body), bytes(100))
         self.assertEqual(request.extFields["f"], str(0x301))
 
-    def test_checked(self) -> None:
+    def test_invalidMessageIsRefusedAtOnce(self) -> None:
         """
         What cannot be sent is refused before anything is asked.
         """
@@ -169,7 +169,7 @@ class SendTests(SendCase):
         self.assertRaises(InvalidMessage, client.send, Message("T", bytes(900)))
         self.assertEqual(self.sent(self.a, self.b), [])
 
-    def test_ids(self) -> None:
+    def test_idsAreUniqueAcrossProcesses(self) -> None:
         """
         No two messages have one id, and no two processes give one: an id has the
         process in it.
@@ -201,7 +201,7 @@ class RetryTests(SendCase):
     What is tried again, and what is not.
     """
 
-    def test_another(self) -> None:
+    def test_retriableErrorGoesToAnotherBroker(self) -> None:
         """
         What one broker cannot take now goes to another, with the same id, whatever
         the reason.
@@ -217,7 +217,7 @@ class RetryTests(SendCase):
             self.assertLessEqual(refused, {each.extFields["i"] for each in self.sent(self.b)})
         self.assertEqual(self.pauses, [])
 
-    def test_evenly(self) -> None:
+    def test_otherBrokersQueuesGetEqualShares(self) -> None:
         """
         The queues of the other broker get equal shares.
         """
@@ -226,7 +226,7 @@ class RetryTests(SendCase):
         found = [client.send(HELLO).messageQueue.queueId for _ in range(8)]
         self.assertEqual((found.count(0), found.count(1)), (4, 4))
 
-    def test_final(self) -> None:
+    def test_finalErrorEndsSend(self) -> None:
         """
         An answer that will not change ends it, and the error has all that is known.
         """
@@ -240,7 +240,7 @@ class RetryTests(SendCase):
         self.assertLess(0, error.elapsed)
         self.assertIs(error.__cause__, error.error)
 
-    def test_unreadable(self) -> None:
+    def test_unreadableAnswerEndsSend(self) -> None:
         """
         So does one that cannot be understood: the message may be stored.
         """
@@ -250,7 +250,7 @@ class RetryTests(SendCase):
         self.assertIsInstance(error.error, ProtocolError)
         self.assertEqual(error.attempts, 1)
 
-    def test_times(self) -> None:
+    def test_lastErrorCountsAfterAllAttempts(self) -> None:
         """
         There are as many attempts as there may be, and the last error counts.
         """
@@ -261,7 +261,7 @@ class RetryTests(SendCase):
             self.assertEqual(error.attempts, retries + 1)
             self.assertIsInstance(error.error, SystemBusy)
 
-    def test_same(self) -> None:
+    def test_sameBrokerIsRetriedAfterPause(self) -> None:
         """
         The same broker is asked again after a pause, which grows.
         """
@@ -281,7 +281,7 @@ class RetryTests(SendCase):
         self.assertIsInstance(error.error, SystemBusy)
         self.assertEqual(len(self.sent(self.a)), 1)
 
-    def test_late(self) -> None:
+    def test_lateBrokerEndsSend(self) -> None:
         """
         A broker that does not answer in time is the end of it.
         """
@@ -294,7 +294,7 @@ class RetryTests(SendCase):
         self.assertIsInstance(error.error, RequestTimedOut)
         self.assertEqual((error.phase, error.attempts), ("answer", 1))
 
-    def test_refused(self) -> None:
+    def test_unreachableBrokerIsSkipped(self) -> None:
         """
         A broker that cannot be reached is passed over.
         """
@@ -312,7 +312,7 @@ class RetryTests(SendCase):
         self.assertIsInstance(error.error, ConnectFailed)
         self.assertEqual((error.phase, error.attempts), ("connect", 3))
 
-    def test_lost(self) -> None:
+    def test_lostConnectionsEndSend(self) -> None:
         """
         If all lose their connections, that is it.
         """
@@ -322,7 +322,7 @@ class RetryTests(SendCase):
         self.assertIsInstance(error.error, ConnectionLost)
         self.assertEqual((error.phase, error.attempts), ("send", 3))
 
-    def test_moved(self) -> None:
+    def test_failureRefreshesRoute(self) -> None:
         """
         After a failure the route is asked for again: the broker may be elsewhere.
         """
@@ -354,7 +354,7 @@ class RouteTests(SendCase):
         """
         return [each.extFields["topic"] for each in self.names.requests]
 
-    def test_cached(self) -> None:
+    def test_routeIsCachedHalfAMinute(self) -> None:
         """
         A route is asked for once in half a minute.
         """
@@ -366,7 +366,7 @@ class RouteTests(SendCase):
         client.send(HELLO)
         self.assertEqual(self.asked(), ["T", "T"])
 
-    def test_stays(self) -> None:
+    def test_cachedRouteStaysWithoutNameServers(self) -> None:
         """
         If no name server answers, or none can say, what is known counts; that is told
         once, until the route can be had again.
@@ -381,11 +381,11 @@ class RouteTests(SendCase):
                 client.send(HELLO)
                 client.send(HELLO)
             [said] = logged.output
-            self.assertIn("The route of T stays as it was", said)
+            self.assertIn("The route of T cannot be refreshed", said)
             self.names.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = serves
             client.send(HELLO)
 
-    def test_gone(self) -> None:
+    def test_topicGoneFromBrokersIsRefused(self) -> None:
         """
         A topic that the brokers do not have any more is not sent to.
         """
@@ -414,7 +414,7 @@ class RouteTests(SendCase):
             for _ in range(3):
                 client.send(HELLO)
         [said] = logged.output
-        self.assertIn("The route of T stays as it was", said)
+        self.assertIn("The route of T cannot be refreshed", said)
 
     def test_withoutBrokersKept(self) -> None:
         """
@@ -506,7 +506,7 @@ class RouteTests(SendCase):
         error = self.failed(self.client())
         self.assertIsInstance(error.error, ProtocolError)
 
-    def test_inherited(self) -> None:
+    def test_missingTopicInheritsRoute(self) -> None:
         """
         A topic that does not exist is sent to where one is that it can inherit
         from, and has a route of its own from then on.
@@ -583,7 +583,7 @@ class BatchTests(SendCase):
             if each.code == RequestCode.SEND_BATCH_MESSAGE
         ]
 
-    def test_sent(self) -> None:
+    def test_batchIsOneRequest(self) -> None:
         """
         They go in one request, each with an id.
         """
@@ -594,7 +594,7 @@ class BatchTests(SendCase):
             result.msgId, f"{first.properties['UNIQ_KEY']},{second.properties['UNIQ_KEY']}"
         )
 
-    def test_split(self) -> None:
+    def test_largeBatchIsSplit(self) -> None:
         """
         Those that are too many go in several requests, to one queue if that is
         wanted.
@@ -606,7 +606,7 @@ class BatchTests(SendCase):
         bodies = [[each.body[0] for each in batch] for batch in self.batches()]
         self.assertEqual(bodies, [[0, 1], [2, 3], [4]])
 
-    def test_checked(self) -> None:
+    def test_invalidMessageStopsBatch(self) -> None:
         """
         If one cannot be sent, none is.
         """
@@ -617,7 +617,7 @@ class BatchTests(SendCase):
         self.assertRaises(InvalidMessage, client.sendBatch, [])
         self.assertEqual(self.batches(), [])
 
-    def test_failed(self) -> None:
+    def test_failedRequestKeepsEarlierResults(self) -> None:
         """
         If a request fails, those after it are not made, and the error has the results of
         those before it.

@@ -14,8 +14,8 @@ import attrs
 from tests import certificates
 from tests.blocking.server import BlockingCase, Server
 from txrocket.blocking import TLS, Client, Settings
+from txrocket.blocking.connections import BlockingConnection
 from txrocket.blocking.deadline import Deadline
-from txrocket.blocking.link import Link
 from txrocket.errors import ConfigError, ConnectFailed, RemotingError
 from txrocket.message import Message
 from txrocket.protocol.codes import RequestCode
@@ -70,13 +70,13 @@ class TLSTests(BlockingCase):
         with Client(Settings(f"{host}:{port}", tls=tls, timeout=timeout)) as client:
             return len(client.queues("T"))
 
-    def test_unchecked(self) -> None:
+    def test_certificateIsAcceptedByDefault(self) -> None:
         """
         By default every certificate is believed.
         """
         self.assertEqual(self.queues(TLS()), 2)
 
-    def test_checked(self) -> None:
+    def test_trustedCertificateIsAccepted(self) -> None:
         """
         A certificate that a trusted authority has signed, for the host that was
         dialled, is believed.
@@ -85,7 +85,7 @@ class TLSTests(BlockingCase):
         self.assertEqual(self.queues(tls), 2)
         self.assertEqual(self.queues(tls, host="localhost"), 2)
 
-    def test_untrusted(self) -> None:
+    def test_untrustedCertificateIsRefused(self) -> None:
         """
         One that nobody trusted has signed is not, and the error says why.
         """
@@ -113,7 +113,7 @@ class TLSTests(BlockingCase):
         self.assertEqual(self.queues(own, server), 2)
         self.assertRaises(RemotingError, self.queues, TLS(), server)
 
-    def test_password(self) -> None:
+    def test_keyPasswordIsUsed(self) -> None:
         """
         A key may have a password; a wrong one is told, and nobody is asked for it.
         """
@@ -129,7 +129,7 @@ class TLSTests(BlockingCase):
             )
             self.assertIn("locked.key", str(error))
 
-    def test_wrong(self) -> None:
+    def test_invalidSettingIsNamed(self) -> None:
         """
         What is missing or unusable is named, and a message's sender learns the same.
         """
@@ -154,7 +154,7 @@ class TLSTests(BlockingCase):
         # It waits for more of what it takes for a long frame.
         self.assertRaises(RemotingError, self.queues, TLS(), plain, timeout=0.5)
 
-    def test_kept(self) -> None:
+    def test_tlsRecordsKeepConnection(self) -> None:
         """
         The connection is kept, although TLS has things to say after the handshake
         that are no answers.
@@ -162,8 +162,8 @@ class TLSTests(BlockingCase):
         with Client(Settings(self.names.address, tls=TLS())) as client:
             for _ in range(3):
                 client.send(Message("T", bytes(100_000)))
-            link = client._links._links[self.names.address]
-            self.assertTrue(link.isAlive())
+            connection = client._connections._connections[self.names.address]
+            self.assertTrue(connection.isAlive())
         self.assertEqual(len(self.names.connections), 1)
 
     def test_noData(self) -> None:
@@ -171,12 +171,14 @@ class TLSTests(BlockingCase):
         What TLS has to say by itself does not make a connection look dead: there is
         something to read, and it is no data.
         """
-        link = Link.dial(self.names.address, Deadline(10), TLS().context(), 1 << 20)
-        self.addCleanup(link.close)
-        self.assertTrue(link._readable.poll(10_000))
-        self.assertTrue(link.isAlive())
+        connection = BlockingConnection.dial(
+            self.names.address, Deadline(10), TLS().context(), 1 << 20
+        )
+        self.addCleanup(connection.close)
+        self.assertTrue(connection._readable.poll(10_000))
+        self.assertTrue(connection.isAlive())
 
-    def test_settings(self) -> None:
+    def test_settingsMatchReactorClient(self) -> None:
         """
         The settings are those of who has a reactor, with the same defaults.
         """

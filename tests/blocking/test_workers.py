@@ -12,7 +12,7 @@ from tests.blocking.server import cut, inTurn, refuse
 from tests.blocking.test_client import QUEUE, ClientCase, found, record
 from tests.captures import captures
 from txrocket.acl import Credentials, signature
-from txrocket.client.results import PullStatus
+from txrocket.client.sansio.results import PullStatus
 from txrocket.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -26,12 +26,12 @@ from txrocket.errors import (
 from txrocket.filters.tags import tagSubscription
 from txrocket.message import Message
 from txrocket.model import ConsumeType, MessageModel, MessageQueue
-from txrocket.protocol.batch import encodeItem
 from txrocket.protocol.bodies import HeartbeatData, TopicList
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import PullMessageResponseHeader
+from txrocket.protocol.record.batch import encodeItem
 
 
 class DataTests(ClientCase):
@@ -39,7 +39,7 @@ class DataTests(ClientCase):
     Pulls that are not read.
     """
 
-    def test_found(self) -> None:
+    def test_pullDataReturnsBrokerBytes(self) -> None:
         """
         The bytes are the broker's, whatever is in them, and what was asked is what a
         pull asks.
@@ -59,7 +59,7 @@ class DataTests(ClientCase):
         fields = self.a.requests[-1].extFields
         self.assertEqual((fields["expressionType"], fields["consumerGroup"]), ("SQL92", "h"))
 
-    def test_nothing(self) -> None:
+    def test_pullDataWithoutMessagesIsEmpty(self) -> None:
         """
         Where there is nothing, there are no bytes; a refusal is an error, and so is an
         expression that is none.
@@ -71,7 +71,7 @@ class DataTests(ClientCase):
         self.assertRaises(NoPermission, client.pullData, QUEUE, 7)
         self.assertRaises(SubscriptionParseFailed, client.pullData, QUEUE, 7, expression="||")
 
-    def test_master(self) -> None:
+    def test_masterOptionIgnoresSuggestion(self) -> None:
         """
         A slave is pulled from if the broker says so, unless the master is asked for.
         """
@@ -95,7 +95,7 @@ class AheadTests(ClientCase):
         """
         return int(request.extFields["queueOffset"])
 
-    def test_order(self) -> None:
+    def test_pullAheadKeepsRequestOrder(self) -> None:
         """
         All are asked before the first is answered, and the results are in their order,
         whatever order the answers have.
@@ -121,7 +121,7 @@ class AheadTests(ClientCase):
         self.assertEqual({each.extFields["maxMsgNums"] for each in held}, {"2"})
         self.assertEqual({each.extFields["consumerGroup"] for each in held}, {"g"})
 
-    def test_failing(self) -> None:
+    def test_pullAheadDoesNotRetry(self) -> None:
         """
         Nothing is tried again: no answer is an error, and so is a refusal, and a broker
         that nobody knows.
@@ -134,7 +134,7 @@ class AheadTests(ClientCase):
         unknown = MessageQueue("T", "c", 0)
         self.assertRaises(ConnectFailed, self.client().pullAhead, unknown, [1])
 
-    def test_suggested(self) -> None:
+    def test_pullAheadAsksSuggestedBroker(self) -> None:
         """
         They are asked of whom the broker has suggested, and of the master if that one is
         not there.
@@ -157,7 +157,7 @@ class TopicsTests(ClientCase):
     Topics and their queues.
     """
 
-    def test_topics(self) -> None:
+    def test_allTopicsAreListed(self) -> None:
         """
         All topics that the name server knows.
         """
@@ -166,7 +166,7 @@ class TopicsTests(ClientCase):
         )
         self.assertEqual(self.client().topics(), {"T", "%RETRY%g"})
 
-    def test_bounds(self) -> None:
+    def test_boundsReadJavaAnswer(self) -> None:
         """
         Where all queues of a topic begin and end, by what Java answers.
         """
@@ -182,7 +182,7 @@ class TopicsTests(ClientCase):
         )
         self.assertEqual(self.a.requests[0].extFields, {"topic": "T"})
 
-    def test_progress(self) -> None:
+    def test_progressReadsJavaAnswer(self) -> None:
         """
         How far a group has come in a topic, by what Java answers of all its topics.
         """
@@ -218,7 +218,7 @@ class HeartbeatTests(ClientCase):
     Being known as a group.
     """
 
-    def test_told(self) -> None:
+    def test_heartbeatReachesEachMasterOnce(self) -> None:
         """
         Each master of the topics is told once of the group, and what it wants of which
         topic.
@@ -239,7 +239,7 @@ class HeartbeatTests(ClientCase):
             )
             self.assertIn("@", data.clientID)
 
-    def test_refused(self) -> None:
+    def test_invalidHeartbeatIsNotSent(self) -> None:
         """
         What cannot be a group or an expression is told to nobody, and no broker's
         refusal is hidden.
@@ -258,7 +258,7 @@ class SignedTests(ClientCase):
     Requests of an account.
     """
 
-    def test_signed(self) -> None:
+    def test_credentialsSignEveryRequest(self) -> None:
         """
         With credentials every request is signed, also one that is sent again; without
         them none is.
@@ -286,7 +286,7 @@ class BornTests(ClientCase):
     Messages that were made earlier.
     """
 
-    def test_born(self) -> None:
+    def test_bornTimeDefaultsToNow(self) -> None:
         """
         When a message was made can be said; else it is now.
         """
@@ -303,7 +303,7 @@ class BatchTests(ClientCase):
     Batches that are encoded already.
     """
 
-    def test_sent(self) -> None:
+    def test_encodedBatchIsSentUnchanged(self) -> None:
         """
         The bytes are sent as they are, to a queue or to each in turn.
         """
@@ -317,7 +317,7 @@ class BatchTests(ClientCase):
         queues = {client.sendData("T", data).messageQueue for _ in range(4)}
         self.assertEqual(len(queues), 4)
 
-    def test_refused(self) -> None:
+    def test_oversizeOrReservedBatchIsRefused(self) -> None:
         """
         What is too large, or for a topic of brokers, is not sent.
         """

@@ -27,11 +27,11 @@ from tests.store.support import START, Disk, abandon, atOnce
 from txrocket.broker.service import Broker
 from txrocket.config import Configuration
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
-from txrocket.protocol.fields import Header
+from txrocket.protocol.headers.fields import Header
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.settings import ServerSettings
+from txrocket.server.environment import Environment
 from txrocket.services import BROKER_SECTIONS, Plugins, broker
-from txrocket.surroundings import Surroundings
 
 CLIENT = IPv4Address("TCP", "192.0.2.7", 50001)
 
@@ -68,7 +68,7 @@ class ClosingWire(Wire):
 
 class Caller:
     """
-    Who has connected to a port.
+    A client that has connected to a port.
     """
 
     def __init__(self, clock: Clock, factory: Any) -> None:
@@ -137,7 +137,7 @@ class Endpoint:
 
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
         """
-        Open it, unless somebody else has.
+        Open it, unless it is taken.
         """
         if self._taken:
             return fail(CannotListenError("", self._number, OSError("in use")))
@@ -165,7 +165,7 @@ class NameServer:
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
         """
-        Somebody connects.
+        A broker connects.
         """
         protocol: Any = protocolFactory.buildProtocol(CLIENT)
         wire = ClosingWire(self._clock, protocol)
@@ -194,7 +194,7 @@ class WholeBrokerTests(RemotingTests):
     The base: brokers, and what is around them.
 
     @ivar events: what happened around them, in order.
-    @ivar taken: ports that somebody else has.
+    @ivar taken: ports that are in use.
     """
 
     inThread: Callable[[Callable[[], None]], Deferred[None]] = staticmethod(atOnce)
@@ -210,7 +210,7 @@ class WholeBrokerTests(RemotingTests):
         self.nameServer = NameServer(self.clock)
         self.dialled: list[str] = []
 
-    def around(self) -> Surroundings:
+    def around(self) -> Environment:
         """
         What a broker is given.
         """
@@ -222,7 +222,7 @@ class WholeBrokerTests(RemotingTests):
             self.dialled.append(address)
             return self.nameServer
 
-        return Surroundings(
+        return Environment(
             clock=self.clock,
             wall=self.clock.seconds,
             inThread=lambda function: self.inThread(function),

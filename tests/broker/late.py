@@ -11,12 +11,12 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from tests.store.support import HOST, Disk, StoreCase, abandon, atOnce
-from txrocket.broker.delay import DelayLevels
-from txrocket.broker.detours import Detours, encodeSplit
+from txrocket.broker.delivery.delaylevels import DelayLevels
+from txrocket.broker.delivery.reroute import Reroutes, encodeSplit
 from txrocket.message import MessageExt
-from txrocket.store.messages import Appended, MessageStore
+from txrocket.store.jsontable import Table
+from txrocket.store.messagestore import Appended, MessageStore
 from txrocket.store.settings import delayLevels
-from txrocket.store.tables import Table
 
 LEVELS = "1s 5s 10s 30s 1m"
 
@@ -25,7 +25,7 @@ def _end(store: MessageStore) -> None:
     """
     End a store, unless it has ended.
     """
-    if store._locks:
+    if store.folder.isOpen:
         abandon(store)
 
 
@@ -57,15 +57,15 @@ class LateCase(StoreCase):
         Start all, as a broker does.
         """
         self.store = self.make(self.thread, **{**self.options, **options})
-        self.clockworks = self.makeClockworks()
-        for each in self.clockworks:
+        self.deliveries = self.makeDeliveries()
+        for each in self.deliveries:
             each.load()
         self.store.start()
         self.addCleanup(_end, self.store)
-        for each in self.clockworks:
+        for each in self.deliveries:
             each.start()
 
-    def makeClockworks(self) -> list[Any]:
+    def makeDeliveries(self) -> list[Any]:
         """
         What delivers late.
         """
@@ -77,7 +77,7 @@ class LateCase(StoreCase):
             delayLevels(self.store.settings.messageDelayLevel),
             lambda *told: self.counted.append(told),
         )
-        self.detours = Detours(self.delays.detour)
+        self.reroutes = Reroutes(self.delays.reroute)
         return [self.delays]
 
     def watchReads(self) -> list[int]:
@@ -91,14 +91,14 @@ class LateCase(StoreCase):
             counts.append(len(places))
             return messages(places)
 
-        self.store.messages = watched  # type: ignore[method-assign]
+        self.store.messages = watched
         return counts
 
     def close(self) -> None:
         """
         Stop all, as a broker does.
         """
-        for each in self.clockworks:
+        for each in self.deliveries:
             each.stop()
         self.successResultOf(self.store.flushed())
         self.save()
@@ -117,7 +117,7 @@ class LateCase(StoreCase):
         """
         Write the tables.
         """
-        for each in self.clockworks:
+        for each in self.deliveries:
             self.successResultOf(each.save())
 
     def send(
@@ -126,7 +126,7 @@ class LateCase(StoreCase):
         """
         Put a message to where it goes now.
         """
-        place = self.detours.place(topic, queueId, properties)
+        place = self.reroutes.place(topic, queueId, properties)
         return self.store.put(
             place.topic,
             place.queueId,

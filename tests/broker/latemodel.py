@@ -23,14 +23,14 @@ from twisted.internet.task import Clock
 
 from tests.store.disk import Disk, full
 from tests.store.ledger import HOST, ROOT, SMALL, START, opened
-from txrocket.broker.detours import Detours, encodeSplit
+from txrocket.broker.delivery.reroute import Reroutes, encodeSplit
 from txrocket.errors import StoreError
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.messages import MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.jsontable import Table
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import FlushDiskType
-from txrocket.store.tables import Table
 
 
 @attrs.define
@@ -58,8 +58,8 @@ class LateMachine(RuleBasedStateMachine):
 
     longest = 0.0
 
-    clockworks: list[Any]
-    detours: Detours
+    deliveries: list[Any]
+    reroutes: Reroutes
     clock: Clock
     store: MessageStore
 
@@ -79,7 +79,7 @@ class LateMachine(RuleBasedStateMachine):
 
     # --- for subclasses ----------------------------------------------------
 
-    def make(self) -> tuple[list[Any], Detours]:
+    def make(self) -> tuple[list[Any], Reroutes]:
         """
         What delivers late, and what has messages wait for it.
         """
@@ -112,8 +112,8 @@ class LateMachine(RuleBasedStateMachine):
         self.disk.now = self.saved = self.seconds
         self.full = False
         self.store = opened(self.disk, self.clock, settings=self.settings)
-        self.clockworks, self.detours = self.make()
-        for each in self.clockworks:
+        self.deliveries, self.reroutes = self.make()
+        for each in self.deliveries:
             each.load()
             each.start()
 
@@ -131,7 +131,7 @@ class LateMachine(RuleBasedStateMachine):
         now = int(self.clock.seconds() * 1000)
         sent = Sent(due, now, kind)
         self.sent.append(sent)
-        place = self.detours.place("T", 0, properties)
+        place = self.reroutes.place("T", 0, properties)
         body = b"%d " % number + bytes(number % 7 * 100)
         try:
             appended = self.store.put(
@@ -167,14 +167,14 @@ class LateMachine(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        for each in self.clockworks:
+        for each in self.deliveries:
             each.look()
         self.clock.advance(0)
 
     @rule()
     def save(self) -> None:
         self.saved = self.clock.seconds()
-        for each in self.clockworks:
+        for each in self.deliveries:
             each.save()
         if not self.full:
             self.settle()
@@ -225,10 +225,10 @@ class LateMachine(RuleBasedStateMachine):
         Stop gracefully.
         """
         self.clean()
-        for each in self.clockworks:
+        for each in self.deliveries:
             each.stop()
         self.store.flushed()
-        for each in self.clockworks:
+        for each in self.deliveries:
             each.save()
         self.settle()
         self.store.stop()
@@ -310,7 +310,7 @@ class LateMachine(RuleBasedStateMachine):
                 assert self.crashes, got
                 self.disordered = True
             else:
-                assert got.status is GetStatus.FOUND, got
+                assert got.status is GetMessageStatus.FOUND, got
             found += decodeRecords(got.data, checkCrc=True)
             offset = got.nextOffset
         return found

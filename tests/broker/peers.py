@@ -9,11 +9,11 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 
 from tests.remoting.doubles import connected, lose
-from txrocket.broker.members import Client
+from txrocket.broker.clients.registry import ClientChannelInfo
 from txrocket.model import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from txrocket.protocol.bodies import ConsumerData
 from txrocket.protocol.codes import RequestCode
-from txrocket.remoting.node import Limits, Remoting
+from txrocket.remoting.remoting import Limits, Remoting
 
 
 class Connected:
@@ -34,11 +34,11 @@ class Connected:
         self.peer, self.wire = connected(Remoting(self._clock, limits))
         self.peer.address = address
 
-    def client(self, clientId: str) -> Client:
+    def client(self, clientId: str) -> ClientChannelInfo:
         """
         A client on this connection.
         """
-        return Client(clientId, self.peer, "JAVA", 407)
+        return ClientChannelInfo(clientId, self.peer, "JAVA", 407)
 
     def notices(self) -> list[str]:
         """

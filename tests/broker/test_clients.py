@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.broker.clients}.
+Tests for L{txrocket.broker.clients.producers} and L{txrocket.broker.clients.consumers}.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.broker.peers import Connected, consumer
 from tests.captures import captures
 from tests.remoting.doubles import RemotingTests
-from txrocket.broker.clients import ConsumerGroup, Consumers, Producers
+from txrocket.broker.clients.consumers import ConsumerGroup, Consumers
+from txrocket.broker.clients.producers import Producers
 from txrocket.model import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from txrocket.protocol.bodies import (
     Connection,
@@ -23,8 +24,8 @@ from txrocket.protocol.bodies import (
     ProducerTableInfo,
 )
 from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.javajson import finish
-from txrocket.remoting.node import Limits
+from txrocket.protocol.fastjson import finish
+from txrocket.remoting.remoting import Limits
 
 
 class ProducersTests(SynchronousTestCase):
@@ -35,7 +36,7 @@ class ProducersTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.producers = Producers()
 
-    def test_connection(self) -> None:
+    def test_groupListsItsProducers(self) -> None:
         """
         A group's producers are there from their heartbeat on until they give it up,
         are lost, or fall silent.
@@ -71,7 +72,7 @@ class ProducersTests(SynchronousTestCase):
             ProducerConnection(frozenset({Connection("a", "192.0.2.7:1", "JAVA", 407)})),
         )
 
-    def test_table(self) -> None:
+    def test_tableListsAllProducers(self) -> None:
         """
         All producers can be listed, with the time of their last heartbeat and
         addresses as Java prints them.
@@ -94,7 +95,7 @@ class ProducersTests(SynchronousTestCase):
             ),
         )
 
-    def test_choose(self) -> None:
+    def test_producersAreChosenInTurn(self) -> None:
         """
         Producers of a group are chosen in turn, whatever is chosen of others.
         """
@@ -111,7 +112,7 @@ class ProducersTests(SynchronousTestCase):
 
     def test_chooseNone(self) -> None:
         """
-        No producer is chosen where there is none, or none but one that is being
+        No producer is chosen if none is connected, or only one that is being
         dropped.
         """
         self.assertIsNone(self.producers.choose("P"))
@@ -134,7 +135,7 @@ class SubscribeTests(SynchronousTestCase):
         self.first = SubscriptionData("T", "a", subVersion=5)
         self.other = SubscriptionData("U", "*", subVersion=5)
 
-    def test_added(self) -> None:
+    def test_newTopicChangesGroup(self) -> None:
         """
         A topic that is new changes the group.
         """
@@ -143,7 +144,7 @@ class SubscribeTests(SynchronousTestCase):
         self.assertEqual(self.group.subscriptions, {"T": self.first, "U": self.other})
         self.assertFalse(self.group.subscribe([self.other, self.first]))
 
-    def test_newer(self) -> None:
+    def test_newerExpressionReplacesOlder(self) -> None:
         """
         A newer expression takes the place of an older one and no other does; no
         queue changes hands for it.
@@ -154,7 +155,7 @@ class SubscribeTests(SynchronousTestCase):
             self.assertFalse(self.group.subscribe([changed]))
             self.assertEqual(self.group.subscriptions["T"].subString, expression)
 
-    def test_removed(self) -> None:
+    def test_omittedTopicIsUnsubscribed(self) -> None:
         """
         A topic that a heartbeat leaves out is gone, and comes back with any
         version.
@@ -193,7 +194,7 @@ class ConsumersTests(RemotingTests):
         """
         self.clock.advance(0)
 
-    def test_register(self) -> None:
+    def test_heartbeatIsRegistered(self) -> None:
         """
         What a heartbeat says can be asked for.
         """
@@ -221,7 +222,7 @@ class ConsumersTests(RemotingTests):
             ),
         )
 
-    def test_nobody(self) -> None:
+    def test_emptyGroupIsUnknown(self) -> None:
         """
         Of a group without members nothing is known, and of others only what they
         said.
@@ -301,7 +302,7 @@ class ConsumersTests(RemotingTests):
 
     def test_toldOfGoing(self) -> None:
         """
-        Those who stay are told of one that unregisters, is lost or expires.
+        The remaining members are notified of one that unregisters, is lost or expires.
         """
         stays = Connected()
         self.consumers.register(consumer("G", "T"), stays.client("z"), 1)
@@ -322,7 +323,7 @@ class ConsumersTests(RemotingTests):
 
     def test_notWanted(self) -> None:
         """
-        Where the group's configuration says so, nobody is told of anything.
+        If the group's configuration says so, no member is notified.
         """
         self.quiet.add("G")
         one, two = Connected(), Connected()
@@ -352,7 +353,7 @@ class ConsumersTests(RemotingTests):
 
     def test_notTheFirst(self) -> None:
         """
-        A member that cannot be told keeps nobody else from being told, and the log
+        A member that cannot be notified does not keep the others from it, and the log
         says how many there were.
         """
         members = [
@@ -367,7 +368,7 @@ class ConsumersTests(RemotingTests):
         self.assertEqual([each.notices() for each in members], [["G"], [], ["G"], []])
         said = self.logged(LogLevel.info)
         self.assertEqual(len(said), 1)
-        self.assertTrue(said[0].startswith("2 of 4 members of group G could not be told"))
+        self.assertTrue(said[0].startswith("2 of 4 members of group G could not be notified"))
         self.assertIn("192.0.2.9:2", said[0])
 
     def test_nobodyLeft(self) -> None:
@@ -381,9 +382,9 @@ class ConsumersTests(RemotingTests):
         self.assertEqual(one.notices(), [])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_captured(self) -> None:
+    def test_notificationIsJavas(self) -> None:
         """
-        The notice is what Java's broker writes, but for who it is written by and
+        The notice is what Java's broker writes, but for its language, its version and
         its number.
         """
         theirs = next(
@@ -409,7 +410,7 @@ class ClockTests(SynchronousTestCase):
     L{Consumers} and the reactor.
     """
 
-    def test_idle(self) -> None:
+    def test_idleRegistryHasNoTimer(self) -> None:
         """
         Nothing waits while nothing changes.
         """

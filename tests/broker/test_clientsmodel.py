@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-L{Consumers<txrocket.broker.clients.Consumers>} beside a model that is too simple
+L{Consumers<txrocket.broker.clients.consumers.Consumers>} beside a model that is too simple
 to be wrong: a list of members, searched from end to end, and a set of groups
 whose members are to be told.
 """
@@ -23,9 +23,9 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.peers import Connected, consumer
-from txrocket.broker.clients import Consumers
+from txrocket.broker.clients.consumers import Consumers
 from txrocket.model import SubscriptionData
-from txrocket.protocol.javajson import finish
+from txrocket.protocol.fastjson import finish
 
 GROUPS = ("G", "H", "quiet")
 TOPICS = ("T", "U")
@@ -83,7 +83,7 @@ class ConsumersMachine(RuleBasedStateMachine):
     @rule()
     def connect(self) -> None:
         """
-        A client connects; nobody knows it yet.
+        A client connects and has sent no heartbeat yet.
         """
         self.open.append(Connected())
 
@@ -157,7 +157,7 @@ class ConsumersMachine(RuleBasedStateMachine):
     @rule(pause=st.sampled_from([1, 60_000, 120_000, 120_001]))
     def expire(self, pause: int) -> None:
         """
-        Time goes by, and those who were silent are looked for.
+        Time passes, and the registry looks for silent clients.
         """
         self.now += pause
         finish(self.consumers.expire(self.now))
@@ -208,7 +208,7 @@ class ConsumersMachine(RuleBasedStateMachine):
         """
         Nothing is known but of groups with members and of open connections.
         """
-        registry = self.consumers._registry
+        registry = self.consumers
         for group in registry.groups.values():
             assert group.views._of.keys() == group.byId.keys()
             views = list(group.views._of.values())

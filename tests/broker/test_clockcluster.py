@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import RequestTimedOut
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere, MessageQueue
@@ -22,7 +22,7 @@ from txrocket.protocol.bodies import (
     LockBatchResponseBody,
     ProducerTableInfo,
 )
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import GetConsumerListByGroupRequestHeader
@@ -77,7 +77,7 @@ class ClockClusterTests(SynchronousTestCase):
 
     def lock(self, clientId: str) -> bool:
         """
-        Have a queue locked for a consumer, if nobody has it.
+        Lock a queue for a consumer, if it is free.
         """
         queue = MessageQueue("T", "broker-0", 0)
         body = encodeBody(LockBatchRequestBody("G", clientId, frozenset([queue])))
@@ -103,8 +103,8 @@ class ClockClusterTests(SynchronousTestCase):
                 self.servers.advance(5)
                 self.assertEqual(self.known(), self.servers.brokers)
         # From now on the broker is connected, and says nothing.
-        self.broker.announcement._loop.stop()
-        for link in self.broker.announcement._links.values():
+        self.broker.registration._loop.stop()
+        for link in self.broker.registration._links.values():
             link.stop()
         self.servers.shiftWall(-HOUR)
         self.servers.advance(110)
@@ -126,7 +126,7 @@ class ClockClusterTests(SynchronousTestCase):
             self.assertGreaterEqual(self.servers.broker().store.flusher.flushed.offset, end)
             self.servers.crash(address)
             self.servers.start(address)
-            offsets = self.servers.broker().offsets
+            offsets = self.servers.broker().tables.offsets
             self.assertEqual(sum(offsets.query("G", "T", each) for each in range(4)), number)
             self.servers.advance(60)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.broker.consumerfilters}.
+Tests for L{txrocket.broker.tables.consumerfilters}.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.peers import Connected, consumer
 from tests.store.support import Disk, atOnce
-from txrocket.broker.clients import Consumers
-from txrocket.broker.consumerfilters import ConsumerFilters
-from txrocket.broker.plugged import Plugins, plug
-from txrocket.broker.settings import FilterSettings
+from txrocket.broker.clients.consumers import Consumers
+from txrocket.broker.plugins import Plugins, checkPlugins
+from txrocket.broker.settings import FilterSettings, PullSettings
+from txrocket.broker.tables.consumerfilters import ConsumerFilters
+from txrocket.broker.tables.savedtable import TableFile
+from txrocket.config import Live
 from txrocket.model import SubscriptionData
-from txrocket.store.tables import Table, checked
+from txrocket.store.jsontable import Table, checked
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "filters.json"
 
@@ -62,16 +64,16 @@ class World:
 
     def start(self, **settings: int) -> None:
         """
-        Begin as after a start, with nobody connected.
+        Begin as after a start, with no consumer connected.
         """
         self.consumers = Consumers(Clock(), lambda group: True)
         self.connected: dict[str, Connected] = {}
         self.filters = ConsumerFilters(
-            Table(self.disk, self.path),
-            atOnce,
-            self.consumers,
-            plug(Plugins()).expressionTypes,
+            TableFile(Table(self.disk, self.path), atOnce),
+            self.consumers.subscriptions,
+            checkPlugins(Plugins()).expressionTypes,
             FilterSettings(**settings),
+            Live(PullSettings(enablePropertyFilter=True)),
             lambda: self.now,
         )
         self.filters.load()
@@ -112,7 +114,7 @@ class FiltersTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.world = World(os.path.join(self.mktemp(), "config", "consumerFilter.json"))
 
-    def test_registered(self) -> None:
+    def test_filterIsWrittenAsJava(self) -> None:
         """
         What is written of a filter is what Java writes of it, its bits in the bloom
         filter of the default settings among it.
@@ -135,7 +137,7 @@ class FiltersTests(SynchronousTestCase):
             },
         )
 
-    def test_full(self) -> None:
+    def test_fullTableRefusesNewFilters(self) -> None:
         """
         No more filters are kept than C{maxConsumerFilterNum}, which is logged once; those
         that are kept are renewed, and one that is forgotten makes room.
@@ -154,9 +156,9 @@ class FiltersTests(SynchronousTestCase):
         self.world.saved()
         self.assertEqual(list(self.world.saved()), ["T@H"])
 
-    def test_tags(self) -> None:
+    def test_tagsAreNotSaved(self) -> None:
         """
-        Tags are not kept, nor is what is no expression, or of a type that nobody
+        Tags are not kept, nor is what is no expression, or of a type that no filter
         evaluates.
         """
         self.world.heartbeat(
@@ -170,7 +172,7 @@ class FiltersTests(SynchronousTestCase):
         self.world.filters.save()
         self.assertFalse(os.path.exists(self.world.path))
 
-    def test_changed(self) -> None:
+    def test_otherExpressionIsBornAnew(self) -> None:
         """
         Another expression is another filter, born now; the same one in another version
         is the same filter.  What cannot be compiled takes the filter away.
@@ -187,7 +189,7 @@ class FiltersTests(SynchronousTestCase):
         self.world.heartbeat("G", sql("T", "a >", 4))
         self.assertEqual(self.world.saved(), {})
 
-    def test_dead(self) -> None:
+    def test_lastMemberLeavingKillsFilter(self) -> None:
         """
         A filter dies with its group's last member, or when the group leaves the topic,
         and lives again when it comes back.
@@ -215,7 +217,7 @@ class FiltersTests(SynchronousTestCase):
         self.world.heartbeat("G", SubscriptionData("T", "*", subVersion=2))
         self.assertTrue(self.world.saved()["T@G"]["dead"])
 
-    def test_forgotten(self) -> None:
+    def test_deadFilterIsRemovedAfterADay(self) -> None:
         """
         After a day it is forgotten, or after as long as the settings say.
         """
@@ -232,7 +234,7 @@ class FiltersTests(SynchronousTestCase):
             self.assertEqual(self.world.saved(), {})
             self.assertIsNone(self.world.filters.subscription("G", "T"))
 
-    def test_subscription(self) -> None:
+    def test_formerSubscriptionOutlivesRestart(self) -> None:
         """
         What a group wanted is known while its filter is kept, over a restart too.
         """
@@ -243,7 +245,7 @@ class FiltersTests(SynchronousTestCase):
         self.assertEqual(self.world.filters.subscription("G", "T"), sql("T", "a > 1", 5))
         self.assertIsNone(self.world.filters.subscription("T", "G"))
 
-    def test_described(self) -> None:
+    def test_describedShowsTheFile(self) -> None:
         """
         An administrator is shown what the file has of a filter.
         """
@@ -252,7 +254,7 @@ class FiltersTests(SynchronousTestCase):
         kept = self.world.saved()["T@G"]
         self.assertEqual(json.loads(self.world.filters.described("G", "T")), kept)
 
-    def test_restart(self) -> None:
+    def test_restartPresumesDeath(self) -> None:
         """
         Who was connected when the broker ended is taken to have gone half a minute
         before the start, but not before it came.
@@ -280,7 +282,7 @@ class FiltersTests(SynchronousTestCase):
         self.world.start(maxErrorRateOfBloomFilter=1)
         self.assertIsNone(self.world.filters.subscription("G", "T"))
 
-    def test_unchanged(self) -> None:
+    def test_unchangedTableIsNotWritten(self) -> None:
         """
         The file is left alone while nothing changes.
         """
@@ -291,7 +293,7 @@ class FiltersTests(SynchronousTestCase):
         self.world.filters.save()
         self.assertFalse(os.path.exists(self.world.path))
 
-    def test_damaged(self) -> None:
+    def test_damagedFileIsSetAside(self) -> None:
         """
         A file that cannot be read is kept under another name, and the broker starts: the
         groups bring their expressions with them.
@@ -309,7 +311,7 @@ class JavaTests(SynchronousTestCase):
     A C{consumerFilter.json} that RocketMQ's broker wrote.
     """
 
-    def test_java(self) -> None:
+    def test_javasFileIsReadAndRewritten(self) -> None:
         """
         It is read, and when all of its groups have come back what is written is what
         was read.
@@ -417,7 +419,7 @@ class FiltersMachine(RuleBasedStateMachine):
 
     def seenDead(self, key: tuple[str, str]) -> None:
         """
-        A filter that nobody uses is kept for a day after that was first seen.
+        A filter that no group uses is removed a day after that was first seen.
         """
         expression, seen = self.kept[key]
         if seen >= 0:

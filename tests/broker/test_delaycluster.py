@@ -12,17 +12,17 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import SendFailed
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
-from txrocket.protocol.properties import Properties
-from txrocket.remoting.node import Remoting
+from txrocket.protocol.configtext import ConfigText
 from txrocket.remoting.peers import Peers
+from txrocket.remoting.remoting import Remoting
 from txrocket.testing.trial import memoryCluster
 
 SETTINGS = {"flushDiskType": "SYNC_FLUSH"}
@@ -95,7 +95,7 @@ class DelayClusterTests(LateClusterCase):
     Messages of delay levels.
     """
 
-    def test_delivered(self) -> None:
+    def test_delayedMessageComesOnTime(self) -> None:
         """
         A consumer gets a message when its time has come, and not before.
         """
@@ -106,7 +106,7 @@ class DelayClusterTests(LateClusterCase):
         self.assertEqual([body for body, _ in self.got], [b"now", b"soon", b"late"])
         self.assertTrue(5 <= self.got[2][1] - sent < 5.5, self.got)
 
-    def test_sender(self) -> None:
+    def test_messageKeepsQueueAndContent(self) -> None:
         """
         The message is the one that was sent, to whatever queue that was.
         """
@@ -118,7 +118,7 @@ class DelayClusterTests(LateClusterCase):
         self.assertEqual(message.properties["REAL_QID"], str(message.queueId))
         self.assertLess(message.bornTimestamp, message.storeTimestamp - 990)
 
-    def test_restart(self) -> None:
+    def test_restartDeliversOverdueMessages(self) -> None:
         """
         While a broker is away its messages wait; then those come whose time is over,
         and the others when it is.  Nothing comes twice after a stop.
@@ -132,7 +132,7 @@ class DelayClusterTests(LateClusterCase):
         self.assertEqual([body for body, _ in self.got], [b"a", b"b", b"c"])
         self.assertTrue(30 <= self.got[2][1] - sent < 40, self.got)
 
-    def test_kill(self) -> None:
+    def test_killMayDeliverTwice(self) -> None:
         """
         The same after kill -9, but that what was just delivered may come twice.
         """
@@ -154,7 +154,7 @@ class TimerClusterTests(LateClusterCase):
     Messages that have a time.
     """
 
-    def test_delivered(self) -> None:
+    def test_timedMessageComesOnTime(self) -> None:
         """
         A consumer gets a message when its time has come, and not before.
         """
@@ -166,7 +166,7 @@ class TimerClusterTests(LateClusterCase):
         for (_, time), milliseconds in zip(self.got, (1000, 1200, 2500), strict=True):
             self.assertTrue(0 <= (time - sent) * 1000 - milliseconds < 100, self.got)
 
-    def test_refused(self) -> None:
+    def test_tooFarTimeIsRefused(self) -> None:
         """
         A producer is told why a message is not taken, and it is not tried again.
         """
@@ -174,12 +174,12 @@ class TimerClusterTests(LateClusterCase):
             self.send(b"x", delayTimeMs=4 * 24 * 3600 * 1000)
         self.assertIn("timerMaxDelaySec is 259200", str(caught.exception))
 
-    def test_settings(self) -> None:
+    def test_changedLimitApplies(self) -> None:
         """
         How far away a time may be can be changed while the broker runs.
         """
         change = requestCommand(
-            RequestCode.UPDATE_BROKER_CONFIG, body=encodeBody(Properties(timerMaxDelaySec="10"))
+            RequestCode.UPDATE_BROKER_CONFIG, body=encodeBody(ConfigText(timerMaxDelaySec="10"))
         )
         peers = Peers(Remoting(self.clock), self.servers.connect)
         self.addCleanup(lambda: self.servers.resultOf(peers.stop()))
@@ -188,7 +188,7 @@ class TimerClusterTests(LateClusterCase):
         self.send(b"fine", delayTimeMs=10_000)
         self.assertRaises(SendFailed, self.send, b"x", delayTimeMs=11_000)
 
-    def test_restart(self) -> None:
+    def test_restartDeliversOnce(self) -> None:
         """
         While a broker is away its messages wait, and nothing comes twice after a stop.
         """
@@ -200,7 +200,7 @@ class TimerClusterTests(LateClusterCase):
         self.assertEqual([body for body, _ in self.got], [b"1000", b"1400", b"5000", b"20000"])
         self.assertTrue(20 <= self.got[3][1] - sent < 30, self.got)
 
-    def test_away(self) -> None:
+    def test_daysAwayLoseNothing(self) -> None:
         """
         After days away messages come; the store knows that their files are needed till
         then, however old these are.
@@ -218,7 +218,7 @@ class TimerClusterTests(LateClusterCase):
         broker = self.servers.service(self.broker)
         self.assertEqual(broker.store.retention.needed(), broker.store.log.written)
 
-    def test_kill(self) -> None:
+    def test_killMayDeliverTwice(self) -> None:
         """
         The same after kill -9, but that what came in the last second may come twice.
         """

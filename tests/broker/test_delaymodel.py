@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-L{txrocket.broker.delay} against a model.
+L{txrocket.broker.delivery.delaylevels} against a model.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from twisted.internet.defer import maybeDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.latemodel import LateMachine
-from txrocket.broker.delay import DelayLevels
-from txrocket.broker.detours import Detours
-from txrocket.store.follow import SCHEDULE_TOPIC
+from txrocket.broker.delivery.delaylevels import DelayLevels
+from txrocket.broker.delivery.reroute import Reroutes
+from txrocket.store.dispatch import SCHEDULE_TOPIC
 
 DELAYS = [1000, 5000, 20_000]
 
@@ -32,12 +32,12 @@ class DelayMachine(LateMachine):
 
     longest = 30.0
 
-    def make(self) -> tuple[list[Any], Detours]:
+    def make(self) -> tuple[list[Any], Reroutes]:
         table = self.table("delayOffset.json")
         delays = DelayLevels(
             self.clock, self.store, table, maybeDeferred, DELAYS, lambda *told: None
         )
-        return [delays], Detours(delays.detour)
+        return [delays], Reroutes(delays.reroute)
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(SCHEDULE_TOPIC, queueId) for queueId in range(3)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.broker.groups}; the rules are those of Java's
+Tests for L{txrocket.broker.tables.groups}; the rules are those of Java's
 C{SubscriptionGroupManager}.
 """
 
@@ -14,13 +14,15 @@ from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk, atOnce
-from txrocket.broker.groups import Groups
 from txrocket.broker.settings import GroupSettings
+from txrocket.broker.tables.groups import Groups
+from txrocket.broker.tables.savedtable import TableFile
+from txrocket.config import Live
 from txrocket.errors import RemoteSystemError, StoreFailed
 from txrocket.model import DataVersion, SubscriptionGroupConfig
 from txrocket.protocol.bodies import SubscriptionGroupWrapper
-from txrocket.protocol.bodycodec import decodeBody
-from txrocket.store.tables import Table
+from txrocket.protocol.bodies.codec import decodeBody
+from txrocket.store.jsontable import Table
 
 
 class GroupsTests(SynchronousTestCase):
@@ -38,13 +40,13 @@ class GroupsTests(SynchronousTestCase):
         """
         The groups as they are after a start.
         """
-        groups = Groups(
-            Table(self.disk, self.path), inThread, GroupSettings(**settings), lambda: self.now
-        )
+        self.settings = Live(GroupSettings(**settings))
+        file = TableFile(Table(self.disk, self.path), inThread)
+        groups = Groups(file, self.settings, lambda: self.now)
         groups.load()
         return groups
 
-    def test_own(self) -> None:
+    def test_newBrokerHasJavasGroups(self) -> None:
         """
         A new broker has Java's groups for tools and proxies.
         """
@@ -61,7 +63,7 @@ class GroupsTests(SynchronousTestCase):
             set(self.groups.table),
         )
 
-    def test_find(self) -> None:
+    def test_unknownGroupIsCreated(self) -> None:
         """
         A group that is asked for and not there is made, with Java's defaults, and
         is there after a restart.
@@ -79,7 +81,7 @@ class GroupsTests(SynchronousTestCase):
         """
         It is not made where that is switched off, unless it is the broker's own.
         """
-        self.groups.settings = GroupSettings(autoCreateSubscriptionGroup=False)
+        self.settings.now = GroupSettings(autoCreateSubscriptionGroup=False)
         self.assertIsNone(self.groups.find("G"))
         self.assertIsNotNone(self.groups.find("CID_RMQ_SYS_TRANS"))
         self.assertNotIn("G", self.groups.table)
@@ -93,7 +95,7 @@ class GroupsTests(SynchronousTestCase):
                 self.groups.find(name)
         self.assertEqual(0, self.groups.version.counter)
 
-    def test_put(self) -> None:
+    def test_putGroupIsOnDisk(self) -> None:
         """
         A group can be made and changed; it is on the disk when that is said.
         """
@@ -102,7 +104,7 @@ class GroupsTests(SynchronousTestCase):
         self.assertEqual(config, self.groups.find("G"))
         self.assertEqual(config, self.make().find("G"))
 
-    def test_remove(self) -> None:
+    def test_removedGroupIsGone(self) -> None:
         """
         A group can be forgotten; so can one that never was.
         """
@@ -160,17 +162,17 @@ class GroupsTests(SynchronousTestCase):
         """
         for number in range(500):
             self.groups.find(f"G{number}")
-        before = self.groups._pieces.encoded
+        before = self.groups._text.encoded
         self.successResultOf(self.groups.put(SubscriptionGroupConfig("G7", retryMaxTimes=3)))
         self.successResultOf(self.groups.remove("G8"))
         self.groups.find("new")
-        self.assertEqual(2, self.groups._pieces.encoded - before)
+        self.assertEqual(2, self.groups._text.encoded - before)
         self.assertEqual(self.groups.table, self.make().table)
         self.assertEqual(
             self.groups.wrapper(), decodeBody(SubscriptionGroupWrapper, self.groups.encoded())
         )
 
-    def test_wrapper(self) -> None:
+    def test_wrapperHasGroupsAndVersion(self) -> None:
         """
         What is told has all groups and the version.
         """
@@ -179,13 +181,13 @@ class GroupsTests(SynchronousTestCase):
         self.assertEqual(self.groups.table, wrapper.subscriptionGroupTable)
         self.assertEqual(self.groups.version, wrapper.dataVersion)
 
-    def test_stop(self) -> None:
+    def test_flushWaitsForWrite(self) -> None:
         """
         A stop waits for what is being written.
         """
         done: Deferred[None] = Deferred()
         self.groups = self.make(lambda job: done)
-        self.successResultOf(self.groups.stop())
+        self.successResultOf(self.groups.flush())
         self.groups.find("G")
-        self.assertNoResult(self.groups.stop())
+        self.assertNoResult(self.groups.flush())
         done.callback(None)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.processors.transactioncase import COMMIT, TransactionTests
 from tests.store.support import abandon
-from txrocket.broker.decisions import GROUP, HALF_TOPIC, OP_TOPIC
+from txrocket.broker.transaction.opmessages import GROUP, HALF_TOPIC, OP_TOPIC
 from txrocket.message import MessageExt
 
 LOG = Path(__file__).parent.parent / "fixtures" / "javahalves.xz"

@@ -19,10 +19,9 @@ from txrocket.protocol.bodies import (
     ProducerData,
     UnlockBatchRequestBody,
 )
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
-from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import (
     CloneGroupOffsetRequestHeader,
     CreateTopicRequestHeader,
@@ -34,6 +33,7 @@ from txrocket.protocol.headers import (
     UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from txrocket.protocol.headers.fields import Header
 
 
 class LimitsCase(WholeBrokerTests):
@@ -111,7 +111,7 @@ class TopicLimitTests(LimitsCase):
     C{maxTopicNum}.
     """
 
-    def test_full(self) -> None:
+    def test_fullTableRefusesNewTopics(self) -> None:
         """
         Sends and administrators make no more topics than C{maxTopicNum}; the topics that
         are there are sent to and changed, and a deleted one makes room.
@@ -144,14 +144,14 @@ class TopicLimitTests(LimitsCase):
         for topic in ("A", "B"):
             self.served(self.send(caller, topic))
         self.served(self.beat(caller, "G", "H"))
-        self.assertIsNotNone(made.topics.get("%RETRY%H"))
+        self.assertIsNotNone(made.tables.topics.get("%RETRY%H"))
         answer = self.send(caller, "%RETRY%I")
         self.refused(answer, ResponseCode.TOPIC_NOT_EXIST, "maxTopicNum is 2")
         header = DeleteTopicRequestHeader("%RETRY%H")
         self.served(self.ask(caller, RequestCode.DELETE_TOPIC_IN_BROKER, header))
         self.served(self.send(caller, "%RETRY%I"))
 
-    def test_restart(self) -> None:
+    def test_loweredLimitKeepsTopics(self) -> None:
         """
         Topics that are more than a lowered C{maxTopicNum} stay, of either kind.
         """
@@ -175,7 +175,7 @@ class GroupLimitTests(LimitsCase):
     C{maxSubscriptionGroupNum}.
     """
 
-    def test_full(self) -> None:
+    def test_fullTableRefusesNewGroups(self) -> None:
         """
         Heartbeats and administrators make no more groups than
         C{maxSubscriptionGroupNum}; a client is a member of those that are there all the
@@ -189,10 +189,10 @@ class GroupLimitTests(LimitsCase):
         self.refused(
             answer, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "maxSubscriptionGroupNum is 2"
         )
-        self.assertNotIn("I", made.groups.table)
+        self.assertNotIn("I", made.tables.groups.table)
         said = [each for each in self.logged(LogLevel.warn) if "maxSubscriptionGroupNum" in each]
         self.assertEqual(len(said), 1)
-        self.assertIsNone(made.topics.get("%RETRY%I"))
+        self.assertIsNone(made.tables.topics.get("%RETRY%I"))
         self.assertFalse(self.isMember(other, "I"))
         header = UnregisterClientRequestHeader("c", consumerGroup="G")
         self.served(self.ask(caller, RequestCode.UNREGISTER_CLIENT, header))
@@ -223,7 +223,7 @@ class MemberLimitTests(LimitsCase):
         for answer in (self.beat(caller, "I"), self.beat(caller, producers=("R",))):
             self.refused(answer, ResponseCode.SYSTEM_ERROR, "maxGroupNumPerClient is 2")
         self.assertFalse(self.isMember(caller, "I"))
-        self.assertEqual(len(made.groups.table), 7)
+        self.assertEqual(len(made.tables.groups.table), 7)
         header = UnregisterClientRequestHeader("c", consumerGroup="G")
         self.served(self.ask(caller, RequestCode.UNREGISTER_CLIENT, header))
         self.served(self.beat(caller, "I"))
@@ -237,7 +237,7 @@ class MemberLimitTests(LimitsCase):
         self.served(self.beat(caller, "G"))
         answer = self.beat(caller, "H")
         self.refused(answer, ResponseCode.SYSTEM_ERROR, "maxGroupNumPerClient is 1")
-        self.assertNotIn("H", made.groups.table)
+        self.assertNotIn("H", made.tables.groups.table)
 
     def test_inAll(self) -> None:
         """
@@ -255,7 +255,7 @@ class MemberLimitTests(LimitsCase):
         self.turn()
         self.served(self.beat(second, "H", clientId="d"))
 
-    def test_subscriptions(self) -> None:
+    def test_tooManySubscriptionsAreRefused(self) -> None:
         """
         A heartbeat with more topics than C{maxSubscriptionNumPerGroup} is refused.
         """
@@ -279,7 +279,7 @@ class OffsetLimitTests(LimitsCase):
         header = UpdateConsumerOffsetRequestHeader(group, topic, queueId, 0)
         return self.ask(caller, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    def test_full(self) -> None:
+    def test_fullTableRefusesNewOffsets(self) -> None:
         """
         No more pairs of a topic and a group have offsets than C{maxConsumerOffsetNum};
         those that have some go on, and a deleted group makes room.
@@ -313,7 +313,7 @@ class OffsetLimitTests(LimitsCase):
         for queueId in (-1, 1, 2**31 - 1):
             answer = self.commit(caller, "G", "A", queueId)
             self.refused(answer, ResponseCode.SYSTEM_ERROR, "is not one of topic A")
-        self.assertEqual(made.offsets.topicsOf("G"), set())
+        self.assertEqual(made.tables.offsets.topicsOf("G"), set())
         header = QueryConsumerOffsetRequestHeader("G", "A", 0)
         self.served(self.ask(caller, RequestCode.QUERY_CONSUMER_OFFSET, header))
 
@@ -339,7 +339,7 @@ class LockLimitTests(LimitsCase):
         self.served(answer)
         return len(decodeBody(LockBatchResponseBody, answer.body).lockOKMQSet)
 
-    def test_full(self) -> None:
+    def test_fullTableRefusesNewLocks(self) -> None:
         """
         No more queues are locked than C{maxQueueLockNum}; locks are renewed, and those that
         are given back or expire make room.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.broker.longpoll}.
+Tests for L{txrocket.broker.pull.longpoll}.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket.broker import longpoll
-from txrocket.broker.longpoll import LongPoll
+from txrocket.broker.pull import longpoll
+from txrocket.broker.pull.longpoll import LongPoll
+from txrocket.broker.settings import PullSettings
+from txrocket.config import Live
 from txrocket.errors import SystemBusy
 from txrocket.message import MessageExt
 
@@ -26,7 +28,8 @@ class LongPollTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.longPoll = LongPoll(self.clock, 1000)
+        self.settings = Live(PullSettings(pullThreadPoolQueueCapacity=1000))
+        self.longPoll = LongPoll(self.clock, self.settings)
 
     def hold(
         self,
@@ -48,7 +51,7 @@ class LongPollTests(SynchronousTestCase):
         """
         self.longPoll.arrived(topic, queueId, offset, hashed, MESSAGE)
 
-    def test_arrived(self) -> None:
+    def test_messageWakesPullsOfItsQueue(self) -> None:
         """
         A message wakes all that wait at its queue, and no others.
         """
@@ -64,9 +67,9 @@ class LongPollTests(SynchronousTestCase):
         self.arrive()
         self.arrive("V")
 
-    def test_offset(self) -> None:
+    def test_earlierMessageWakesNoPull(self) -> None:
         """
-        A message before the offset that is waited for wakes nobody.
+        A message before the offset of a pull does not wake it.
         """
         held = self.hold(offset=5)
         self.arrive(offset=4)
@@ -74,9 +77,9 @@ class LongPollTests(SynchronousTestCase):
         self.arrive(offset=5)
         self.successResultOf(held)
 
-    def test_matches(self) -> None:
+    def test_otherTagWakesNoPull(self) -> None:
         """
-        A message whose tag's hash is not wanted wakes nobody; it is looked at
+        A message whose tag's hash does not match wakes no pull; it is looked at
         more closely only where the hash is.
         """
         looked: list[MessageExt] = []
@@ -97,7 +100,7 @@ class LongPollTests(SynchronousTestCase):
         self.successResultOf(filtered)
         self.assertEqual([MESSAGE, MESSAGE], looked)
 
-    def test_limit(self) -> None:
+    def test_timeLimitWakesPull(self) -> None:
         """
         At its time limit each is woken, in whatever order they came.
         """
@@ -119,7 +122,7 @@ class LongPollTests(SynchronousTestCase):
         self.assertEqual(0, len(self.longPoll))
         self.assertEqual([], self.clock.getDelayedCalls())
 
-    def test_timers(self) -> None:
+    def test_manyPullsShareOneTimer(self) -> None:
         """
         However many are held, there is one timer.
         """
@@ -127,7 +130,7 @@ class LongPollTests(SynchronousTestCase):
             self.hold(15 + number % 7)
         self.assertEqual(1, len(self.clock.getDelayedCalls()))
 
-    def test_again(self) -> None:
+    def test_wokenPullMayBeHeldAgain(self) -> None:
         """
         Who was woken may be held again at once, by the same message's leave.
         """
@@ -139,7 +142,7 @@ class LongPollTests(SynchronousTestCase):
         self.arrive(offset=1)
         self.successResultOf(again[0])
 
-    def test_cancel(self) -> None:
+    def test_cancelledPullIsReleased(self) -> None:
         """
         A pull whose connection went away is held no longer: not when a message
         comes, and not at its limit.
@@ -163,7 +166,7 @@ class LongPollTests(SynchronousTestCase):
         self.failureResultOf(second, CancelledError)
         self.assertEqual(0, len(self.longPoll))
 
-    def test_forgotten(self) -> None:
+    def test_endedPullsAreForgotten(self) -> None:
         """
         Pulls that are over are not kept until their limits: a queue through
         which messages run holds and wakes thousands a second.
@@ -176,11 +179,11 @@ class LongPollTests(SynchronousTestCase):
         self.clock.advance(15)
         self.successResultOf(keep)
 
-    def test_full(self) -> None:
+    def test_pullBeyondLimitIsRefused(self) -> None:
         """
         No more than the limit are held; the limit may be changed.
         """
-        self.longPoll.limit = 2
+        self.settings.now = PullSettings(pullThreadPoolQueueCapacity=2)
         self.hold()
         held = self.hold()
         with self.assertRaises(SystemBusy):
@@ -189,7 +192,7 @@ class LongPollTests(SynchronousTestCase):
         self.failureResultOf(held, CancelledError)
         self.hold()
 
-    def test_stop(self) -> None:
+    def test_stopWakesAllPulls(self) -> None:
         """
         A stop wakes all, and leaves nothing on the clock.
         """
@@ -234,7 +237,7 @@ class CrowdTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = TurningClock()
-        self.longPoll = LongPoll(self.clock, 10_000)
+        self.longPoll = LongPoll(self.clock, Live(PullSettings(pullThreadPoolQueueCapacity=10_000)))
         self.woken: list[int] = []
         self.compared = 0
 
@@ -341,7 +344,7 @@ class CrowdTests(SynchronousTestCase):
 
     def test_tooManyMessagesWakeAll(self) -> None:
         """
-        When more messages wait than a crowd keeps, all its pulls are woken, and nobody
+        When more messages wait than a crowd holds, all its pulls are woken, and no pull
         needs to hear of further messages until then.
         """
         self.hold(self.COUNT, hashed=3)

@@ -34,7 +34,7 @@ class CheckTests(SynchronousTestCase):
     """
 
     @given(st.text(alphabet=LEGAL, min_size=1, max_size=127))
-    def test_legal(self, name: str) -> None:
+    def test_validNameIsReturned(self, name: str) -> None:
         """
         Letters, digits and C{_-%|} make a name, which is given back.
         """
@@ -46,7 +46,7 @@ class CheckTests(SynchronousTestCase):
         st.characters().filter(lambda each: each not in LEGAL),
         st.text(alphabet=LEGAL, max_size=20),
     )
-    def test_illegal(self, before: str, bad: str, after: str) -> None:
+    def test_otherCharacterIsRefused(self, before: str, bad: str, after: str) -> None:
         """
         A single other character spoils a name, wherever it stands: a line feed
         at the end, a digit of another script, half of a surrogate pair.
@@ -54,7 +54,7 @@ class CheckTests(SynchronousTestCase):
         self.assertRaises(RemoteSystemError, checkTopic, before + bad + after)
         self.assertRaises(RemoteSystemError, checkGroup, before + bad + after)
 
-    def test_folders(self) -> None:
+    def test_nameCannotLeaveTheStore(self) -> None:
         """
         No name leads out of the store's folder.
         """
@@ -62,7 +62,7 @@ class CheckTests(SynchronousTestCase):
             self.assertRaises(RemoteSystemError, checkTopic, name)
             self.assertRaises(RemoteSystemError, checkGroup, name)
 
-    def test_blank(self) -> None:
+    def test_blankNameIsRefused(self) -> None:
         """
         No name is no name.
         """
@@ -72,7 +72,7 @@ class CheckTests(SynchronousTestCase):
             error = self.assertRaises(RemoteSystemError, checkGroup, name)
             self.assertEqual(error.remark, "the group is blank")
 
-    def test_length(self) -> None:
+    def test_longNameIsRefused(self) -> None:
         """
         A topic has at most 127 characters, a group 255.
         """
@@ -83,7 +83,7 @@ class CheckTests(SynchronousTestCase):
         error = self.assertRaises(RemoteSystemError, checkGroup, "g" * 256)
         self.assertIn("has 256 characters, at most 255 are allowed", error.remark)
 
-    def test_remark(self) -> None:
+    def test_remarkNamesTheFault(self) -> None:
         """
         The remark names what is wrong and stays short; the code is SYSTEM_ERROR,
         as Java's.
@@ -97,7 +97,7 @@ class CheckTests(SynchronousTestCase):
         error = self.assertRaises(RemoteSystemError, checkTopic, "x" * 1000000)
         self.assertLess(len(error.remark), 200)
 
-    def test_captured(self) -> None:
+    def test_namesOfRealClientsAreValid(self) -> None:
         """
         The names that real clients use are legal.
         """
@@ -125,7 +125,7 @@ class SystemTests(SynchronousTestCase):
     def test_systemTopics(self) -> None:
         """
         The nine topics of C{TopicValidator} and everything that begins with
-        C{rmq_sys_} are the broker's own, which nobody may create or delete.
+        C{rmq_sys_} are the broker's own, which no administrator may create or delete.
         """
         self.assertEqual(len(SYSTEM_TOPICS), 9)
         for topic in (*SYSTEM_TOPICS, "rmq_sys_", "rmq_sys_anything"):
@@ -136,7 +136,7 @@ class SystemTests(SynchronousTestCase):
             self.assertFalse(isSystemTopic(topic))
             checkNotSystem(topic)
 
-    def test_sendable(self) -> None:
+    def test_systemTopicsRefuseSends(self) -> None:
         """
         Six of them take no messages from clients: NO_PERMISSION.  The benchmark's
         and the trace's do.

@@ -18,22 +18,22 @@ from twisted.trial.unittest import TestCase
 from tests.broker.brokers import Caller, WholeBrokerTests
 from tests.processors.support import BROUGHT, COMMIT, SUSPEND, pullHeader, sendHeader
 from tests.store.support import Held
-from txrocket.broker.service import Broker, Chore
+from txrocket.broker.service import Broker, PeriodicTask
 from txrocket.config import Configuration
 from txrocket.errors import DiskFull, StoreInUse
 from txrocket.message import MessageExt
 from txrocket.model import SubscriptionGroupConfig, TopicConfig, TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader
 from txrocket.protocol.record import decodeRecords
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
+from txrocket.server.environment import Environment
 from txrocket.services import BROKER_SECTIONS, NAMESRV_SECTIONS, broker, nameServer
 from txrocket.store.files import Files
-from txrocket.surroundings import Surroundings
-from txrocket.testing.plan import freePort
+from txrocket.testing.clustersettings import freePort
 
 reactor: Any = theReactor
 
@@ -101,7 +101,7 @@ class StartTests(BrokerTests):
     Starting.
     """
 
-    def test_ports(self) -> None:
+    def test_bothPortsServeTheSame(self) -> None:
         """
         A broker listens on its port and on the one two below, and serves the same
         on both.
@@ -122,9 +122,9 @@ class StartTests(BrokerTests):
         self.start(listenPort="2")
         self.assertEqual([each.number for each in self.ports], [2])
 
-    def test_says(self) -> None:
+    def test_startIsLoggedInOneLine(self) -> None:
         """
-        It says in one line who it is, where it listens, where it is reached and
+        One log line has its name, where it listens, where clients reach it and
         where its messages are.
         """
         self.start(brokerClusterName="c", listenPort="20911")
@@ -134,7 +134,7 @@ class StartTests(BrokerTests):
             self.logged(LogLevel.info),
         )
 
-    def test_announced(self) -> None:
+    def test_nameServersHearOfTheStart(self) -> None:
         """
         Every name server is told once all is there, and it is known when they have
         been.
@@ -151,7 +151,7 @@ class StartTests(BrokerTests):
         self.assertEqual(self.nameServer.asked, [REGISTER] * 2)
         self.assertEqual(self.happened, ["started", "told of 2", "told of 2"])
 
-    def test_again(self) -> None:
+    def test_restartFindsItsState(self) -> None:
         """
         A broker finds what the one before it left: messages, topics, groups and
         offsets.
@@ -170,9 +170,9 @@ class StartTests(BrokerTests):
         self.successResultOf(stopped)
         self.ports.clear()
         second = self.start()
-        self.assertIsNotNone(second.topics.get("new"))
-        self.assertIn("mine", second.groups.table)
-        self.assertEqual(second.offsets.query("mine", "new", 0), 1)
+        self.assertIsNotNone(second.tables.topics.get("new"))
+        self.assertIn("mine", second.tables.groups.table)
+        self.assertEqual(second.tables.offsets.query("mine", "new", 0), 1)
         self.assertEqual([each.body for each in self.messages(self.call(), "new")], [b"kept"])
 
     def test_allTablesDamagedLosesNoMessage(self) -> None:
@@ -203,10 +203,10 @@ class StartTests(BrokerTests):
                     file.truncate(1)
         second = self.start(autoCreateSubscriptionGroup="false")
         self.assertIn("is damaged", "".join(self.logged(LogLevel.error)))
-        self.assertIn("mine", second.groups.table)
-        self.assertEqual(second.offsets.query("mine", "new", 1), 1)
+        self.assertIn("mine", second.tables.groups.table)
+        self.assertEqual(second.tables.offsets.query("mine", "new", 1), 1)
         for topic in ("new", "newer"):
-            config = second.topics.get(topic)
+            config = second.tables.topics.get(topic)
             assert config is not None
             self.assertEqual(2, config.readQueueNums)
             other = self.call()
@@ -219,12 +219,12 @@ class StartTests(BrokerTests):
         self.assertEqual(len(names), len(kept))
 
 
-class ChoreTests(BrokerTests):
+class TaskTests(BrokerTests):
     """
     What is done every so often.
     """
 
-    def test_chores(self) -> None:
+    def test_tasksRunAtTheirPace(self) -> None:
         """
         Each is done at its own pace, for the first time after its first pause; one
         that fails ends and is logged, and the others go on.
@@ -236,10 +236,10 @@ class ChoreTests(BrokerTests):
             done.append("fail")
             raise KeyError("oops")
 
-        made.chores = [
-            Chore("Failing", 2, fail),
-            Chore("Often", 1, lambda: done.append("often")),
-            Chore("Seldom", 3, lambda: done.append("seldom")),
+        made.tasks = [
+            PeriodicTask("Failing", 2, fail),
+            PeriodicTask("Often", 1, lambda: done.append("often")),
+            PeriodicTask("Seldom", 3, lambda: done.append("seldom")),
         ]
         made.startService()
         self.assertEqual(done, [])
@@ -248,16 +248,16 @@ class ChoreTests(BrokerTests):
         self.assertEqual(self.logged(LogLevel.critical), ["Failing has ended"])
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
-    def test_stopped(self) -> None:
+    def test_stopEndsTasks(self) -> None:
         """
         After the stop nothing is done any more, and one that had ended harms
         nothing.
         """
         done: list[str] = []
         made = self.make()
-        made.chores = [
-            Chore("Failing", 1, lambda: 1 // 0),
-            Chore("Often", 1, lambda: done.append("often")),
+        made.tasks = [
+            PeriodicTask("Failing", 1, lambda: 1 // 0),
+            PeriodicTask("Often", 1, lambda: done.append("often")),
         ]
         made.startService()
         self.clock.pump([1] * 2)
@@ -266,12 +266,12 @@ class ChoreTests(BrokerTests):
         self.clock.pump([1] * 10)
         self.assertEqual(done, ["often"] * 2)
 
-    def test_own(self) -> None:
+    def test_offsetsAreWrittenPeriodically(self) -> None:
         """
         A broker writes its consumers' offsets every five seconds.
         """
         made = self.start()
-        made.offsets.commit("G", "T", 0, 7, "here")
+        made.tables.offsets.commit("G", "T", 0, 7, "here")
         self.clock.advance(4.9)
         self.assertFalse(self.exists("config", "consumerOffset.json"))
         self.clock.advance(0.1)
@@ -285,8 +285,8 @@ class ChoreTests(BrokerTests):
         made = self.start()
         self.disk.only = "config"
         self.disk.failing["pwrite"] = FULL
-        self.failureResultOf(made.topics.put(TopicConfig("late")), DiskFull)
-        self.failureResultOf(made.groups.put(SubscriptionGroupConfig("late")), DiskFull)
+        self.failureResultOf(made.tables.topics.put(TopicConfig("late")), DiskFull)
+        self.failureResultOf(made.tables.groups.put(SubscriptionGroupConfig("late")), DiskFull)
         self.clock.advance(10)
         self.assertFalse(self.exists("config", "topics.json"))
         caller = self.call()
@@ -298,7 +298,7 @@ class ChoreTests(BrokerTests):
         for name in ("topics.json", "subscriptionGroup.json"):
             with open(os.path.join(self.root, "config", name), "rb") as file:
                 self.assertIn(b'"late"', file.read())
-        self.assertEqual(set(), set(made.topics.unsaved))
+        self.assertEqual(set(), set(made.tables.topics.unsaved))
 
 
 class StopTests(BrokerTests):
@@ -337,7 +337,7 @@ class StopTests(BrokerTests):
         self.successResultOf(stopped)
         self.assertClosed()
 
-    def test_idle(self) -> None:
+    def test_idleStopLeavesACleanFolder(self) -> None:
         """
         A broker that did nothing leaves a folder that was closed properly, and says
         that it has stopped.
@@ -349,7 +349,7 @@ class StopTests(BrokerTests):
         self.assertEqual(self.happened, ["started", "stopped"])
         self.assertEqual(self.logged(LogLevel.info)[-1], "Broker b has stopped")
 
-    def test_goodbye(self) -> None:
+    def test_requestsAreServedWhileUnregistering(self) -> None:
         """
         Name servers are told first, and while they are, requests are served.
         """
@@ -380,7 +380,7 @@ class StopTests(BrokerTests):
         self.successResultOf(stopped)
         self.assertClosed()
 
-    def test_held(self) -> None:
+    def test_heldPullsAreAnswered(self) -> None:
         """
         Held pulls are answered, before their connections are closed.
         """
@@ -396,7 +396,7 @@ class StopTests(BrokerTests):
         self.assertEqual(self.codes(caller), [ResponseCode.PULL_NOT_FOUND])
         self.assertTrue(caller.wire.disconnecting)
 
-    def test_waiting(self) -> None:
+    def test_waitingSendIsAnsweredAndStored(self) -> None:
         """
         A message that waits for the disk is answered when it is there, and it is
         found by the next broker.
@@ -457,7 +457,7 @@ class StopTests(BrokerTests):
 
     def test_notSynced(self) -> None:
         """
-        If the disk fails, nobody is told that a message is stored, and the folder
+        If the disk fails, no producer is told that a message is stored, and the folder
         says that it was not closed properly.
         """
         made = self.begin()
@@ -473,7 +473,7 @@ class StopTests(BrokerTests):
         self.assertEqual(self.codes(caller), [ResponseCode.SERVICE_NOT_AVAILABLE])
         self.assertTrue(self.exists("abort"))
 
-    def test_refuses(self) -> None:
+    def test_stoppingBrokerRefusesRequests(self) -> None:
         """
         While it waits for the disk, requests are refused, so that clients turn to
         other brokers; nothing of them is stored.
@@ -498,19 +498,19 @@ class StopTests(BrokerTests):
         self.assertEqual(made.store.maxOffset("T", 0), 2)
         self.assertClosed()
 
-    def test_tables(self) -> None:
+    def test_tablesAreOnDisk(self) -> None:
         """
         Offsets, topics and groups are on the disk.
         """
         made = self.begin()
-        made.offsets.commit("G", "T", 0, 7, "here")
-        made.topics.ensure("T", 1)
-        made.groups.find("G")
+        made.tables.offsets.commit("G", "T", 0, 7, "here")
+        made.tables.topics.ensure("T", 1)
+        made.tables.groups.find("G")
         self.stop(made)
         for name in ("consumerOffset.json", "topics.json", "subscriptionGroup.json"):
             self.assertTrue(self.exists("config", name), name)
 
-    def test_stubborn(self) -> None:
+    def test_stubbornClientIsAborted(self) -> None:
         """
         A client that does not let go is let go after five seconds.
         """
@@ -531,16 +531,16 @@ class StopTests(BrokerTests):
 
     def test_silentClient(self) -> None:
         """
-        One that never said anything keeps nobody waiting.
+        A connection without a request does not delay the stop.
         """
         made = self.begin()
         caller = self.call()
         self.stop(made)
         self.assertTrue(caller.wire.disconnecting)
 
-    def test_group(self) -> None:
+    def test_leavingMembersAreNotLogged(self) -> None:
         """
-        The members of a group go one by one, and that nobody can tell the others
+        The members of a group leave one by one, and that the broker cannot notify the others
         is no error.
         """
         made = self.begin()
@@ -557,7 +557,7 @@ class StopTests(BrokerTests):
             self.assertIn(ResponseCode.SUCCESS, self.codes(caller))
         self.stop(made)
 
-    def test_order(self) -> None:
+    def test_partsStopInOrder(self) -> None:
         """
         What is closed last is what the others need: threads after the store, the
         store after the tables.
@@ -565,10 +565,10 @@ class StopTests(BrokerTests):
         made = self.begin(namesrvAddr="192.0.2.1:9876")
         self.nameServer.heard = lambda code: self.happened.append(str(code))
         for name, owner, method in (
-            ("held", made.longPoll, "stop"),
-            ("offsets", made.offsets, "save"),
+            ("held", made.parts.core.longPoll, "stop"),
+            ("offsets", made.tables.offsets, "save"),
             ("store", made.store, "stop"),
-            ("peers", made.peers, "stop"),
+            ("peers", made.registration, "close"),
         ):
             self.patch(owner, method, self._noting(name, getattr(owner, method)))
         for port in self.ports:
@@ -596,7 +596,7 @@ class FailedStartTests(BrokerTests):
     Brokers that cannot start leave nothing behind.
     """
 
-    def test_taken(self) -> None:
+    def test_takenPortClosesAll(self) -> None:
         """
         If the second port is taken, the first is closed, and so is the store, as
         if it had never been opened.
@@ -635,7 +635,7 @@ class FailedStartTests(BrokerTests):
         self.turn()
         self.assertEqual(self.codes(caller), [ResponseCode.SUCCESS])
 
-    def test_full(self) -> None:
+    def test_fullDiskLeavesNothingOpen(self) -> None:
         """
         If the disk has no room for opening the store, nothing stays open.
         """
@@ -657,14 +657,14 @@ class RealTests(TestCase):
         return Configuration.read(sections, (), None, given)
 
     @inlineCallbacks
-    def test_all(self) -> Any:
+    def test_heldPullGetsMessage(self) -> Any:
         """
         A message that is sent while a pull is held comes with it; the name server
         knows the topic; after a restart the message is there, once.
         """
         folder = self.mktemp()
         names = nameServer(
-            Surroundings.real(reactor),
+            Environment.real(reactor),
             self.configured(
                 NAMESRV_SECTIONS,
                 listenPort="0",
@@ -694,7 +694,7 @@ class RealTests(TestCase):
             return peers.request(where, requestCommand(code, header, body), 20)
 
         for expected in ([b"first"], [b"first", b"second"]):
-            server = broker(Surroundings.real(reactor), configuration)
+            server = broker(Environment.real(reactor), configuration)
             server.startService()
             yield server.whenAnnounced()
             sent = yield ask(vip, SEND, sendHeader(), expected[-1])

@@ -13,11 +13,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.javasettings import differences
 from txrocket.broker.settings import (
     SECTIONS,
-    AnnounceSettings,
     BrokerRole,
     BrokerSettings,
     DelaySettings,
     PullSettings,
+    RegistrationSettings,
     SendSettings,
     TopicSettings,
 )
@@ -36,7 +36,7 @@ class SettingsTests(SynchronousTestCase):
     The sections of a broker's configuration.
     """
 
-    def test_defaults(self) -> None:
+    def test_defaultsAreRocketMQs(self) -> None:
         """
         Without a file a broker is what RocketMQ's is, value by value; some settings
         are of 5.x, with its defaults, and one is of 4.9.8; the limits are our own.
@@ -50,14 +50,14 @@ class SettingsTests(SynchronousTestCase):
         self.assertEqual({each: getattr(DelaySettings(), each) for each in newer}, newer)
         self.assertEqual(len(SECTIONS), 13)
 
-    def test_once(self) -> None:
+    def test_keysAreUnique(self) -> None:
         """
         No setting is in two sections.
         """
         names = [field.name for section in SECTIONS for field in attrs.fields(section)]
         self.assertEqual(len(names), len(set(names)))
 
-    def test_live(self) -> None:
+    def test_namesAndAddressesAreNotLive(self) -> None:
         """
         No name, address or port may be changed while the broker runs.
         """
@@ -97,7 +97,7 @@ class SettingsTests(SynchronousTestCase):
         for key in ("configBlackList", "brokerConfigPath", "storePathRootDir", "flushDiskType"):
             self.assertIn(key, guarded)
 
-    def test_refused(self) -> None:
+    def test_invalidValuesAreRefused(self) -> None:
         """
         Values that cannot be meant, or that promise what is not kept, are
         refused.
@@ -109,7 +109,7 @@ class SettingsTests(SynchronousTestCase):
             (BrokerSettings, {"brokerId": 1}),
             (BrokerSettings, {"brokerPermission": 8}),
             (BrokerSettings, {"brokerPermission": -1}),
-            (AnnounceSettings, {"registerNameServerPeriod": 0}),
+            (RegistrationSettings, {"registerNameServerPeriod": 0}),
             (TopicSettings, {"defaultTopicQueueNums": -1}),
             (TopicSettings, {"msgTraceTopicName": ""}),
             (DelaySettings, {"timerMaxDelaySec": 0}),
@@ -121,7 +121,7 @@ class SettingsTests(SynchronousTestCase):
             with self.assertRaises(ValueError, msg=str(values)):
                 section(**values)
 
-    def test_accepted(self) -> None:
+    def test_valuesAtTheBoundsAreAccepted(self) -> None:
         """
         Values at the bounds are not refused.
         """

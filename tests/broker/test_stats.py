@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.stats import Stats
 from txrocket.protocol.bodies import BrokerStatsData, BrokerStatsItem
-from txrocket.protocol.javajson import finish
+from txrocket.protocol.fastjson import finish
 
 # 14 November 2023, 22:13:20 UTC.
 START = 1_700_000_000
@@ -60,7 +60,7 @@ class WindowTests(StatsCase):
     Sums of the last minute, hour and day.
     """
 
-    def test_captured(self) -> None:
+    def test_dataIsAsCaptured(self) -> None:
         """
         24 messages sent one by one, and pulled by four pulls, look as in an
         answer of Java's 4.9.7 some seconds later: only the minute was sampled.
@@ -79,7 +79,7 @@ class WindowTests(StatsCase):
             self.data("GROUP_GET_NUMS", "T@G"),
         )
 
-    def test_sizes(self) -> None:
+    def test_bytesAreCounted(self) -> None:
         """
         Bytes are counted beside messages; C{avgpt} is what a call brought.
         """
@@ -103,7 +103,7 @@ class WindowTests(StatsCase):
             BrokerStatsData(NOTHING, NOTHING, NOTHING), self.data("TOPIC_PUT_NUMS", "T")
         )
 
-    def test_minute(self) -> None:
+    def test_minuteIsTheLastSixPeriods(self) -> None:
         """
         The minute is the last six periods; what was counted before is forgotten.
         """
@@ -119,7 +119,7 @@ class WindowTests(StatsCase):
         self.wait(10)
         self.assertEqual(NOTHING, self.data("TOPIC_PUT_NUMS", "T").statsMinute)
 
-    def test_hour(self) -> None:
+    def test_hourIsTheLastSixSamples(self) -> None:
         """
         The hour is the last six samples of ten minutes each.
         """
@@ -135,7 +135,7 @@ class WindowTests(StatsCase):
         self.wait(600)
         self.assertEqual(NOTHING, self.data("TOPIC_PUT_NUMS", "T").statsHour)
 
-    def test_day(self) -> None:
+    def test_dayIsTheLast24Samples(self) -> None:
         """
         The day is the last 24 samples of an hour each.
         """
@@ -149,7 +149,7 @@ class WindowTests(StatsCase):
             BrokerStatsItem(3600, 1 / 24, 3600.0), self.data("TOPIC_PUT_NUMS", "T").statsDay
         )
 
-    def test_late(self) -> None:
+    def test_lateCounterBeginsAtZero(self) -> None:
         """
         A counter that begins later was at 0 at the sample before.
         """
@@ -159,7 +159,7 @@ class WindowTests(StatsCase):
         self.wait(10)
         self.assertEqual(BrokerStatsItem(5, 0.5, 5.0), self.data("TOPIC_PUT_NUMS", "T").statsMinute)
 
-    def test_broker(self) -> None:
+    def test_sumsAreKeyedByCluster(self) -> None:
         """
         The sums of the broker are filed under the cluster's name; calls are not
         counted for them.
@@ -190,7 +190,7 @@ class WindowTests(StatsCase):
         )
         self.assertEqual("0", self.stats.runtime()["putMessageTimesTotal"])
 
-    def test_unknown(self) -> None:
+    def test_unknownNameHasNoData(self) -> None:
         """
         There is nothing under other names and keys.
         """
@@ -235,7 +235,7 @@ class WindowTests(StatsCase):
 
     def test_clockSetKeepsRates(self) -> None:
         """
-        Rates and the time since the start follow a clock that nobody can set; the day
+        Rates and the time since the start follow a monotonic clock; the day
         ends by the time of day.
         """
         elapsed = 5000
@@ -257,7 +257,7 @@ class ForgettingTests(StatsCase):
     Counters do not stay for ever.
     """
 
-    def test_topic(self) -> None:
+    def test_removedTopicLosesCounters(self) -> None:
         """
         With a topic go its counters and those of all groups at it, and no other.
         """
@@ -274,7 +274,7 @@ class ForgettingTests(StatsCase):
         self.assertIsNone(self.stats.data("SNDBCK_PUT_NUMS", "T@G"))
         self.assertIsNotNone(self.stats.data("SNDBCK_PUT_NUMS", "U@G"))
 
-    def test_group(self) -> None:
+    def test_removedGroupLosesCounters(self) -> None:
         """
         With a group go its counters at all topics.
         """
@@ -302,7 +302,7 @@ class ForgettingTests(StatsCase):
         self.assertEqual("30", runtime["putMessageSizeTotal"])
         self.assertEqual("2", runtime["msgGetTotalTodayNow"])
 
-    def test_idle(self) -> None:
+    def test_idleCounterIsRemovedAfterADay(self) -> None:
         """
         A counter goes once nothing was counted for a whole day; one that moves
         stays.
@@ -321,7 +321,7 @@ class ForgettingTests(StatsCase):
         self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "moving"))
         self.assertEqual("25", self.stats.runtime()["putMessageTimesTotal"])
 
-    def test_bounded(self) -> None:
+    def test_samplesAreBounded(self) -> None:
         """
         A counter has at most 7, 7 and 25 samples, however long it is there.
         """
@@ -338,7 +338,7 @@ class RuntimeTests(StatsCase):
     What an operator is told.
     """
 
-    def test_new(self) -> None:
+    def test_newBrokerHasNoRates(self) -> None:
         """
         A broker that has done nothing says so: no rate yet, and all totals 0.
         """
@@ -349,7 +349,7 @@ class RuntimeTests(StatsCase):
         self.assertEqual("0.0", runtime["putMessageAverageSize"])
         self.assertEqual("0", runtime["msgPutTotalTodayNow"])
 
-    def test_runtime(self) -> None:
+    def test_runtimeIsFormatted(self) -> None:
         """
         The time since the start is in days, hours, minutes and seconds.
         """
@@ -358,7 +358,7 @@ class RuntimeTests(StatsCase):
             "[ 2 days, 3 hours, 4 minutes, 5 seconds ]", self.stats.runtime()["runtime"]
         )
 
-    def test_totals(self) -> None:
+    def test_totalsCountSinceStart(self) -> None:
         """
         Messages, bytes, failures and the average size since the start.
         """
@@ -374,7 +374,7 @@ class RuntimeTests(StatsCase):
         self.assertEqual("4", runtime["msgPutTotalTodayNow"])
         self.assertEqual("2", runtime["msgGetTotalTodayNow"])
 
-    def test_rates(self) -> None:
+    def test_ratesCoverThreeSpans(self) -> None:
         """
         Rates are over 10 seconds, a minute and ten minutes: of messages in, of
         pulls with and without success and both, and of messages out.
@@ -395,7 +395,7 @@ class RuntimeTests(StatsCase):
         self.wait(540)
         self.assertEqual("0.0 0.0 1.0", self.stats.runtime()["putTps"])
 
-    def test_distribution(self) -> None:
+    def test_distributionHasJavasClasses(self) -> None:
         """
         How long puts took is in Java's 13 classes, which its tools take apart.
         """
@@ -403,7 +403,7 @@ class RuntimeTests(StatsCase):
         self.assertEqual(13, len(parts))
         self.assertEqual(("[<=0ms]:0", "[10s~]:0"), (parts[0], parts[-1]))
 
-    def test_midnight(self) -> None:
+    def test_midnightStartsANewDay(self) -> None:
         """
         At midnight, local time, today's beginning becomes yesterday's.
         """

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.broker.subscriptions}: what a pull wants.
+Tests for L{txrocket.broker.pull.subscriptions}: what a pull wants.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import attrs
 from msgspec.structs import replace
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,10 +14,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.broker.peers import Connected, consumer
 from tests.processors.support import BROUGHT, pullHeader
 from tests.store.support import Disk, atOnce
-from txrocket.broker.clients import Consumers
-from txrocket.broker.groups import Groups
+from txrocket.broker.clients.consumers import Consumers
+from txrocket.broker.pull.subscriptions import Subscriptions
 from txrocket.broker.settings import GroupSettings, PullSettings
-from txrocket.broker.subscriptions import Subscriptions
+from txrocket.broker.tables.groups import Groups
+from txrocket.broker.tables.savedtable import TableFile
+from txrocket.config import Live
 from txrocket.errors import (
     NoPermission,
     RemoteSystemError,
@@ -35,8 +36,8 @@ from txrocket.model import MessageModel, SubscriptionData, SubscriptionGroupConf
 from txrocket.protocol.bodies import ConsumerData
 from txrocket.protocol.headers import PullMessageRequestHeader
 from txrocket.protocol.javahash import tagsCode
-from txrocket.protocol.parts import encodeProperties
-from txrocket.store.tables import Table
+from txrocket.protocol.record.fields import encodeProperties
+from txrocket.store.jsontable import Table
 
 
 def message(**properties: str) -> MessageExt:
@@ -57,7 +58,9 @@ class SubscriptionsTests(SynchronousTestCase):
         Have a group of one consumer that subscribes to T.
         """
         table = Table(Disk(), f"{self.mktemp()}/config/subscriptionGroup.json")
-        self.groups = Groups(table, atOnce, GroupSettings(), lambda: 0)
+        self.groupSettings = Live(GroupSettings())
+        self.settings = Live(PullSettings())
+        self.groups = Groups(TableFile(table, atOnce), self.groupSettings, lambda: 0)
         self.consumers = Consumers(Clock(), lambda group: True)
         self.compiled: list[SubscriptionData] = []
         self.types = ExpressionTypes()
@@ -67,7 +70,7 @@ class SubscriptionsTests(SynchronousTestCase):
             self.groups,
             self.consumers,
             self.types,
-            PullSettings(),
+            self.settings,
             lambda group, topic: self.former.get((group, topic)),
         )
         self.config = SubscriptionGroupConfig("G")
@@ -111,7 +114,7 @@ class SubscriptionsTests(SynchronousTestCase):
 
     # --- groups ------------------------------------------------------------
 
-    def test_group(self) -> None:
+    def test_firstPullCreatesGroup(self) -> None:
         """
         A group is made by its first pull, and then it is the one that is there.
         """
@@ -123,12 +126,12 @@ class SubscriptionsTests(SynchronousTestCase):
         """
         Unless groups are not made so, except those of the broker itself.
         """
-        self.groups.settings = attrs.evolve(self.groups.settings, autoCreateSubscriptionGroup=False)
+        self.groupSettings.now = GroupSettings(autoCreateSubscriptionGroup=False)
         error = self.assertRaises(SubscriptionGroupNotExist, self.subscriptions.group, "new")
         self.assertIn("autoCreateSubscriptionGroup is false", str(error))
         self.assertEqual(self.subscriptions.group("CID_RMQ_SYS_X").groupName, "CID_RMQ_SYS_X")
 
-    def test_forbidden(self) -> None:
+    def test_disabledGroupIsRefused(self) -> None:
         """
         A group that may not consume may not pull.
         """
@@ -138,7 +141,7 @@ class SubscriptionsTests(SynchronousTestCase):
 
     # --- subscriptions that are brought along -------------------------------
 
-    def test_everything(self) -> None:
+    def test_starMatchesEverything(self) -> None:
         """
         Every message is wanted by C{*}, by an empty expression and by none.
         """
@@ -147,7 +150,7 @@ class SubscriptionsTests(SynchronousTestCase):
                 wanted = self.wanted(pullHeader(subscription=expression, expressionType=kind))
                 self.assertEqual((wanted.matches, wanted.accepts), (None, None))
 
-    def test_tags(self) -> None:
+    def test_tagsAreComparedByHash(self) -> None:
         """
         Tags are compared by Java's hash.
         """
@@ -177,7 +180,7 @@ class SubscriptionsTests(SynchronousTestCase):
         """
         An expression is compiled once for all pulls that bring it.
         """
-        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        self.settings.now = PullSettings(enablePropertyFilter=True)
         header = pullHeader(subscription="x > 1", expressionType="OWN")
         first = self.wanted(header)
         self.assertIs(self.wanted(header), first)
@@ -190,7 +193,7 @@ class SubscriptionsTests(SynchronousTestCase):
         An expression as long as SQL92 may be is kept compiled; what is longer is not,
         whichever field it is in, so that pulls cannot fill the memory with it.
         """
-        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        self.settings.now = PullSettings(enablePropertyFilter=True)
         for size, compiled in ((16_000, 1), (17_000, 3)):
             for _ in range(2):
                 self.wanted(pullHeader(subscription="x" * size, expressionType="OWN"))
@@ -201,11 +204,11 @@ class SubscriptionsTests(SynchronousTestCase):
             self.subscriptions.filterOf(subscription)
         self.assertEqual(len(self.compiled), 5)
 
-    def test_bad(self) -> None:
+    def test_invalidExpressionIsRefusedEachTime(self) -> None:
         """
         One that cannot be compiled is told so each time.
         """
-        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        self.settings.now = PullSettings(enablePropertyFilter=True)
         for _ in range(2):
             header = pullHeader(subscription="bad", expressionType="OWN")
             self.assertFails(header, SubscriptionParseFailed, "bad expression")
@@ -216,13 +219,13 @@ class SubscriptionsTests(SynchronousTestCase):
         """
         header = pullHeader(subscription="x > 1", expressionType="OWN")
         self.assertFails(header, RemoteSystemError, "enablePropertyFilter is false")
-        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        self.settings.now = PullSettings(enablePropertyFilter=True)
         header = pullHeader(subscription="x > 1", expressionType="SQL92")
         self.assertFails(header, RemoteSystemError, "does not filter messages by SQL92")
 
     # --- subscriptions of heartbeats ----------------------------------------
 
-    def test_registered(self) -> None:
+    def test_heartbeatsSubscriptionCounts(self) -> None:
         """
         The subscription of the group's heartbeats counts, whatever the pull says
         it is.
@@ -235,9 +238,9 @@ class SubscriptionsTests(SynchronousTestCase):
         self.assertTrue(wanted.matches(tagsCode("a")))
         self.assertFalse(wanted.matches(tagsCode("b")))
 
-    def test_unknown(self) -> None:
+    def test_missingHeartbeatIsRefused(self) -> None:
         """
-        Without a heartbeat nobody knows what the group wants.
+        Without a heartbeat the group's subscription is not known.
         """
         self.assertFails(self.registered(), SubscriptionNotExist, "before its first heartbeat")
 
@@ -248,7 +251,7 @@ class SubscriptionsTests(SynchronousTestCase):
         self.heartbeat(consumer("G", "U"))
         self.assertFails(self.registered(), SubscriptionNotExist, "does not subscribe to T")
 
-    def test_older(self) -> None:
+    def test_olderHeartbeatIsRefused(self) -> None:
         """
         A heartbeat that is older than the pull's subscription does not tell what
         it wants; one that is as old or newer does.
@@ -258,7 +261,7 @@ class SubscriptionsTests(SynchronousTestCase):
         for version in (5, 4):
             self.assertIsNone(self.wanted(self.registered(subVersion=version)).matches)
 
-    def test_broadcast(self) -> None:
+    def test_forbiddenBroadcastIsRefused(self) -> None:
         """
         A group that may not broadcast gets nothing while it does.
         """
@@ -277,10 +280,10 @@ class SubscriptionsTests(SynchronousTestCase):
         data = replace(consumer("G"), subscriptionDataSet=frozenset({subscription}))
         self.heartbeat(data)
         self.assertFails(self.registered(), RemoteSystemError, "enablePropertyFilter is false")
-        self.subscriptions.settings = PullSettings(enablePropertyFilter=True)
+        self.settings.now = PullSettings(enablePropertyFilter=True)
         self.assertIsNotNone(self.wanted(self.registered()).accepts)
 
-    def test_newer(self) -> None:
+    def test_newerHeartbeatChangesFilter(self) -> None:
         """
         A newer heartbeat changes what is wanted.
         """
@@ -321,9 +324,7 @@ class SubscriptionsTests(SynchronousTestCase):
         With C{filterSupportRetry} what the group wants of their topics decides; tags
         and topics that it does not know are none of its concern, as in Java.
         """
-        self.subscriptions.settings = PullSettings(
-            enablePropertyFilter=True, filterSupportRetry=True
-        )
+        self.settings.now = PullSettings(enablePropertyFilter=True, filterSupportRetry=True)
         self.retries(
             SubscriptionData("T", "5", expressionType="OWN"),
             SubscriptionData("U", "bad", expressionType="OWN"),
@@ -341,9 +342,7 @@ class SubscriptionsTests(SynchronousTestCase):
         Of a topic that it has left, what it wanted of it decides, for as long as that
         is known.
         """
-        self.subscriptions.settings = PullSettings(
-            enablePropertyFilter=True, filterSupportRetry=True
-        )
+        self.settings.now = PullSettings(enablePropertyFilter=True, filterSupportRetry=True)
         self.retries()
         self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="6"))
         self.former["G", "T"] = SubscriptionData("T", "5", expressionType="OWN")
@@ -354,7 +353,7 @@ class SubscriptionsTests(SynchronousTestCase):
         """
         What it wanted before does not count for a topic that it selects by tags now.
         """
-        self.subscriptions.settings = PullSettings(filterSupportRetry=True)
+        self.settings.now = PullSettings(filterSupportRetry=True)
         self.retries(tagSubscription("T", "x", 5))
         self.former["G", "T"] = SubscriptionData("T", "5", expressionType="OWN")
         self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="6"))
@@ -363,6 +362,6 @@ class SubscriptionsTests(SynchronousTestCase):
         """
         C{filterSupportRetry} is about retry topics only.
         """
-        self.subscriptions.settings = PullSettings(filterSupportRetry=True)
+        self.settings.now = PullSettings(filterSupportRetry=True)
         self.heartbeat(consumer("G", "T", version=5))
         self.assertIsNone(self.wanted(self.registered()).accepts)

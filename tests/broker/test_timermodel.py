@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-L{txrocket.broker.timers} against a model.
+L{txrocket.broker.delivery.timers} against a model.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.latemodel import LateMachine
 from tests.store.ledger import ROOT
-from txrocket.broker.detours import Detours
-from txrocket.broker.reached import Reached
+from txrocket.broker.delivery.reroute import Reroutes
+from txrocket.broker.delivery.timers import Timers
+from txrocket.broker.delivery.timerwheel import TimerWheel
 from txrocket.broker.settings import DelaySettings
-from txrocket.broker.timers import Timers
-from txrocket.broker.wheel import Wheel
-from txrocket.store.follow import TIMER_TOPIC
+from txrocket.broker.tables.flushedtable import FlushedTable
+from txrocket.config import Live
+from txrocket.store.dispatch import TIMER_TOPIC
 
 # A wheel of 8 seconds, with room for 4 messages in memory.
 UNIT, QUEUES, MOST = 1000, 8, 4
@@ -39,16 +40,16 @@ class TimerMachine(LateMachine):
     longest = 60.0
     forgot = False
 
-    def make(self) -> tuple[list[Any], Detours]:
+    def make(self) -> tuple[list[Any], Reroutes]:
         timers = Timers(
             self.clock,
             self.store,
-            Wheel(self.store, unit=UNIT, queues=QUEUES, most=MOST),
-            Reached(self.store, self.table("timers.json"), maybeDeferred),
-            DelaySettings(),
+            TimerWheel(self.store, unit=UNIT, queues=QUEUES, most=MOST),
+            FlushedTable(self.store, self.table("timers.json"), maybeDeferred),
+            Live(DelaySettings()),
             lambda *told: None,
         )
-        return [timers], Detours(timers.detour)
+        return [timers], Reroutes(timers.reroute)
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(TIMER_TOPIC, queueId) for queueId in range(QUEUES)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.broker.timers} and L{txrocket.broker.wheel}.
+Tests for L{txrocket.broker.delivery.timers} and L{txrocket.broker.delivery.timerwheel}.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from twisted.logger import LogLevel, capturedLogs
 
 from tests.broker.late import LEVELS, LateCase
 from tests.store.support import LOG_SIZE, SLOTS, START, Held
-from txrocket.broker.delay import DelayLevels
-from txrocket.broker.detours import Detours, encodeSplit
-from txrocket.broker.reached import Reached
+from txrocket.broker.delivery.delaylevels import DelayLevels
+from txrocket.broker.delivery.reroute import Reroutes, encodeSplit
+from txrocket.broker.delivery.timers import TimerProgress, Timers
+from txrocket.broker.delivery.timerwheel import TIMER_QUEUES, TimerWheel
 from txrocket.broker.settings import DelaySettings
-from txrocket.broker.timers import TimerProgress, Timers
-from txrocket.broker.wheel import TIMER_QUEUES, Wheel
+from txrocket.broker.tables.flushedtable import FlushedTable
+from txrocket.config import Live
 from txrocket.errors import MessageIllegal, RemoteSystemError
-from txrocket.protocol.bodycodec import decodeBody
-from txrocket.store import consumequeue
-from txrocket.store.follow import TIMER_TOPIC
+from txrocket.protocol.bodies.codec import decodeBody
+from txrocket.store import consumequeues
+from txrocket.store.dispatch import TIMER_TOPIC
 from txrocket.store.settings import FlushDiskType, delayLevels
 from txrocket.store.verify import Verifier
 
@@ -54,27 +55,28 @@ class TimerCase(LateCase):
     settings = DelaySettings()
     timers: Timers
 
-    def makeClockworks(self) -> list[Any]:
+    def makeDeliveries(self) -> list[Any]:
         def counted(*told: Any) -> None:
             self.counted.append(told)
 
         levels = delayLevels(self.store.settings.messageDelayLevel)
         table = self.table("delayOffset.json")
         self.delays = DelayLevels(self.clock, self.store, table, self.thread, levels, counted)
+        self.live = Live(self.settings)
         self.timers = Timers(
             self.clock,
             self.store,
-            Wheel(self.store, **self.wheel),
-            Reached(self.store, self.table("timers.json"), self.thread),
-            self.settings,
+            TimerWheel(self.store, **self.wheel),
+            FlushedTable(self.store, self.table("timers.json"), self.thread),
+            self.live,
             counted,
         )
-        self.detours = Detours(self.delays.detour, self.timers.detour)
+        self.reroutes = Reroutes(self.delays.reroute, self.timers.reroute)
         return [self.delays, self.timers]
 
     def sendIn(self, milliseconds: int, body: bytes = b"x", /, **properties: str) -> None:
         """
-        Send a message that is due in so many milliseconds.
+        Send a message that is due in a number of milliseconds.
         """
         when = round(self.wall() * 1000) + milliseconds
         self.send(body, TIMER_DELIVER_MS=str(when), **properties)
@@ -96,7 +98,7 @@ class TimerCase(LateCase):
         }
 
 
-class AskedTests(TimerCase):
+class RequestedTimeTests(TimerCase):
     """
     Which messages wait.
     """
@@ -105,7 +107,7 @@ class AskedTests(TimerCase):
         super().setUp()
         self.open()
 
-    def test_properties(self) -> None:
+    def test_everyPropertyDelays(self) -> None:
         """
         By each property, of 5.x and of ali-ons, a message comes when it says.
         """
@@ -124,7 +126,7 @@ class AskedTests(TimerCase):
         self.assertEqual(self.delivered(), [b"0", b"1", b"2", b"3"])
         self.assertEqual([each[:2] for each in self.counted], [("T", 1)] * 4)
 
-    def test_milliseconds(self) -> None:
+    def test_messageComesInItsMillisecond(self) -> None:
         """
         Each comes in its millisecond.
         """
@@ -136,14 +138,14 @@ class AskedTests(TimerCase):
             [1, 2, 3, 7, 300, 299_999, 300_000, 300_001],
         )
 
-    def test_form(self) -> None:
+    def test_deliveredMessageSaysWhenItWasDue(self) -> None:
         """
         What is delivered says when it was due, and where it waited; all else is as it
         was sent.
         """
         properties = {"TIMER_DELAY_MS": "1500", "TAGS": "a", "UNIQ_KEY": "u"}
         born = bytes.fromhex("20010db8000000000000000000000007") + (50123).to_bytes(4, "big")
-        place = self.detours.place("T", 2, properties)
+        place = self.reroutes.place("T", 2, properties)
         fields: Any = [1700000000007, born, 2, 0x18, 3]
         self.store.put(place.topic, place.queueId, b"body", encodeSplit(place.properties), *fields)
         self.wait(2)
@@ -162,7 +164,7 @@ class AskedTests(TimerCase):
         self.assertEqual((message.bornTimestamp, message.bornHostData), (1700000000007, born))
         self.assertEqual((message.flag, message.sysFlag, message.reconsumeTimes), (2, 0x18, 3))
 
-    def test_past(self) -> None:
+    def test_pastTimeIsNotParked(self) -> None:
         """
         What was due before now is not kept at all.
         """
@@ -192,7 +194,7 @@ class AskedTests(TimerCase):
         times = {each.body: each.storeTimestamp for each in self.messages()}
         self.assertEqual(times, {b"first": NOW, b"due": NOW + 50, b"later": NOW + 50})
 
-    def test_limit(self) -> None:
+    def test_tooFarTimeIsRefused(self) -> None:
         """
         As far away as timerMaxDelaySec is not too far; more is refused, and told why.
         """
@@ -205,19 +207,19 @@ class AskedTests(TimerCase):
         ):
             with self.assertRaisesRegex(MessageIllegal, "timerMaxDelaySec is 259200"):
                 self.send(**properties)
-        self.timers.settings = attrs.evolve(self.timers.settings, timerMaxDelaySec=10)
+        self.live.now = attrs.evolve(self.live.now, timerMaxDelaySec=10)
         with self.assertRaisesRegex(MessageIllegal, "TIMER_DELAY_SEC: .* in 11 s, .* is 10"):
             self.send(TIMER_DELAY_SEC="11")
         self.send(TIMER_DELAY_SEC="10")
 
-    def test_disabled(self) -> None:
+    def test_disabledTimersRefuseMessages(self) -> None:
         """
         If timerWheelEnable is false no such message is taken; those that wait come all
         the same, and what is to be delivered now is not concerned, such as one that has
         come and is sent back.
         """
         self.sendIn(1000, b"before")
-        self.timers.settings = attrs.evolve(self.timers.settings, timerWheelEnable=False)
+        self.live.now = attrs.evolve(self.live.now, timerWheelEnable=False)
         with self.assertRaisesRegex(RemoteSystemError, "timerWheelEnable is false"):
             self.send(TIMER_DELIVER_MS=str(NOW + 1))
         self.send(b"now", TIMER_DELIVER_MS=str(NOW))
@@ -231,7 +233,7 @@ class AskedTests(TimerCase):
         with self.assertRaisesRegex(MessageIllegal, "TIMER_DELAY_MS 'soon' is no number"):
             self.send(TIMER_DELAY_MS="soon")
 
-    def test_level(self) -> None:
+    def test_levelTakesPrecedence(self) -> None:
         """
         A message of a level waits for its level, and its time counts no more; level 0
         is none.
@@ -257,7 +259,7 @@ class AskedTests(TimerCase):
         self.wait()
         self.assertEqual(self.delivered("R"), [b"again", b"again"])
 
-    def test_stopped(self) -> None:
+    def test_stopEndsDelivery(self) -> None:
         """
         Once it was told to stop, nothing is delivered; what comes waits.
         """
@@ -274,7 +276,7 @@ class WheelTests(TimerCase):
     Where messages wait.
     """
 
-    def test_buckets(self) -> None:
+    def test_sameFiveMinutesShareAQueue(self) -> None:
         """
         Messages of the same five minutes wait in the same queue, twelve hours around.
         """
@@ -289,7 +291,7 @@ class WheelTests(TimerCase):
             {(number + each) % 144: 2 if each == 1 else 1 for each in (0, 1, 12, 140)},
         )
 
-    def test_far(self) -> None:
+    def test_farMessageWaitsInAnEarlierBucket(self) -> None:
         """
         What is due later than the wheel goes waits in a bucket some before its end, and
         then in later ones; it comes in its millisecond.
@@ -307,7 +309,7 @@ class WheelTests(TimerCase):
         self.assertEqual(self.delivered(), [b"far"])
         self.assertEqual(sum(self.waiting().values()), 5)
 
-    def test_reserved(self) -> None:
+    def test_shortRetentionMovesEarlier(self) -> None:
         """
         Where files are kept for a shorter time messages are put anew before half of it
         is over, and so are never in a file that is deleted.
@@ -344,7 +346,7 @@ class WheelTests(TimerCase):
         self.wait(40 * 60)
         self.assertEqual(self.delivered(), [b"x"])
 
-    def test_pending(self) -> None:
+    def test_runtimeCountsParkedMessages(self) -> None:
         """
         How many wait can be told.
         """
@@ -408,7 +410,7 @@ class WheelTests(TimerCase):
                 self.assertEqual(self.delivered(), [b"a"])
                 self.close()
 
-    def test_impossible(self) -> None:
+    def test_undeliverableMessageIsSkipped(self) -> None:
         """
         A record that does not say where it belongs, or when, is passed over, and so is
         an entry that stands for nothing.
@@ -418,12 +420,12 @@ class WheelTests(TimerCase):
         place: Any = {"topic": TIMER_TOPIC, "queueId": queueId}
         self.put(self.store, b"no place", **place, TIMER_OUT_MS=str(NOW + 10))
         self.put(self.store, b"no time", **place, REAL_TOPIC="T", REAL_QID="0")
-        self.store._next[TIMER_TOPIC, queueId] = 5
+        self.store.appender.nexts[TIMER_TOPIC, queueId] = 5
         self.sendIn(20, b"fine")
         self.wait(1)
         self.assertEqual(self.delivered(), [b"no time", b"fine"])
 
-    def test_verify(self) -> None:
+    def test_folderPassesVerify(self) -> None:
         """
         A folder with such messages is as it should be, also one that was not closed.
         """
@@ -483,7 +485,7 @@ class ManyTests(TimerCase):
         self.assertEqual(self.delivered(), bodies)
         self.assertEqual(counts, [20] * 15)
 
-    def test_turns(self) -> None:
+    def test_manyMessagesTakeSeveralTurns(self) -> None:
         """
         Many that are in memory, and long ones, are delivered in several turns.
         """
@@ -509,7 +511,7 @@ class ManyTests(TimerCase):
         self.wait(30)
         self.assertEqual(self.delivered(), bodies)
 
-    def test_meanwhile(self) -> None:
+    def test_newMessageIsDeliveredInOrder(self) -> None:
         """
         What comes while others are delivered, and is due before the next of them, comes
         before it.
@@ -524,7 +526,7 @@ class ManyTests(TimerCase):
         self.assertEqual(found, sorted(found))
         self.assertEqual(len(found), 33)
 
-    def test_always(self) -> None:
+    def test_steadySendsDoNotDelayDelivery(self) -> None:
         """
         Where messages come all the time, others are delivered all the same.
         """
@@ -622,7 +624,7 @@ class ClockTests(TimerCase):
         self.wait(2)
         self.assertEqual(self.delivered(), [b"ahead", b"soon", b"later"])
 
-    def test_wrong(self) -> None:
+    def test_correctedClockGoesOnAtOnce(self) -> None:
         """
         A broker that began with a clock years behind goes on at once when it is set
         right, and what has come since is not handed around for long.
@@ -650,7 +652,7 @@ class RestartTests(TimerCase):
     Ending and beginning again.
     """
 
-    def test_graceful(self) -> None:
+    def test_stopDeliversNothingTwice(self) -> None:
         """
         After a stop what was delivered is not delivered again, what is overdue comes at
         once and in order, and the rest when it is due.
@@ -674,7 +676,7 @@ class RestartTests(TimerCase):
         self.wait(10_000)
         self.assertEqual(self.delivered()[6:], [b"100000"])
 
-    def test_long(self) -> None:
+    def test_longStopKeepsOrder(self) -> None:
         """
         After a stop of weeks all that is overdue comes in the order of its times.
         """
@@ -691,7 +693,7 @@ class RestartTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered()[-1], b"new")
 
-    def test_crash(self) -> None:
+    def test_crashMayDeliverTwice(self) -> None:
         """
         After a crash what was delivered since that was written comes once more, and
         nothing is lost.
@@ -801,7 +803,7 @@ class RestartTests(TimerCase):
         self.wait(500)
         self.assertEqual(self.delivered(), [b"a", b"b"])
 
-    def test_removed(self) -> None:
+    def test_deletedFilesAreSkipped(self) -> None:
         """
         Messages whose files of the log are gone are passed over, and the others come.
         """
@@ -822,7 +824,7 @@ class RestartTests(TimerCase):
         found = [int(each[:2]) for each in self.delivered()]
         self.assertEqual(found, list(range(gone, 30)))
 
-    def test_needed(self) -> None:
+    def test_neededIsTheFirstParkedMessage(self) -> None:
         """
         It is known from where on the log has messages that were not delivered.
         """
@@ -839,7 +841,7 @@ class RestartTests(TimerCase):
         self.wait(500)
         self.assertEqual(self.timers.needed(), self.store.log.written)
 
-    def test_unused(self) -> None:
+    def test_unusedTimersWriteNothing(self) -> None:
         """
         A broker that has never had such a message writes nothing.
         """
@@ -848,7 +850,7 @@ class RestartTests(TimerCase):
         self.close()
         self.assertFalse(os.path.exists(self.path("config", "timers.json")))
 
-    def test_reads(self) -> None:
+    def test_startReadsNoLaterMessages(self) -> None:
         """
         A start reads nothing of messages that are due later.
         """
@@ -868,7 +870,7 @@ class DiskTests(TimerCase):
     A disk that is full, slow, or fails.
     """
 
-    def test_full(self) -> None:
+    def test_fullDiskDelaysDelivery(self) -> None:
         """
         While the disk is full messages wait; then they come, each once and in order.
         """
@@ -920,7 +922,7 @@ class DiskTests(TimerCase):
         self.assertEqual(self.delivered(), bodies)
         self.assertEqual(sum(self.waiting().values()), 12)
 
-    def test_unreadable(self) -> None:
+    def test_unreadableDiskIsTriedAgain(self) -> None:
         """
         A disk that does not give what waits is asked again.
         """
@@ -935,12 +937,12 @@ class DiskTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"a"])
 
-    def test_behind(self) -> None:
+    def test_undispatchedBucketIsNotLeft(self) -> None:
         """
         While a full disk keeps messages from their queue, its bucket is not left; so
-        they come once somebody looks.
+        they come after the next look.
         """
-        self.patch(consumequeue, "TAILS", 0)
+        self.patch(consumequeues, "TAILS", 0)
         self.open()
         self.wait(1)
         left = (NOW // 300_000 + 1) * 300 - START
@@ -958,9 +960,9 @@ class DiskTests(TimerCase):
         self.assertEqual(self.delivered(), [b"a"])
         self.assertEqual(self.timers._current.number, number + 1)
 
-    def test_unforeseen(self) -> None:
+    def test_unexpectedErrorIsLoggedAndRetried(self) -> None:
         """
-        An error that nobody thought of is logged, and all is tried again when somebody
+        An unexpected error is logged, and the broker tries again when it next
         looks.
         """
         raised = [RuntimeError("what?")]
@@ -979,7 +981,7 @@ class DiskTests(TimerCase):
         # Put before the error, and once more.
         self.assertEqual(self.delivered(), [b"a", b"a"])
 
-    def test_first(self) -> None:
+    def test_progressIsWrittenAfterMessages(self) -> None:
         """
         What was delivered is written after it is on the disk.
         """
@@ -1014,7 +1016,7 @@ class DiskTests(TimerCase):
         self.wait()
         self.assertEqual(self.delivered(), [b"a", b"a"])
 
-    def test_slow(self) -> None:
+    def test_slowDiskDeliversOnce(self) -> None:
         """
         SYNC_FLUSH: what is delivered is so once it is on the disk, or has waited for it
         as long as may be.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.broker.topics}.
+Tests for L{txrocket.broker.tables.topics}.
 
 What is expected of a new broker, of inheriting and of unit flags are the rules of
 Java's C{TopicConfigManager} and C{AbstractSendMessageProcessor}.
@@ -18,12 +18,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk, Held, atOnce
 from txrocket.broker.settings import TopicSettings
-from txrocket.broker.topics import UNIT_FLAG, UNIT_SUB_FLAG, Topics
+from txrocket.broker.tables.savedtable import TableFile
+from txrocket.broker.tables.topics import UNIT_FLAG, UNIT_SUB_FLAG, Topics
+from txrocket.config import Live
 from txrocket.errors import DiskFull, StoreFailed, TopicNotExist
 from txrocket.model import DataVersion, TopicConfig
 from txrocket.protocol.bodies import TopicConfigSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody
-from txrocket.store.tables import Table
+from txrocket.protocol.bodies.codec import decodeBody
+from txrocket.store.jsontable import Table
 
 
 class TopicsCase(SynchronousTestCase):
@@ -42,13 +44,9 @@ class TopicsCase(SynchronousTestCase):
         """
         The topics as they are after a start.
         """
-        topics = Topics(
-            Table(self.disk, self.path),
-            inThread,
-            ("c", "b"),
-            TopicSettings(**settings),
-            lambda: self.now,
-        )
+        self.settings = Live(TopicSettings(**settings))
+        file = TableFile(Table(self.disk, self.path), inThread)
+        topics = Topics(file, ("c", "b"), self.settings, lambda: self.now)
         topics.load()
         topics.follow(self.changed)
         return topics
@@ -73,10 +71,10 @@ class OwnTests(TopicsCase):
     The topics that a broker has for itself.
     """
 
-    def test_own(self) -> None:
+    def test_newBrokerHasJavasTopics(self) -> None:
         """
         A new broker has Java's own topics, with Java's queues and permissions; and
-        one for messages that have a time, which is for nobody.
+        one for messages with a requested time, which no client may use.
         """
         self.assertEqual(
             {
@@ -98,7 +96,7 @@ class OwnTests(TopicsCase):
         )
         self.assertEqual(set(self.topics.table), self.topics.own)
 
-    def test_settings(self) -> None:
+    def test_settingsChooseOwnTopics(self) -> None:
         """
         Settings take TBW102 away, add a topic for traces, and leave the topics of
         the cluster and the broker with the right to be inherited from only.
@@ -114,7 +112,7 @@ class OwnTests(TopicsCase):
         self.assertEqual((1, 1), (self.get("c").perm, self.get("b").perm))
         self.assertEqual((1, 6), (self.get("traces").readQueueNums, self.get("traces").perm))
 
-    def test_saved(self) -> None:
+    def test_changedOwnTopicOutlivesRestart(self) -> None:
         """
         What an operator made of one of them outlives a restart.
         """
@@ -128,7 +126,7 @@ class TableTests(TopicsCase):
     Making, changing and forgetting.
     """
 
-    def test_put(self) -> None:
+    def test_putTopicIsOnDisk(self) -> None:
         """
         A topic is there at once, told of, and after a restart; the version tells
         when and how often the table was changed.
@@ -145,7 +143,7 @@ class TableTests(TopicsCase):
         self.topics.put(config)
         self.assertEqual(DataVersion(2000, 2), self.topics.version)
 
-    def test_remove(self) -> None:
+    def test_removedTopicIsGone(self) -> None:
         """
         A topic that was removed is gone, told of, and gone after a restart; so is
         one that never was.
@@ -166,7 +164,7 @@ class TableTests(TopicsCase):
         self.failureResultOf(self.topics.put(TopicConfig("T")), StoreFailed)
         self.assertIsNotNone(self.topics.get("T"))
 
-    def test_unsaved(self) -> None:
+    def test_unsavedTopicsAreNamed(self) -> None:
         """
         What is not on the disk yet is known by name; one that could not be
         written is on it with the next that is.
@@ -250,7 +248,7 @@ class TableTests(TopicsCase):
         self.assertIsNotNone(again.get("%RETRY%G"))
         self.assertIsNone(again.get("rmq_sys_x"))
         self.assertIsNone(again.get("no/topic"))
-        self.successResultOf(again.stop())
+        self.successResultOf(again.flush())
         self.assertEqual(set(), set(again.unsaved))
         self.assertEqual(TopicConfig("lost", 3, 3), self.make().get("lost"))
 
@@ -279,7 +277,7 @@ class TableTests(TopicsCase):
         """
         for number in range(500):
             self.topics.put(TopicConfig(f"T{number}"))
-        pieces = self.topics._pieces
+        pieces = self.topics._text
         for change, encoded in (
             (lambda: self.topics.put(TopicConfig("new")), 1),
             (lambda: self.topics.put(TopicConfig("T7", 3, 3)), 1),
@@ -322,11 +320,11 @@ class TableTests(TopicsCase):
         self.failureResultOf(self.topics.put(TopicConfig("T")), DiskFull)
         self.assertEqual({"T"}, set(self.topics.unsaved))
         self.disk.failing.clear()
-        self.successResultOf(self.topics.stop())
+        self.successResultOf(self.topics.flush())
         self.assertEqual(set(), set(self.topics.unsaved))
         self.assertIsNotNone(self.make().get("T"))
 
-    def test_wrapper(self) -> None:
+    def test_wrapperHasTopicsAndVersion(self) -> None:
         """
         What is told has all topics and the version.
         """
@@ -335,19 +333,19 @@ class TableTests(TopicsCase):
         self.assertEqual(self.topics.table, wrapper.topicConfigTable)
         self.assertEqual(self.topics.version, wrapper.dataVersion)
 
-    def test_stop(self) -> None:
+    def test_flushWaitsForWrite(self) -> None:
         """
         A stop waits for what is being written.
         """
         done: Deferred[None] = Deferred()
         self.topics = self.make(lambda job: done)
-        self.successResultOf(self.topics.stop())
+        self.successResultOf(self.topics.flush())
         self.topics.put(TopicConfig("T"))
-        stopped = self.topics.stop()
+        stopped = self.topics.flush()
         self.assertNoResult(stopped)
         done.callback(None)
 
-    def test_renew(self) -> None:
+    def test_renewRaisesVersion(self) -> None:
         """
         All is told anew under a new version when something else than the table
         has changed what is told.
@@ -370,7 +368,7 @@ class InheritTests(TopicsCase):
         self.successResultOf(saved)
         return config
 
-    def test_inherit(self) -> None:
+    def test_newTopicInheritsPermissions(self) -> None:
         """
         A new topic has as many queues as the sender wants, and TBW102's
         permissions but the one to be inherited from.
@@ -379,14 +377,14 @@ class InheritTests(TopicsCase):
         self.assertEqual(TopicConfig("T", 4, 4, 6), self.make().get("T"))
         self.assertEqual(1, self.changes)
 
-    def test_queues(self) -> None:
+    def test_queuesAreBoundedByParent(self) -> None:
         """
         It has no more queues than TBW102, and never less than none.
         """
         self.assertEqual(8, self.inherit("T", 100).writeQueueNums)
         self.assertEqual(0, self.inherit("U", -1).readQueueNums)
 
-    def test_refused(self) -> None:
+    def test_uninheritableTopicIsRefused(self) -> None:
         """
         No topic is made without one to inherit from, with one that does not let
         it, or where autoCreateTopicEnable was taken back.
@@ -396,20 +394,20 @@ class InheritTests(TopicsCase):
             with self.assertRaises(TopicNotExist) as caught:
                 self.inherit(defaultTopic=name)
             self.assertIn(name, caught.exception.remark)
-        self.topics.settings = TopicSettings(autoCreateTopicEnable=False)
+        self.settings.now = TopicSettings(autoCreateTopicEnable=False)
         with self.assertRaises(TopicNotExist) as caught:
             self.inherit()
         self.assertIn("autoCreateTopicEnable", caught.exception.remark)
         self.assertIsNone(self.topics.get("T"))
 
-    def test_retry(self) -> None:
+    def test_retryTopicIsAlwaysCreated(self) -> None:
         """
         A group's retry topic is made even then, with one queue.
         """
-        self.topics.settings = TopicSettings(autoCreateTopicEnable=False)
+        self.settings.now = TopicSettings(autoCreateTopicEnable=False)
         self.assertEqual(TopicConfig("%RETRY%G", 1, 1, 6), self.inherit("%RETRY%G"))
 
-    def test_unit(self) -> None:
+    def test_unitModeSetsFlag(self) -> None:
         """
         A sender in unit mode makes a unit topic; a retry topic is one with unit
         subscribers instead.
@@ -423,7 +421,7 @@ class EnsureTests(TopicsCase):
     Topics that the broker needs.
     """
 
-    def test_ensure(self) -> None:
+    def test_missingTopicIsCreated(self) -> None:
         """
         One is made if it is not there, and left as it is if it is.
         """
@@ -442,7 +440,7 @@ class EnsureTests(TopicsCase):
         )
         self.assertEqual(0, self.topics.ensureRetryTopic("H", 1, unit=False).topicSysFlag)
 
-    def test_order(self) -> None:
+    def test_orderedTopicsAreMarked(self) -> None:
         """
         The topics that the name server has an order for are marked, and no
         others.  It is not told of what it has said itself: two name servers that

@@ -39,8 +39,7 @@ from tests.processors.transactioncase import (
     TransactionTests,
 )
 from tests.store.support import LOG_SIZE, Disk, abandon
-from txrocket.broker import decisions, transactioncheck
-from txrocket.broker.settings import TransactionSettings
+from txrocket.broker.transaction import check, opmessages
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import ResumeCheckHalfMessageRequestHeader
 
@@ -66,7 +65,7 @@ class Sent(NamedTuple):
 
 class EndingDisk(Disk):
     """
-    A disk of a process that is killed after so many writes.
+    A disk of a process that is killed after a number of writes.
     """
 
     left: int | None = None
@@ -84,7 +83,7 @@ class Transacting(TransactionTests):
     A broker's parts, without a test.
     """
 
-    transactionSettings = TransactionSettings(transactionTimeOut=TIMEOUT, transactionCheckMax=MOST)
+    liveSettings = {"transactionTimeOut": str(TIMEOUT), "transactionCheckMax": str(MOST)}
 
     def runTest(self) -> None:
         """
@@ -476,10 +475,10 @@ class ModelTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         # So that all of it happens to few halves.
-        self.patch(decisions, "_HALVES", 3)
-        self.patch(decisions, "_OPS", 4)
-        self.patch(decisions, "_SPAN", 2)
-        self.patch(transactioncheck, "_REACH", 4)
+        self.patch(opmessages, "_HALVES", 3)
+        self.patch(opmessages, "_OPS", 4)
+        self.patch(opmessages, "_SPAN", 2)
+        self.patch(check, "_REACH", 4)
 
     def scene(self, machine: TransactionMachine, steps: int, saves: bool) -> None:
         """

@@ -17,7 +17,7 @@ from twisted.internet.task import Clock
 from tests.remoting.doubles import Wire, lose
 from txrocket.client.cluster import Cluster
 from txrocket.model import BrokerData, QueueData, TopicRouteData
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import SendMessageResponseHeader

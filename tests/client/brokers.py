@@ -26,7 +26,7 @@ from txrocket.protocol.bodies import (
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import (

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from txrocket.message import MessageExt
 from txrocket.model import MessageQueue
-from txrocket.protocol.parts import encodeHost, joinProperties
+from txrocket.protocol.record.fields import encodeHost, joinProperties
 
 QUEUE = MessageQueue("T", "a", 0)
 

@@ -20,7 +20,7 @@ from tests.remoting.doubles import serving
 from txrocket.errors import TopicNotExist
 from txrocket.model import BrokerData, QueueData, TopicRouteData
 from txrocket.protocol.bodies import HeartbeatData
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader, UnregisterClientRequestHeader

@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.client.answering import Network, Received, routeTo
-from txrocket.client.producer import Producer
-from txrocket.client.results import SendResult
+from txrocket.client.producer.producer import Producer
+from txrocket.client.sansio.results import SendResult
 from txrocket.errors import (
     SendFailed,
 )

@@ -12,10 +12,10 @@ from twisted.logger import LogLevel
 
 from tests.client.brokers import ConsumerTests
 from tests.client.listeners import Slow
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
 from txrocket.model import ConsumeFromWhere, MessageQueue
 from txrocket.protocol.bodies import LockBatchRequestBody
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand
 
@@ -82,7 +82,7 @@ class PushTests(ConsumerTests):
         """
         The ids of the queues that it pulls.
         """
-        return sorted(each.queueId for each in consumer._pulls.windows)
+        return sorted(each.queueId for each in consumer.runningInfo().mqTable)
 
     def mine(self, consumer: PushConsumer, *queueIds: int) -> None:
         """

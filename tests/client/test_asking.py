@@ -12,9 +12,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.service import Broker
 from txrocket.client.cluster import Cluster
-from txrocket.client.listening import ConsumeLater
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.listener import ConsumeLater
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import RemoteSystemError, RequestTimedOut, SendFailed
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere
@@ -141,7 +141,7 @@ class AskingTests(AskingCase):
         body = b"why? " * 5000
         self.assertEqual(self.servers.resultOf(self.ask(body)).body, body.upper())
 
-    def test_late(self) -> None:
+    def test_lateReplyFailsRequest(self) -> None:
         """
         Who has waited long enough hears of that; the reply that comes then hurts
         nobody.
@@ -156,7 +156,7 @@ class AskingTests(AskingCase):
         self.assertEqual(self.failed, [])
         self.assertEqual(self.pupil.cluster.requests.replies, {})
 
-    def test_gone(self) -> None:
+    def test_requesterGoneFailsReply(self) -> None:
         """
         If who asked has gone, who replies is told so.
         """
@@ -174,7 +174,7 @@ class AskingTests(AskingCase):
         self.assertIn("is not connected here", str(error))
         reply.addErrback(lambda failure: None).cancel()
 
-    def test_again(self) -> None:
+    def test_newConnectionStillGetsReply(self) -> None:
         """
         Who asked may have a new connection by the time that the reply comes.
         """

@@ -29,10 +29,10 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.grouprequests import GroupRequests
-from txrocket.client.offsets import RemoteOffsets
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.brokercalls import GroupCalls
+from txrocket.client.consumer.offsetstore import RemoteOffsets
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere, MessageQueue
 from txrocket.testing import ChildCluster
@@ -197,7 +197,7 @@ class ChurnTests(TestCase):
         """
         while self.left and not self.faults:
             cluster = self.cluster()
-            offsets = Mortal(GroupRequests(cluster, "churn"))
+            offsets = Mortal(GroupCalls(cluster, "churn"))
             consumer = PushConsumer(
                 cluster,
                 "churn",

@@ -125,7 +125,7 @@ class MakingTests(ClusterTestsBase):
             ("", "NAMESRV_ADDR is not set"),
             ([], "NAMESRV_ADDR is not set"),
             ("192.0.2.1", "'192.0.2.1': host:port was expected"),
-            (["192.0.2.1:x"], "'x' is no port"),
+            (["192.0.2.1:x"], "'x' is not a port"),
         ):
             self.assertIn(said, str(self.assertRaises(ConfigError, self.made, given)))
 
@@ -255,7 +255,7 @@ class AskTests(ClusterTestsBase):
         self.a.answers[self.CODE] = lambda request: responseCommand(body=b"7")
         self.assertEqual(self.successResultOf(self.ask()).body, b"7")
 
-    def test_refused(self) -> None:
+    def test_errorAnswerIsErrorOfItsCode(self) -> None:
         """
         Every other answer is the error of its code, with the remark and who said it.
         """
@@ -401,7 +401,7 @@ class HeartbeatTests(ClusterTestsBase):
             self.network.advance(30)
         self.assertEqual(len(self.b.groups()), 3)
 
-    def test_fails(self) -> None:
+    def test_failingMemberIsLogged(self) -> None:
         """
         If a member cannot say what it is, that is logged, not lost.
         """
@@ -415,7 +415,7 @@ class HeartbeatTests(ClusterTestsBase):
         self.network.advance(30)
         self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
         (line,) = self.logged(LogLevel.critical)
-        self.assertIn("no longer seen to", line)
+        self.assertIn("Routes or heartbeats have stopped", line)
 
 
 class RefreshTests(ClusterTestsBase):
@@ -666,7 +666,7 @@ class StopTests(ClusterTestsBase):
     The end of a cluster.
     """
 
-    def test_stop(self) -> None:
+    def test_stopClosesConnectionsAndTimers(self) -> None:
         """
         All connections are closed, and nothing is timed any more.
         """
@@ -685,7 +685,7 @@ class StopTests(ClusterTestsBase):
         """
         self.successResultOf(self.cluster.stop())
 
-    def test_again(self) -> None:
+    def test_stoppedClusterCanBeUsedAgain(self) -> None:
         """
         After a stop a cluster can be used again, and brokers hear of its members at
         once as before.

@@ -15,12 +15,12 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.litepull import LitePullConsumer
-from txrocket.client.producer import Producer
+from txrocket.client.consumer.pull.litepull import LitePullConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import SendFailed
 from txrocket.message import Message
 from txrocket.model import ConsumeFromWhere
-from txrocket.testing.memory import MemoryCluster
+from txrocket.testing.memorycluster import MemoryCluster
 
 _STEPS = 40
 _MEMBERS = 3

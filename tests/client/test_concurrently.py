@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.concurrently}.
+Tests for L{txrocket.client.consumer.push.concurrently}.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from twisted.logger import LogLevel
 from tests.client.listeners import Slow
 from tests.client.messages import QUEUE, offsetsOf, pulled, several
 from tests.remoting.doubles import RemotingTests
-from txrocket.client.concurrently import Concurrently
-from txrocket.client.listening import ConsumeLater, Listening
-from txrocket.client.window import Window
+from txrocket.client.consumer.push.concurrently import Concurrently
+from txrocket.client.consumer.push.listener import ConsumeLater, ListenerCaller
+from txrocket.client.consumer.push.processqueue import ProcessQueue
 from txrocket.errors import ConnectFailed
 from txrocket.message import MessageExt
 from txrocket.model import MessageQueue
@@ -33,7 +33,7 @@ class ConcurrentlyTests(RemotingTests):
     def setUp(self) -> None:
         super().setUp()
         self.clock.advance(1000)
-        self.window = Window(QUEUE, 0)
+        self.window = ProcessQueue(QUEUE, 0)
         self.commits: list[int] = []
         self.backs: list[tuple[int, int, Deferred[None]]] = []
         self.slow = Slow()
@@ -47,7 +47,7 @@ class ConcurrentlyTests(RemotingTests):
         """
         return Concurrently(
             self.clock,
-            Listening(listener, batch, self.clock, blocking=False),
+            ListenerCaller(listener, batch, self.clock, blocking=False),
             limit,
             lambda window, offset: self.commits.append(offset),
             None if broadcast else self.sendBack,
@@ -182,7 +182,7 @@ class ConcurrentlyTests(RemotingTests):
 
     # --- messages that were not dealt with -------------------------------
 
-    def test_later(self) -> None:
+    def test_consumeLaterSendsBack(self) -> None:
         """
         What is to be consumed later is sent back with the level that the listener
         says, and is dealt with once its broker has it.
@@ -217,7 +217,7 @@ class ConcurrentlyTests(RemotingTests):
         self.slow.end(0, ConsumeLater(done=9))
         self.assertEqual((self.commits, self.backs), ([2], []))
 
-    def test_failed(self) -> None:
+    def test_failingListenerSendsBack(self) -> None:
         """
         A listener that fails has not dealt with its messages; which and why is
         logged.
@@ -241,7 +241,7 @@ class ConcurrentlyTests(RemotingTests):
         self.assertEqual([each[0] for each in self.backs], [0, 1])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError, ValueError)), 2)
 
-    def test_again(self) -> None:
+    def test_failedSendBackIsTriedHere(self) -> None:
         """
         What could not be sent back is tried again here, five seconds later, and
         counts one more time.
@@ -301,7 +301,7 @@ class ConcurrentlyTests(RemotingTests):
         """
         self.consuming.expire([self.window], limit)
 
-    def test_late(self) -> None:
+    def test_lateListenerSendsBack(self) -> None:
         """
         What a listener has for more than its time is sent back with level 3, and the
         group's offset goes on; what the listener says of it in the end changes
@@ -385,7 +385,7 @@ class ConcurrentlyTests(RemotingTests):
 
     # --- stop ------------------------------------------------------------
 
-    def test_stop(self) -> None:
+    def test_stopWaitsForRunningCalls(self) -> None:
         """
         After a stop no call begins; it is over once the last has ended, and by then
         the offset is told.
@@ -446,20 +446,14 @@ class ConcurrentlyTests(RemotingTests):
 class Story:
     """
     A listener that does with each message what is written, and what follows.
-
-    @ivar told: what can be seen from outside.
     """
 
-    def __init__(self, whats: list[str], limit: int, *, each: bool) -> None:
-        """
-        @param each: whether a plain listener is called in the quick way.
-        """
+    def __init__(self, whats: list[str], limit: int) -> None:
         self.whats = whats
+        self.limit = limit
         self.clock = Clock()
-        self.windows = [Window(QUEUE, 0), Window(MessageQueue("T", "a", 1), 0)]
-        listening = Listening(self.listen, 0, self.clock, blocking=False)
-        if not each:
-            listening.plain = None
+        self.windows = [ProcessQueue(QUEUE, 0), ProcessQueue(MessageQueue("T", "a", 1), 0)]
+        listening = ListenerCaller(self.listen, 0, self.clock, blocking=False)
         self.consuming = Concurrently(
             self.clock, listening, limit, self.consumed, self.sendBack, lambda message: message
         )
@@ -467,9 +461,8 @@ class Story:
         self.commits: dict[MessageQueue, int] = {}
         self.promises: list[Deferred[Any]] = []
         self.stopped: list[bool] = []
-        self.told: list[Any] = []
 
-    def consumed(self, window: Window, offset: int) -> None:
+    def consumed(self, window: ProcessQueue, offset: int) -> None:
         self.commits[window.queue] = offset
 
     def sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
@@ -505,11 +498,9 @@ class Story:
         }
         return coroutine() if what == "coroutine" else results.get(what)
 
-    def run(self, steps: list[tuple[str, int]]) -> list[Any]:
+    def run(self, steps: list[tuple[str, int]]) -> None:
         """
         Let all happen.
-
-        @return: what was seen after each step.
         """
         for what, number in steps:
             if what == "pull":
@@ -529,16 +520,24 @@ class Story:
                     promise.callback(None)
                 else:
                     promise.errback(ConnectFailed("a:1", "refused"))
-            seen = [(len(each), each.consumedAt, each.size) for each in self.windows]
-            self.told.append(
-                (list(self.calls), dict(self.commits), seen, self.consuming.running, self.stopped)
-            )
-        return self.told
+            self.check()
+
+    def check(self) -> None:
+        """
+        See that no more calls run than may, that each queue is given in order, and that no
+        offset is committed beyond a message that is not consumed.
+        """
+        assert 0 <= self.consuming.running <= self.limit
+        for window in self.windows:
+            queueId = window.queue.queueId
+            given = dict.fromkeys(each[1] for each in self.calls if each[0] == queueId)
+            assert list(given) == sorted(given)
+            assert self.commits.get(window.queue, 0) <= window.commitOffset
 
 
-class SameTests(RemotingTests):
+class StoryTests(RemotingTests):
     """
-    The quick way of plain listeners and the general one.
+    Listeners of all kinds in one story.
     """
 
     @settings(max_examples=300, deadline=None)
@@ -557,11 +556,12 @@ class SameTests(RemotingTests):
             max_size=15,
         ),
     )
-    def test_same(self, whats: list[str], limit: int, steps: list[tuple[str, int]]) -> None:
+    def test_anyListenerKeepsOrderLimitAndOffsets(
+        self, whats: list[str], limit: int, steps: list[tuple[str, int]]
+    ) -> None:
         """
-        Whatever a listener does, it is called the same times in the same order, and the
-        same offsets can be committed after each pull.
+        Whatever a listener does, no more calls run than may, each queue is given in order,
+        and only consumed messages are committed.
         """
-        quick, general = Story(whats, limit, each=True), Story(whats, limit, each=False)
-        self.assertEqual(quick.run(steps), general.run(steps))
+        Story(whats, limit).run(steps)
         self.flushLoggedErrors(ZeroDivisionError, ConnectFailed)

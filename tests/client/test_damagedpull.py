@@ -8,7 +8,7 @@ from __future__ import annotations
 from twisted.logger import LogLevel
 
 from tests.client.pushcase import PushTests
-from txrocket.client.litepull import LitePullConsumer
+from txrocket.client.consumer.pull.litepull import LitePullConsumer
 from txrocket.message import MessageExt
 from txrocket.model import MessageQueue
 

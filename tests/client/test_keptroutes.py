@@ -10,12 +10,12 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.producer import Producer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import SendFailed, TopicNotExist
 from txrocket.message import Message
 from txrocket.model import MASTER_ID
-from txrocket.nameserver.routes import RouteTable
-from txrocket.testing.memory import MemoryCluster
+from txrocket.nameserver.routetable import RouteTable
+from txrocket.testing.memorycluster import MemoryCluster
 from txrocket.testing.trial import memoryCluster
 
 
@@ -107,7 +107,7 @@ class RestartTests(SynchronousTestCase):
         TopicNotExist, and its route is forgotten.
         """
         self.prepare()
-        names, topics = self.servers.nameServer().routes, self.servers.broker().topics
+        names, topics = self.servers.nameServer().routes, self.servers.broker().tables.topics
         for topic in ("T", "TBW102"):
             self.servers.resultOf(topics.remove(topic))
             names.deleteTopic(topic)

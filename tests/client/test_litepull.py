@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.litepull}, and with it for
-L{txrocket.client.prefetch}, L{txrocket.client.reading} and
-L{txrocket.client.fromwhere}.
+Tests for L{txrocket.client.consumer.pull.litepull}, and with it for
+L{txrocket.client.consumer.pull.prefetch}, L{txrocket.client.consumer.pull.pollbuffer} and
+L{txrocket.client.consumer.startoffset}.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from twisted.logger import LogLevel
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.client.brokers import ConsumerTests
-from txrocket.client.litepull import LitePullConsumer
-from txrocket.client.offsets import MemoryOffsets
-from txrocket.client.window import Room
+from txrocket.client.consumer.offsetstore import MemoryOffsets
+from txrocket.client.consumer.pull.litepull import LitePullConsumer
+from txrocket.client.consumer.push.processqueue import Room
 from txrocket.errors import (
     ConfigError,
     FlowControl,
@@ -156,7 +156,7 @@ class PollTests(LiteTestsBase):
         self.assertEqual(_bodies(self.got(polling)), [b"0"])
         self.network.advance(5.0)
 
-    def test_late(self) -> None:
+    def test_noMessageInTimeGivesEmptyList(self) -> None:
         """
         If none comes, the list is empty, and the next one is for who polls then.
         """
@@ -421,7 +421,7 @@ class PrefetchTests(LiteTestsBase):
         self.assertEqual((header.subscription, header.expressionType), ("a > 1", "SQL92"))
         self.assertEqual(header.subVersion, 1_000_000)
 
-    def test_failed(self) -> None:
+    def test_failedPullIsTriedAgain(self) -> None:
         """
         After a failure it is tried again in a second, and the log says why.
         """
@@ -446,7 +446,7 @@ class PrefetchTests(LiteTestsBase):
         self.network.advance(0.02)
         self.assertEqual(self.poll(consumer), [b"0"])
 
-    def test_refused(self) -> None:
+    def test_refusedPullFailsReaderOnce(self) -> None:
         """
         An error that trying again will not cure is told to the reader, once for each
         time, and it is tried again all the same.
@@ -689,7 +689,7 @@ class SubscriptionTests(LiteTestsBase):
             {(each.topic, each.subscription) for each in self.a.pulls}, {("T", "y"), ("U", "z")}
         )
 
-    def test_wrong(self) -> None:
+    def test_invalidNamesAreRefused(self) -> None:
         """
         Names and expressions are checked, and who subscribes is assigned nothing.
         """
@@ -725,7 +725,7 @@ class AssignTests(LiteTestsBase):
         self.network.flush()
         self.assertEqual(self.a.asked, [])
 
-    def test_again(self) -> None:
+    def test_newAssignmentLeavesCommonQueues(self) -> None:
         """
         A new assignment leaves alone what it has in common with the old one.
         """
@@ -828,7 +828,7 @@ class SeekTests(LiteTestsBase):
             self.consumer.assign([self.queue])
             self.network.flush()
 
-    def test_refused(self) -> None:
+    def test_refusedSeekStays(self) -> None:
         """
         A broker that does not say leaves the reader where it is.
         """
@@ -1035,7 +1035,7 @@ class LifeTests(LiteTestsBase):
     Starting and stopping, and what the cluster knows of it.
     """
 
-    def test_stop(self) -> None:
+    def test_stopPersistsAndWakesReader(self) -> None:
         """
         The stop keeps what was dealt with, lets go who waits, and leaves nothing behind.
         """
@@ -1085,7 +1085,7 @@ class LifeTests(LiteTestsBase):
         self.assertEqual((held.commitOffset, held.transactionMsgCount), (1, 1))
         self.assertEqual(set(consumer.topics()), {"T"})
 
-    def test_nothing(self) -> None:
+    def test_noSubscriptionGivesNothing(self) -> None:
         """
         Without subscription or assignment nothing comes, but nothing breaks.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.orderly}.
+Tests for L{txrocket.client.consumer.push.orderly}.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from twisted.logger import LogLevel
 from tests.client.listeners import Slow
 from tests.client.messages import QUEUE, pulled, several
 from tests.remoting.doubles import RemotingTests
-from txrocket.client.listening import ConsumeLater, Listening
-from txrocket.client.orderly import Orderly
-from txrocket.client.window import Window
+from txrocket.client.consumer.push.listener import ConsumeLater, ListenerCaller
+from txrocket.client.consumer.push.orderly import Orderly
+from txrocket.client.consumer.push.processqueue import ProcessQueue
 from txrocket.errors import ConnectFailed
 from txrocket.message import MessageExt
 from txrocket.model import MessageQueue
@@ -52,7 +52,7 @@ class OrderlyTests(RemotingTests):
         """
         return Orderly(
             self.clock,
-            Listening(listener, batch, self.clock, blocking=False),
+            ListenerCaller(listener, batch, self.clock, blocking=False),
             limit,
             lambda window, offset: self.commits.append(offset),
             self.sendBack,
@@ -62,11 +62,11 @@ class OrderlyTests(RemotingTests):
             needsLock=needsLock,
         )
 
-    def locked(self, queue: MessageQueue) -> Window:
+    def locked(self, queue: MessageQueue) -> ProcessQueue:
         """
         A queue that was just locked.
         """
-        window = Window(queue, 0)
+        window = ProcessQueue(queue, 0)
         window.lockedAt = self.clock.seconds()
         return window
 
@@ -78,7 +78,7 @@ class OrderlyTests(RemotingTests):
         self.backs.append((message.queueOffset, delayLevel, promise))
         return promise
 
-    def came(self, *offsets: int, window: Window | None = None) -> None:
+    def came(self, *offsets: int, window: ProcessQueue | None = None) -> None:
         """
         Messages were pulled.
         """
@@ -316,7 +316,7 @@ class OrderlyTests(RemotingTests):
             self.clock.advance(1)
         self.assertEqual((self.times()[-1], self.backs), ((0, 40), []))
 
-    def test_failed(self) -> None:
+    def test_failingListenerHoldsUpQueue(self) -> None:
         """
         A listener that fails holds up its queue, too; what it raised is logged.
         """
@@ -387,7 +387,7 @@ class OrderlyTests(RemotingTests):
 
     # --- stop ------------------------------------------------------------
 
-    def test_stop(self) -> None:
+    def test_stopWaitsForRunningCalls(self) -> None:
         """
         After a stop no call begins; it is over once the last has ended, and by then
         the offset is told.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.producer}: where messages go, and what is tried again.
+Tests for L{txrocket.client.producer.producer}: where messages go, and what is tried again.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.client.answering import ADDRESSES, NAME_SERVER, routeTo
 from tests.client.producercase import HELLO, ProducerCase
-from txrocket.client.producer import Producer
-from txrocket.client.queues import FaultTable
-from txrocket.client.results import SendStatus
+from txrocket.client.producer.producer import Producer
+from txrocket.client.sansio.faulttable import FaultTable
+from txrocket.client.sansio.results import SendStatus
 from txrocket.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -303,7 +303,7 @@ class RetryTests(ProducerCase):
         self.assertIsInstance(error.error, ConnectionLost)
         self.assertEqual((error.phase, error.attempts), ("send", 3))
 
-    def test_refused(self) -> None:
+    def test_unreachableBrokerIsSkipped(self) -> None:
         """
         A broker that cannot be reached is passed over.
         """

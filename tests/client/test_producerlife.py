@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.producer}: hooks, batches, starting and stopping.
+Tests for L{txrocket.client.producer.producer}: hooks, batches, starting and stopping.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from zope.interface.verify import verifyObject
 
 from tests.client.answering import ADDRESSES
 from tests.client.producercase import HELLO, ProducerCase, consumed
-from txrocket.client.producer import ISendMessageHook, Producer, Sending, innerProducer
-from txrocket.client.results import SendResult
+from txrocket.client.producer.producer import ISendMessageHook, Producer, innerProducer
+from txrocket.client.producer.sendcontext import Sending
+from txrocket.client.sansio.results import SendResult
 from txrocket.errors import (
     ConfigError,
     ConnectFailed,
@@ -24,10 +25,10 @@ from txrocket.errors import (
 )
 from txrocket.message import Message
 from txrocket.model import MessageQueue
-from txrocket.protocol.batch import decodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import CheckTransactionStateRequestHeader
-from txrocket.remoting.node import Limits
+from txrocket.protocol.record.batch import decodeBatch
+from txrocket.remoting.remoting import Limits
 
 
 @implementer(ISendMessageHook)
@@ -70,7 +71,7 @@ class HookTests(ProducerCase):
         result = self.successResultOf(self.sending)
         self.assertEqual(watch.seen[1:], [("after", result)])
 
-    def test_failed(self) -> None:
+    def test_failedSendShowsErrorToHooks(self) -> None:
         """
         Of one that was not they see why, also if no broker was asked.
         """
@@ -103,7 +104,7 @@ class HookTests(ProducerCase):
         self.assertEqual(good.seen, [("before", HELLO), ("after", result)])
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 2)
 
-    def test_others(self) -> None:
+    def test_batchesAndOnewayAreShownToHooks(self) -> None:
         """
         They see batches, and messages that nobody waits for, as well.
         """
@@ -135,7 +136,7 @@ class OnewayTests(ProducerCase):
         self.assertTrue(received.request.isOneway)
         self.assertEqual(received.request.body, b"hello")
 
-    def test_failed(self) -> None:
+    def test_failedOnewayIsNotRetried(self) -> None:
         """
         A broker that cannot be reached is the end of it: it is not tried again.
         """
@@ -224,7 +225,7 @@ class BatchTests(ProducerCase):
         """
         self.failureResultOf(self.producer().sendBatch([]), InvalidMessage)
 
-    def test_failed(self) -> None:
+    def test_failedBatchHasEarlierResults(self) -> None:
         """
         If one request fails, those after it are not made, and the error has the results
         of those before it.
@@ -238,7 +239,7 @@ class BatchTests(ProducerCase):
         self.assertEqual([each.queueOffset for each in error.sent], [7, 8])
         self.assertEqual(self.network.run(), [])
 
-    def test_stop(self) -> None:
+    def test_stopWaitsForWholeBatch(self) -> None:
         """
         A batch that has begun is sent as a whole before its producer stops.
         """
@@ -346,7 +347,7 @@ class LifeTests(ProducerCase):
             self.successResultOf(stopping)
         self.assertEqual(self.network.received, [])
 
-    def test_again(self) -> None:
+    def test_stoppedProducerStartsAgain(self) -> None:
         """
         A producer that was stopped can be started again.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.pullconsumer} and L{txrocket.client.active}.
+Tests for L{txrocket.client.consumer.pull.pullconsumer} and L{txrocket.client.consumer.pull.base}.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from twisted.logger import LogLevel
 
 from tests.client.brokers import ConsumerTests
 from tests.client.network import routeTo
-from txrocket.client.offsets import LocalOffsets
-from txrocket.client.pullconsumer import PullConsumer
-from txrocket.client.results import PullStatus
+from txrocket.client.consumer.offsetstore import LocalOffsets
+from txrocket.client.consumer.pull.pullconsumer import PullConsumer
+from txrocket.client.sansio.results import PullStatus
 from txrocket.errors import (
     ConfigError,
     InvalidMessage,
@@ -424,7 +424,7 @@ class LifeTests(PullConsumerTestsBase):
         self.assertRaises(InvalidMessage, PullConsumer, self.cluster, "no group")
         self.failed(PullConsumer(self.cluster, "g").start(), ConfigError)
 
-    def test_stop(self) -> None:
+    def test_stopPersistsAndFailsPulls(self) -> None:
         """
         The stop keeps the offsets, fails who waits, tells the brokers, and leaves
         nothing behind; a second one does nothing.
@@ -481,7 +481,7 @@ class LifeTests(PullConsumerTestsBase):
         def broken() -> Deferred[None]:
             raise ZeroDivisionError
 
-        self.patch(consumer, "_keep", broken)
+        self.patch(consumer, "_persist", broken)
         self.network.advance(5)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.got(consumer.stop())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.pullschedule}.
+Tests for L{txrocket.client.consumer.pull.pullschedule}.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.logger import LogLevel
 
 from tests.client.brokers import ConsumerTests
-from txrocket.client.pullconsumer import PullConsumer
-from txrocket.client.pullschedule import PullSchedule
+from txrocket.client.consumer.pull.pullconsumer import PullConsumer
+from txrocket.client.consumer.pull.pullschedule import PullSchedule
 from txrocket.errors import ConfigError, InvalidMessage
 from txrocket.model import MessageQueue
 
@@ -68,7 +68,7 @@ class PullScheduleTests(ConsumerTests):
         self.assertEqual(self.seen(2.9), [])
         self.assertEqual(self.seen(0.1), [0, 1])
 
-    def test_failed(self) -> None:
+    def test_failedVisitIsRepeated(self) -> None:
         """
         A visit that fails is told in the log, and the next is after one second.
         """
@@ -160,7 +160,7 @@ class PullScheduleTests(ConsumerTests):
         self.assertEqual(self.seen(), [0, 1])
         self.assertRaises(InvalidMessage, self.schedule.register, "no topic", self.visit)
 
-    def test_stop(self) -> None:
+    def test_stopWaitsForVisits(self) -> None:
         """
         The stop waits for visits, begins no more, and stops the consumer; a second one
         does nothing.

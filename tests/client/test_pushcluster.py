@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere
 from txrocket.remoting.peers import Connect
@@ -68,7 +68,7 @@ class Member:
         """
         The ids of its queues of T.
         """
-        return {each.queueId for each in self.consumer._pulls.windows if each.topic == "T"}
+        return {each.queueId for each in self.consumer.status("T")}
 
     @property
     def working(self) -> set[int]:

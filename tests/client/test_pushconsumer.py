@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.pushconsumer}: messages in any order, and all that is the
+Tests for L{txrocket.client.consumer.push.pushconsumer}: messages in any order, and all that is the
 same in order.
 """
 
@@ -21,10 +21,11 @@ from tests.client.messages import pulled
 from tests.client.network import routeTo
 from tests.client.pushcase import PushTests
 from txrocket.client.cluster import Cluster
-from txrocket.client.listening import ConsumeLater
-from txrocket.client.offsets import LocalOffsets
-from txrocket.client.pushconsumer import PushConsumer
-from txrocket.client.window import Room
+from txrocket.client.consumer.offsetstore import LocalOffsets
+from txrocket.client.consumer.push.listener import ConsumeLater
+from txrocket.client.consumer.push.listenercalls import prepared
+from txrocket.client.consumer.push.processqueue import Room
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
 from txrocket.errors import (
     ConfigError,
     InvalidMessage,
@@ -40,7 +41,7 @@ from txrocket.protocol.bodies import (
     ConsumerRunningInfo,
     ResetOffsetBody,
 )
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
@@ -60,7 +61,7 @@ class LifeTests(PushTests):
     Start and stop.
     """
 
-    def test_nothing(self) -> None:
+    def test_noSubscriptionRefusesStart(self) -> None:
         """
         Who subscribes to nothing is not started.
         """
@@ -140,7 +141,7 @@ class LifeTests(PushTests):
             {"T": ("a || b", 1_001_000), "%RETRY%G": ("*", 1_001_000)},
         )
 
-    def test_stop(self) -> None:
+    def test_stopPersistsAndLeaves(self) -> None:
         """
         A stop pulls no more, keeps the offsets, and takes leave.
         """
@@ -213,7 +214,7 @@ class LifeTests(PushTests):
         self.got(self.stop(consumer))
         self.assertEqual((self.had(consumer), self.a.pulls), ([], []))
 
-    def test_again(self) -> None:
+    def test_restartGoesOnAtGroupOffset(self) -> None:
         """
         It can be started again, and goes on where the group is by then, not where it
         was itself.
@@ -245,7 +246,7 @@ class LifeTests(PushTests):
         self.assertEqual(len(self.said("A task of consumer G", LogLevel.critical)), 1)
         self.got(self.stop(consumer))
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        self.assertEqual(len(self.said("without having kept", LogLevel.critical)), 1)
+        self.assertEqual(len(self.said("without having persisted", LogLevel.critical)), 1)
         self.assertEqual(len(self.a.left), 1)
 
 
@@ -301,7 +302,7 @@ class BeginTests(PushTests):
         self.assertEqual(len(self.said("begins at 12 in queue 0 of T at a: the first since")), 1)
         self.clock.advance(1000)
         consumer = self.make(group="H", consumeFromWhere=where)
-        self.assertEqual(consumer._queues._fromWhere.timestamp, self.clock.seconds() - 1800)
+        self.assertEqual(consumer._queues._startOffset.timestamp, self.clock.seconds() - 1800)
 
     def test_retry(self) -> None:
         """
@@ -312,7 +313,7 @@ class BeginTests(PushTests):
         self.started(consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
         self.assertEqual(self.slow.offsets, [0])
 
-    def test_failed(self) -> None:
+    def test_unknownStartIsTriedAgain(self) -> None:
         """
         A queue whose beginning the broker does not tell is tried again after 3
         seconds.
@@ -470,13 +471,12 @@ class ConsumeTests(PushTests):
         to.
         """
         self.ns.routes["%RETRY%G"] = routeTo(a={0: A})
-        consumer = self.started()
-        given = consumer._prepared(pulled(0, topic="%RETRY%G", times=1, RETRY_TOPIC="T"))
+        given = prepared(pulled(0, topic="%RETRY%G", times=1, RETRY_TOPIC="T"))
         self.assertEqual((given.topic, given.reconsumeTimes), ("T", 1))
 
     # --- not dealt with --------------------------------------------------
 
-    def test_later(self) -> None:
+    def test_consumeLaterSendsBack(self) -> None:
         """
         What is to come later goes back to its broker, with the listener's level and
         the number of times that are left to it, and the queue goes on.
@@ -534,7 +534,7 @@ class ConsumeTests(PushTests):
         self.network.flush()
         self.assertEqual((len(sent), consumer.status("T")[self.queue]), (2, 1))
 
-    def test_late(self) -> None:
+    def test_lateMessageIsSentBack(self) -> None:
         """
         After 15 minutes with a listener a message goes back; that is looked after
         every minute.
@@ -622,7 +622,7 @@ class GroupTests(PushTests):
         consumer = self.started()
         self.mine(consumer)
         consumer._rebalance.queues["T"] = frozenset({self.queue})
-        consumer._queues._take(self.queue)
+        consumer._queues.obtain([self.queue])
         self.mine(consumer)
         self.assertEqual(self.had(consumer), [])
 
@@ -631,10 +631,10 @@ class GroupTests(PushTests):
         A queue that is begun is not begun again.
         """
         consumer = self.started()
-        window = consumer._pulls.windows[self.queue]
-        consumer._queues._take(self.queue)
+        before, pulls = consumer.runningInfo().mqTable, len(self.a.pulls)
+        consumer._queues.obtain([self.queue])
         self.network.flush()
-        self.assertIs(consumer._pulls.windows[self.queue], window)
+        self.assertEqual((consumer.runningInfo().mqTable, len(self.a.pulls)), (before, pulls))
 
     def test_subscribe(self) -> None:
         """
@@ -652,11 +652,11 @@ class GroupTests(PushTests):
         self.assertEqual({each.topic for each in data.subscriptionDataSet}, {"T", "U", "%RETRY%G"})
         consumer.unsubscribe("U")
         self.network.flush()
-        self.assertEqual({each.topic for each in consumer._pulls.windows}, {"T"})
+        self.assertEqual({each.topic for each in consumer.runningInfo().mqTable}, {"T"})
         (data,) = self.a.beats[-1].consumerDataSet
         self.assertEqual({each.topic for each in data.subscriptionDataSet}, {"T", "%RETRY%G"})
 
-    def test_changed(self) -> None:
+    def test_newExpressionCountsFromNextPull(self) -> None:
         """
         Another expression for a topic counts from the next pull on.
         """
@@ -694,7 +694,7 @@ class BroadcastTests(PushTests):
     Every member gets every message.
     """
 
-    def test_all(self) -> None:
+    def test_broadcastHasAllQueues(self) -> None:
         """
         It has all queues, whoever else is there, asks nobody for members, tells no
         broker its offsets, and has no retry topic.
@@ -712,7 +712,7 @@ class BroadcastTests(PushTests):
             (BROADCASTING, {"T"}),
         )
 
-    def test_failed(self) -> None:
+    def test_broadcastDropsUnconsumed(self) -> None:
         """
         What the listener did not deal with is dropped.
         """

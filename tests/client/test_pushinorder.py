@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.pushconsumer}: messages in order, and the locks that go
+Tests for L{txrocket.client.consumer.push.pushconsumer}: messages in order, and the locks that go
 with that.
 """
 
@@ -14,8 +14,8 @@ from twisted.logger import LogLevel
 from tests.client.brokers import A
 from tests.client.network import routeTo
 from tests.client.pushcase import PushTests
-from txrocket.client.listening import ConsumeLater
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.listener import ConsumeLater
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
 from txrocket.errors import RemoteSystemError
 from txrocket.model import MessageQueue
 from txrocket.protocol.codes import RequestCode
@@ -194,7 +194,7 @@ class InOrderTests(PushTests):
         self.assertEqual(self.locks(), [])
         self.network.advance(0.1)
         self.assertEqual(self.locks(), [frozenset(self.queues)])
-        self.assertEqual(consumer._pulls.windows[self.queue].lockedAt, 1020)
+        self.assertEqual(consumer.runningInfo().mqTable[self.queue].lastLockTimestamp, 1_020_000)
 
     def test_lockFails(self) -> None:
         """
@@ -331,7 +331,7 @@ class InOrderTests(PushTests):
 
     # --- stop ------------------------------------------------------------
 
-    def test_stop(self) -> None:
+    def test_stopUnlocksQueues(self) -> None:
         """
         A stop unlocks all queues, after their offsets are kept and before the consumer
         takes leave.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.rebalance}.
+Tests for L{txrocket.client.consumer.rebalance}.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from twisted.logger import LogLevel
 from tests.client.brokers import A, B, ConsumerTests
 from tests.client.members import FakeConsumer
 from tests.client.network import routeTo
-from txrocket.client.rebalance import Rebalance
+from txrocket.client.consumer.rebalance import Rebalance
 from txrocket.errors import TopicNotExist
 from txrocket.model import MessageQueue, QueueData, TopicRouteData
 from txrocket.protocol.bodies import GetConsumerListByGroupResponseBody
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import responseCommand
 
@@ -99,7 +99,7 @@ class WhenTests(RebalanceTestsBase):
         self.assertEqual(self.since()[-1], ("T", [], [0, 1]))
         self.assertEqual(len(self.a.asked), asked + 1)
 
-    def test_again(self) -> None:
+    def test_changeDuringDivisionDividesAgain(self) -> None:
         """
         What changes while queues are divided has them divided once more.
         """

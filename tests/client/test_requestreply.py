@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.producer}: messages that are replied to.
+Tests for L{txrocket.client.producer.producer}: messages that are replied to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from twisted.internet.defer import CancelledError
 
 from tests.client.answering import ADDRESSES, Received, routeTo
 from tests.client.producercase import HELLO, ProducerCase, consumed
-from txrocket.client.producer import Producer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import (
     InvalidMessage,
     RequestTimedOut,

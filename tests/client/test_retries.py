@@ -15,9 +15,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.service import Broker
 from txrocket.client.cluster import Cluster
-from txrocket.client.listening import ConsumeLater
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.listener import ConsumeLater
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere, MessageModel
 from txrocket.protocol.record import decodeRecords
@@ -157,7 +157,7 @@ class RetryTests(RetryCase):
         self.consumer(third)
         self.servers.advance(3600)
         self.assertEqual(self.got, [(b"x", 0, 0), (b"y", 0, 0), (b"x", 1, 10), (b"x", 2, 40)])
-        self.assertIsNone(self.broker().topics.get("%DLQ%G"))
+        self.assertIsNone(self.broker().tables.topics.get("%DLQ%G"))
 
     def test_raised(self) -> None:
         """
@@ -196,7 +196,7 @@ class RetryTests(RetryCase):
         self.consumer(later, maxReconsumeTimes=-1)
         self.servers.advance(41)
         self.assertEqual(self.times(), [0, 1, 2])
-        self.assertIsNone(self.broker().topics.get("%DLQ%G"))
+        self.assertIsNone(self.broker().tables.topics.get("%DLQ%G"))
 
     def test_wantedLevel(self) -> None:
         """

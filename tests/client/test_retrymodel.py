@@ -15,14 +15,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.service import Broker
 from txrocket.client.cluster import Cluster
-from txrocket.client.listening import ConsumeLater
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.listener import ConsumeLater
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import SendFailed
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere
 from txrocket.protocol.record import decodeRecords
-from txrocket.testing.memory import MemoryCluster
+from txrocket.testing.memorycluster import MemoryCluster
 
 _LEVELS = (1, 1, 2, 3, 5, 8)
 _TIMES = 3

@@ -15,7 +15,7 @@ from tests.remoting.doubles import RemotingTests, decoded
 from txrocket.client.routes import DEFAULT_TOPIC, Route, Routes, readQueues, writeQueues
 from txrocket.errors import ConnectFailed, MalformedBody, RequestTimedOut, SystemBusy, TopicNotExist
 from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for which queue a L{Producer<txrocket.client.producer.Producer>} sends to.
+Tests for which queue a L{Producer<txrocket.client.producer.producer.Producer>} sends to.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from twisted.internet.defer import Deferred
 from tests.client.network import FakeBroker, FakeNameServer, Network, routeTo
 from tests.remoting.doubles import RemotingTests
 from txrocket.client.cluster import Cluster
-from txrocket.client.producer import Producer
-from txrocket.client.queues import FaultTable, byHash
-from txrocket.client.results import SendStatus
+from txrocket.client.producer.producer import Producer
+from txrocket.client.sansio.faulttable import FaultTable
+from txrocket.client.sansio.queueselector import byHash
+from txrocket.client.sansio.results import SendStatus
 from txrocket.message import Message
 from txrocket.model import MessageQueue
 from txrocket.protocol.codes import RequestCode, ResponseCode

@@ -12,11 +12,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.service import Broker
 from txrocket.client.cluster import Cluster
-from txrocket.client.litepull import LitePullConsumer
-from txrocket.client.producer import Producer
-from txrocket.client.pullconsumer import PullConsumer
-from txrocket.client.pushconsumer import PushConsumer
-from txrocket.client.results import PullStatus
+from txrocket.client.consumer.pull.litepull import LitePullConsumer
+from txrocket.client.consumer.pull.pullconsumer import PullConsumer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
+from txrocket.client.sansio.results import PullStatus
 from txrocket.errors import RemoteSystemError, ResponseError, SubscriptionParseFailed
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere
@@ -128,11 +128,11 @@ class PushTests(SqlTests):
         self.send("1", "1", "1", "1")
         self.servers.resultOf(self.push("price > 5").start())
         self.servers.advance(1)
-        held = len(self.broker.longPoll)
+        held = len(self.broker.parts.core.longPoll)
         self.assertEqual(held, 5)  # 4 queues, and one of the retry topic
         self.send("2", "3", "4", "5")
         self.servers.advance()
-        self.assertEqual((self.taken(), len(self.broker.longPoll)), ([], held))
+        self.assertEqual((self.taken(), len(self.broker.parts.core.longPoll)), ([], held))
         self.send("6")
         self.servers.advance()
         self.assertEqual(self.taken(), ["6"])
@@ -144,7 +144,7 @@ class PushTests(SqlTests):
         self.send("1", "2", "3", "4")
         self.servers.resultOf(self.push("price > 5").start())
         self.servers.advance(10)
-        offsets = self.broker.offsets.of("G", "T")
+        offsets = self.broker.tables.offsets.of("G", "T")
         self.assertEqual(dict(offsets), dict.fromkeys(range(4), 1))
 
     def test_changed(self) -> None:
@@ -174,7 +174,7 @@ class PushTests(SqlTests):
         (address,) = self.servers.brokers
         self.servers.stop(address)
         self.servers.start(address)
-        kept = self.broker.filters.subscription("G", "T")
+        kept = self.broker.tables.filters.subscription("G", "T")
         self.assertEqual(kept and kept.subString, "price > 5")
         self.servers.advance(40)
         self.send("3", "8", "4", "9")
@@ -191,7 +191,7 @@ class PushTests(SqlTests):
         (address,) = self.servers.brokers
         self.servers.crash(address)
         self.servers.start(address)
-        kept = self.broker.filters.subscription("G", "T")
+        kept = self.broker.tables.filters.subscription("G", "T")
         self.assertEqual(kept and kept.subString, "price > 5")
 
     def test_bad(self) -> None:

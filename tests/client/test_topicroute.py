@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.topicroute}.
+Tests for L{txrocket.client.sansio.topicroute}.
 """
 
 from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket.client.topicroute import Route, limited
+from txrocket.client.sansio.topicroute import Route, limited
 from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
 
 MASTERS = (

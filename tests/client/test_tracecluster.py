@@ -12,13 +12,13 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.client.cluster import Cluster
-from txrocket.client.listening import ConsumeLater
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
-from txrocket.client.traceviews import MessageTrace, TraceReader
+from txrocket.client.consumer.push.listener import ConsumeLater
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
+from txrocket.client.trace.view import MessageTrace, TraceReader
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere, MessageModel
-from txrocket.protocol.trace import ConsumeStatus, MessageType
+from txrocket.protocol.tracebodies import ConsumeReturnType, MessageType
 from txrocket.testing.trial import memoryCluster
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -119,7 +119,7 @@ class TraceClusterTests(SynchronousTestCase):
         self.assertIs(sent.msgType, MessageType.Normal_Msg)
         (dealt,) = trace.consumed["G"]
         self.assertEqual((dealt.host, dealt.success, dealt.retryTimes), (HERE, True, 0))
-        self.assertIs(dealt.status, ConsumeStatus.SUCCESS)
+        self.assertIs(dealt.status, ConsumeReturnType.SUCCESS)
         (busy,) = trace.consumed["H"]
         self.assertEqual((busy.ended, busy.success, busy.status), (None, None, None))
         slow[0].callback(None)
@@ -173,9 +173,9 @@ class TraceClusterTests(SynchronousTestCase):
         self.assertEqual(
             [(each.status, each.success, each.retryTimes) for each in calls],
             [
-                (ConsumeStatus.FAILED, False, 0),
-                (ConsumeStatus.EXCEPTION, False, 1),
-                (ConsumeStatus.SUCCESS, True, 2),
+                (ConsumeReturnType.FAILED, False, 0),
+                (ConsumeReturnType.EXCEPTION, False, 1),
+                (ConsumeReturnType.SUCCESS, True, 2),
             ],
         )
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.client.transaction}.
+Tests for L{txrocket.client.producer.transaction}.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tests.captures import Capture, captures
 from tests.client.brokers import A, ConsumerTests
 from tests.client.messages import HOST
 from tests.remoting.doubles import decoded
-from txrocket.client.results import SendStatus
-from txrocket.client.transaction import (
+from txrocket.client.producer.transaction import (
     LocalTransactionState,
     TransactionProducer,
     TransactionSendResult,
 )
+from txrocket.client.sansio.results import SendStatus
 from txrocket.errors import InvalidMessage, SendFailed
 from txrocket.message import Message, MessageExt, splitProperties
 from txrocket.protocol.codes import RequestCode, ResponseCode

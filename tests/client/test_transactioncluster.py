@@ -13,8 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.service import Broker
 from txrocket.client.cluster import Cluster
-from txrocket.client.pushconsumer import PushConsumer
-from txrocket.client.transaction import (
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.transaction import (
     LocalTransactionState,
     TransactionProducer,
     TransactionSendResult,
@@ -293,7 +293,7 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers = memoryCluster(self, settings={"autoCreateTopicEnable": False})
         (self.address,) = self.servers.brokers
         self.clock = self.servers.clock
-        self.broker.topics.put(TopicConfig("T", 4, 4))
+        self.broker.tables.topics.put(TopicConfig("T", 4, 4))
         self.servers.advance(1)
         self.producer = self.join()
         self.sent(b"orphan", UNKNOWN)
@@ -408,7 +408,7 @@ class TransactionClusterTests(SynchronousTestCase):
         )
         end = requestCommand(RequestCode.END_TRANSACTION, header, oneway=True)
         process = self.broker.remoting.processorTable[RequestCode.END_TRANSACTION]
-        (peer, *_) = self.broker.factory.connections
+        (peer, *_) = self.broker.listener.factory.connections
         process.serve(end, peer)
         self.says = COMMIT
         self.restart()

@@ -13,8 +13,8 @@ import attrs
 
 from tests.damage.template import FIRST, TAGS, TOPICS, Template
 from tests.damage.world import World
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.errors import MalformedRecord, RocketError
 from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
@@ -33,7 +33,7 @@ from txrocket.protocol.record import decodeRecord, measureRecord
 Place = tuple[str, int, int]
 
 _SUBSCRIPTION: Final = 4
-# So few that many pulls are of one file of the log, which the compiled helper serves.
+# So few that many pulls are of one file of the log, which the compiled module serves.
 _BATCH: Final = 8
 _PUSH_SECONDS: Final = 45
 _PUSH_PATIENCE: Final = 150
@@ -116,7 +116,7 @@ class Auditor:
                 state[name] = json.loads(_quoted(answer.body))[member]
             except (ValueError, KeyError):
                 state[name] = answer.body
-        state["filter"] = world.servers.broker().filters.described("choosers", "Orders")
+        state["filter"] = world.servers.broker().tables.filters.described("choosers", "Orders")
 
     # --- pulls -----------------------------------------------------------
 

@@ -18,9 +18,9 @@ import attrs
 from twisted.internet.defer import gatherResults
 
 from tests.damage.world import World
-from txrocket.client.producer import Producer
-from txrocket.client.pushconsumer import PushConsumer
-from txrocket.client.transaction import LocalTransactionState, TransactionProducer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
+from txrocket.client.producer.transaction import LocalTransactionState, TransactionProducer
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere, MessageQueue
 from txrocket.protocol.record import BLANK_SIZE, decodeRecord

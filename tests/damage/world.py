@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 A broker and a name server on a clock and a network in memory, with the broker's files on a real
-disk, so that the compiled helper and C{verify} work on them as they do for a user.
+disk, so that the compiled module and C{verify} work on them as they do for a user.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from zope.interface import implementer
 from txrocket.client.cluster import Cluster
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers
+from txrocket.remoting.remoting import Remoting
 from txrocket.store.files import Files
-from txrocket.testing.memory import MemoryCluster
+from txrocket.testing.memorycluster import MemoryCluster
 
 _Result = TypeVar("_Result")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-SQL92 expressions evaluated the slow way: the tree is walked for every message, and
-what a value is is found out when it is there, as RocketMQ's expression classes do.
+A slow evaluator of SQL92 expressions, like RocketMQ's expression classes: it walks the
+tree for every message, and determines the types of values at run time.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from txrocket.filters.javanumbers import compareDoubles, readDouble, readInt, readLong
-from txrocket.filters.sql92syntax import (
+from txrocket.filters.sql92.javanumbers import compareDoubles, readDouble, readInt, readLong
+from txrocket.filters.sql92.syntax import (
     NUMBERS,
     AllOf,
     AnyOf,
@@ -42,7 +42,7 @@ NULL = Value(Kind.NOTHING, None)
 
 def truth(value: bool | None) -> Value:
     """
-    What a condition comes to.
+    Evaluate a condition.
     """
     return NULL if value is None else Value(Kind.BOOLEAN, value)
 
@@ -96,7 +96,7 @@ def connected(
     parts: tuple[Expression, ...], properties: Mapping[str, str], *, decisive: bool
 ) -> Value:
     """
-    AND and OR of two at a time, the first two first.
+    AND and OR, evaluated in pairs from the left.
     """
     left = evaluate(parts[0], properties)
     for part in parts[1:]:
@@ -154,7 +154,7 @@ def ordered(node: Ordered, properties: Mapping[str, str]) -> Value:
 
 def double(value: Value) -> Value:
     """
-    A value as a double.
+    Convert a value to a double.
     """
     if isinstance(value.value, str):
         return Value(Kind.DOUBLE, readDouble(value.value))
@@ -164,7 +164,7 @@ def double(value: Value) -> Value:
 
 def converted(value: Value, kind: Kind) -> Value:
     """
-    A string as what it is compared with.
+    Convert a string to the type of the other operand.
     """
     assert isinstance(value.value, str)
     if kind is Kind.BOOLEAN:

@@ -23,7 +23,7 @@ class BloomTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.rows = json.loads(FIXTURE.read_text("utf-8"))["blooms"]
 
-    def test_measures(self) -> None:
+    def test_parametersAreRocketMQs(self) -> None:
         """
         A filter has as many bits, and sets as many, as RocketMQ's.
         """
@@ -32,9 +32,10 @@ class BloomTests(SynchronousTestCase):
             bloom = Bloom(row["errorRate"], row["expected"])
             self.assertEqual((bloom.hashes, bloom.bits), (row["hashes"], row["bits"]))
 
-    def test_positions(self) -> None:
+    def test_positionsAreRocketMQs(self) -> None:
         """
-        It sets the same bits, for texts of every length that is hashed differently.
+        An entry has RocketMQ's bit positions, for texts of every length that is hashed
+        differently.
         """
         compared = 0
         for row in self.rows:
@@ -44,7 +45,7 @@ class BloomTests(SynchronousTestCase):
                 compared += 1
         self.assertEqual(compared, 8 * 36)
 
-    def test_murmur(self) -> None:
+    def test_hashIsMurmur3(self) -> None:
         """
         The hash is that of its reference implementation.
         """

@@ -18,9 +18,9 @@ class BuildTests(SynchronousTestCase):
     L{buildSubscription}.
     """
 
-    def test_tags(self) -> None:
+    def test_noTypeMeansTags(self) -> None:
         """
-        TAG, and no type at all, is an expression of tags.
+        TAG, and no type at all, means a tag expression.
         """
         for expressionType in ("TAG", None, ""):
             self.assertEqual(
@@ -28,19 +28,18 @@ class BuildTests(SynchronousTestCase):
             )
         self.assertEqual(buildSubscription("T", None, "TAG"), tagSubscription("T", "*"))
 
-    def test_others(self) -> None:
+    def test_otherTypeIsNotParsed(self) -> None:
         """
-        Any other type's expression is kept as it is, with its type and without
-        tags.
+        An expression of another type is stored unchanged, with its type and without tags.
         """
         self.assertEqual(
             buildSubscription("T", "a > 1 || b", "SQL92"),
             SubscriptionData("T", "a > 1 || b", expressionType="SQL92"),
         )
 
-    def test_empty(self) -> None:
+    def test_onlyTagExpressionMayBeEmpty(self) -> None:
         """
-        Only an expression of tags may be empty.
+        Only a tag expression may be empty.
         """
         for expression in (None, ""):
             error = self.assertRaises(
@@ -54,9 +53,9 @@ class TypesTests(SynchronousTestCase):
     L{ExpressionTypes}.
     """
 
-    def test_tags(self) -> None:
+    def test_tagsAreBuiltIn(self) -> None:
         """
-        Tags are evaluated from the start, by their hash alone.
+        Tag expressions are evaluated without registration, by their hash alone.
         """
         types = ExpressionTypes()
         self.assertEqual(types.compile(tagSubscription("T", "*")), MessageFilter())
@@ -70,10 +69,10 @@ class TypesTests(SynchronousTestCase):
             self.assertFalse(made.matches(2598920))
             self.assertIsNone(made.accepts)
 
-    def test_unknown(self) -> None:
+    def test_unknownTypeIsRefused(self) -> None:
         """
-        A type that nobody added is refused as by Java, SYSTEM_ERROR, and the
-        answer names what is asked for and what there is.
+        A type that is not registered is refused with SYSTEM_ERROR, as by Java. The error
+        names this type and the registered ones.
         """
         subscription = buildSubscription("T", "a > 1", "SQL92")
         error = self.assertRaises(RemoteSystemError, ExpressionTypes().compile, subscription)
@@ -83,9 +82,9 @@ class TypesTests(SynchronousTestCase):
             "it filters by TAG",
         )
 
-    def test_register(self) -> None:
+    def test_registeredTypeCompiles(self) -> None:
         """
-        An added type makes the filters of its subscriptions, at this broker only.
+        A registered type compiles the filters of its subscriptions, at this broker only.
         """
         wanted = MessageFilter(accepts=lambda message: message.reconsumeTimes == 0)
         asked = []
@@ -101,9 +100,9 @@ class TypesTests(SynchronousTestCase):
         self.assertEqual(asked, [subscription])
         self.assertRaises(RemoteSystemError, others.compile, subscription)
 
-    def test_twice(self) -> None:
+    def test_secondRegistrationIsRefused(self) -> None:
         """
-        No type is replaced by accident.
+        A registered type cannot be replaced.
         """
         types = ExpressionTypes()
         self.assertRaises(ValueError, types.register, "TAG", lambda subscription: MessageFilter())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.filters.javanumbers}.  What Java takes was tried with JDK 17;
-more of it is in C{sql92.jsonl}.
+Tests for L{txrocket.filters.sql92.javanumbers}. The expectations are those of JDK 17;
+C{sql92.jsonl} has more of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket.filters.javanumbers import compareDoubles, readDouble, readInt, readLong
+from txrocket.filters.sql92.javanumbers import compareDoubles, readDouble, readInt, readLong
 
 NO_INTEGERS = (
     *("", " ", "+", "-", "+-5", "--5", " 5", "5 ", "5\n", "5.0", "5L", "1_000", "0x5", "1e2"),
@@ -29,9 +29,9 @@ class IntegerTests(SynchronousTestCase):
     L{readInt} and L{readLong}.
     """
 
-    def test_read(self) -> None:
+    def test_digitsOfAnyScriptAreRead(self) -> None:
         """
-        Digits of any script are read, with a sign and with zeros before them.
+        Digits of any script are read, with a sign and with leading zeros.
         """
         for read in (readInt, readLong):
             for text, value in (
@@ -40,9 +40,9 @@ class IntegerTests(SynchronousTestCase):
             ):
                 self.assertEqual(read(text), value, text)
 
-    def test_limits(self) -> None:
+    def test_integersHaveJavasRange(self) -> None:
         """
-        An int has 32 bits, a long 64, and both a sign.
+        An int has 32 bits and a long 64, both signed.
         """
         for read, bits in ((readInt, 31), (readLong, 63)):
             for value in (-(2**bits), 2**bits - 1):
@@ -50,16 +50,16 @@ class IntegerTests(SynchronousTestCase):
             for value in (-(2**bits) - 1, 2**bits):
                 self.assertRaises(ValueError, read, str(value))
 
-    def test_refused(self) -> None:
+    def test_textThatJavaRefusesIsRefused(self) -> None:
         """
-        What Java does not take is not taken, though C{int()} may.
+        Text that Java refuses is refused, although C{int()} may accept it.
         """
         for text in NO_INTEGERS:
             self.assertRaises(ValueError, readInt, text)
             self.assertRaises(ValueError, readLong, text)
 
     @given(st.integers(-(2**63), 2**63 - 1))
-    def test_all(self, value: int) -> None:
+    def test_everyLongIsRead(self, value: int) -> None:
         """
         Every long is read.
         """
@@ -71,10 +71,10 @@ class DoubleTests(SynchronousTestCase):
     L{readDouble} and L{compareDoubles}.
     """
 
-    def test_read(self) -> None:
+    def test_decimalAndHexadecimalAreRead(self) -> None:
         """
-        Decimal and hexadecimal numbers are read, with a suffix and with blanks
-        around them, and two words.
+        Decimal and hexadecimal numbers are read, with a suffix and with blanks around
+        them, as are NaN and Infinity.
         """
         for text, value in (
             *(("5", 5.0), ("5.", 5.0), (".5", 0.5), ("-5.5E-1", -0.55), ("1e5", 1e5)),
@@ -88,16 +88,16 @@ class DoubleTests(SynchronousTestCase):
         for text in ("NaN", "+NaN", "-NaN"):
             self.assertTrue(math.isnan(readDouble(text)))
 
-    def test_refused(self) -> None:
+    def test_textThatJavaRefusesIsRefused(self) -> None:
         """
-        What Java does not take is not taken, though C{float()} may.
+        Text that Java refuses is refused, although C{float()} may accept it.
         """
         for text in NO_DOUBLES:
             self.assertRaises(ValueError, readDouble, text)
 
-    def test_order(self) -> None:
+    def test_doublesAreOrderedAsInJava(self) -> None:
         """
-        All doubles have an order: -0.0 before 0.0, and NaN behind all others.
+        All doubles have an order: -0.0 before 0.0, and NaN after all others.
         """
         row = [-math.inf, -1.0, -0.0, 0.0, 5e-324, 1.0, math.inf, math.nan]
         for first, left in enumerate(row):
@@ -107,7 +107,7 @@ class DoubleTests(SynchronousTestCase):
                 )
 
     @given(st.floats(allow_nan=False))
-    def test_all(self, value: float) -> None:
+    def test_everyDoubleIsRead(self, value: float) -> None:
         """
         Every double is read.
         """
@@ -115,9 +115,9 @@ class DoubleTests(SynchronousTestCase):
         self.assertEqual(compareDoubles(readDouble(text), value), 0)
 
     @given(st.text("0123456789+-.eExpPfdNaIinty_ ٥\x00", max_size=12))
-    def test_nothingElse(self, text: str) -> None:
+    def test_anyTextRaisesOnlyValueError(self, text: str) -> None:
         """
-        Text is a number, or a L{ValueError}, for each of the three.
+        Any text is a number or a L{ValueError}, for each of the three functions.
         """
         for read in (readInt, readLong, readDouble):
             try:

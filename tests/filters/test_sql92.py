@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.filters.sql92}, L{txrocket.filters.sql92grammar} and
-L{txrocket.filters.sql92syntax}.
+Tests for L{txrocket.filters.sql92}, L{txrocket.filters.sql92.grammar} and
+L{txrocket.filters.sql92.syntax}.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from txrocket.filters.sql92 import (
     evaluator,
     sql92Filter,
 )
-from txrocket.filters.sql92grammar import MAX_WORDS, parse
+from txrocket.filters.sql92.grammar import MAX_WORDS, parse
 from txrocket.message import MessageExt
 from txrocket.model import SubscriptionData
-from txrocket.protocol.parts import encodeProperties
+from txrocket.protocol.record.fields import encodeProperties
 
 SEARCH = "CONTAINS, STARTSWITH or ENDSWITH"
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "sql92.jsonl"
@@ -36,7 +36,7 @@ FIXTURE = Path(__file__).parents[1] / "fixtures" / "sql92.jsonl"
 
 def letter(evaluate: Any, properties: dict[str, str]) -> str:
     """
-    What an evaluation comes to, as C{sql92.rst} tells.
+    The result of an evaluation as a letter; see C{sql92.rst}.
     """
     try:
         return {True: "T", False: "F", None: "N"}[evaluate(properties)]
@@ -46,7 +46,7 @@ def letter(evaluate: Any, properties: dict[str, str]) -> str:
 
 class TableTests(SynchronousTestCase):
     """
-    The answers of RocketMQ's filter module.
+    The results of RocketMQ's filter module.
     """
 
     def setUp(self) -> None:
@@ -54,10 +54,10 @@ class TableTests(SynchronousTestCase):
         self.sets = json.loads(first)["properties"]
         self.rows = [json.loads(line) for line in lines]
 
-    def test_answers(self) -> None:
+    def test_resultsAreRocketMQs(self) -> None:
         """
-        What RocketMQ refuses is refused; what it does not comes to what it comes to
-        there, for every set of properties: true, false, null or an error.
+        Expressions that RocketMQ refuses are refused; others have RocketMQ's result for
+        every set of properties: true, false, null or an error.
         """
         self.assertGreater(len(self.rows), 1300)
         for row in self.rows:
@@ -68,9 +68,9 @@ class TableTests(SynchronousTestCase):
             evaluate = evaluator(text)
             self.assertEqual("".join(letter(evaluate, each) for each in self.sets), answers, text)
 
-    def test_matches(self) -> None:
+    def test_onlyTrueMatches(self) -> None:
         """
-        A message matches if its properties make the expression true, and only then.
+        A message matches only if its properties make the expression true.
         """
         for row in self.rows:
             if (answers := row[row["as"]]) is not None:
@@ -79,9 +79,9 @@ class TableTests(SynchronousTestCase):
                     [matches(each) for each in self.sets], [each == "T" for each in answers]
                 )
 
-    def test_naive(self) -> None:
+    def test_naiveEvaluatorIsRocketMQs(self) -> None:
         """
-        What the property tests compare with answers as RocketMQ does, too.
+        The naive evaluator, which the property tests use, has RocketMQ's results too.
         """
         for row in self.rows:
             if (answers := row[row["as"]]) is not None:
@@ -92,10 +92,10 @@ class TableTests(SynchronousTestCase):
                 )
                 self.assertEqual(found, answers, row["expression"])
 
-    def test_versions(self) -> None:
+    def test_versionsDifferOnlyInKeywords(self) -> None:
         """
-        The two versions differ in nothing but the words that one of them has for
-        operators: whoever uses none of these can use either.
+        The two versions differ only in the keywords of the newer one: expressions without
+        these have the same results.
         """
         for row in self.rows:
             if row["4.9.7"] != row["5.3.3"]:
@@ -104,20 +104,19 @@ class TableTests(SynchronousTestCase):
 
 class RefusedTests(SynchronousTestCase):
     """
-    What a subscriber is told of a bad expression.
+    Errors of expressions that cannot be parsed.
     """
 
     def assertRefused(self, text: str, told: str) -> None:
         """
-        An expression is refused with these words.
+        Assert that an expression is refused with this text.
         """
         error = self.assertRaises(SubscriptionParseFailed, compileSql92, text)
         self.assertEqual(error.remark, f"SQL92 expression, {told}")
 
-    def test_syntax(self) -> None:
+    def test_syntaxErrorNamesPlace(self) -> None:
         """
-        What is wrong with the syntax is told with its line and column, and what was
-        expected there.
+        A syntax error names line and column, and what was expected.
         """
         for text, told in (
             ("a >", "line 1, column 4: the end, where a property or a value was expected"),
@@ -135,13 +134,13 @@ class RefusedTests(SynchronousTestCase):
             ("a IS b", "line 1, column 6: b, where NOT or NULL was expected"),
             ("a NOT b", f"line 1, column 7: b, where BETWEEN or {SEARCH} or IN was expected"),
             ("a CONTAINS b", "line 1, column 12: b, where a string in single quotes was expected"),
-            ("a = 'x", "line 1, column 5: a string without end"),
-            ('a = "x"', "line 1, column 5: no place for '\"'"),
-            ("a\r\n\n = !", "line 3, column 4: no place for '!'"),
+            ("a = 'x", "line 1, column 5: an unterminated string"),
+            ('a = "x"', "line 1, column 5: unexpected '\"'"),
+            ("a\r\n\n = !", "line 3, column 4: unexpected '!'"),
             ("", "line 1, column 1: the end, where a property or a value was expected"),
             (
                 f"a > '{'x' * 50}",
-                "line 1, column 5: a string without end",
+                "line 1, column 5: an unterminated string",
             ),
             (
                 f"a IN '{'x' * 50}'",
@@ -150,9 +149,9 @@ class RefusedTests(SynchronousTestCase):
         ):
             self.assertRefused(text, told)
 
-    def test_meaning(self) -> None:
+    def test_typeErrorNamesPlace(self) -> None:
         """
-        So is what makes no sense.
+        An operand of a wrong type is an error that names line and column.
         """
         for text, told in (
             ("5", "line 1, column 1: this is neither true nor false"),
@@ -179,20 +178,20 @@ class RefusedTests(SynchronousTestCase):
         ):
             self.assertRefused(text, told)
 
-    def test_length(self) -> None:
+    def test_longExpressionIsRefused(self) -> None:
         """
-        The longest expression may be so long, and none longer.
+        The longest expression is accepted, and one character more is refused.
         """
         longest = "a = '" + "x" * (MAX_LENGTH - 6) + "'"
         self.assertTrue(compileSql92(longest)({"a": "x" * (MAX_LENGTH - 6)}))
         error = self.assertRaises(SubscriptionParseFailed, compileSql92, f"{longest} ")
         self.assertEqual(
-            error.remark, f"SQL92 expression of {MAX_LENGTH + 1} characters; there may be 16384"
+            error.remark, f"SQL92 expression of {MAX_LENGTH + 1} characters: the limit is 16384"
         )
 
-    def test_depth(self) -> None:
+    def test_deepNestingIsRefused(self) -> None:
         """
-        Operators may be nested so deep, and no deeper, whichever they are.
+        Operators of any kind may be nested up to the limit, and not deeper.
         """
         for operators, column in (
             (lambda count: "NOT " * (count - 1) + "a", 4 * MAX_DEPTH + 1),
@@ -206,9 +205,9 @@ class RefusedTests(SynchronousTestCase):
                 f"line 1, column {column}: operators are nested more than {MAX_DEPTH} deep",
             )
 
-    def test_wide(self) -> None:
+    def test_chainsAreNotNested(self) -> None:
         """
-        AND, OR, lists and parentheses make nothing deep.
+        Chains of AND and OR, lists and parentheses do not count as nesting.
         """
         for text in (
             " OR ".join(["a = 1"] * 250),
@@ -219,18 +218,18 @@ class RefusedTests(SynchronousTestCase):
         ):
             self.assertTrue(compileSql92(text)({"a": "1"}), text[:20])
 
-    def test_manyWordsRefused(self) -> None:
+    def test_manyWordsAreRefused(self) -> None:
         """
         An expression of more words than can be compiled in 50 ms is refused.
         """
         text = " OR ".join(["a = 1"] * 251)
         error = self.assertRaises(SubscriptionParseFailed, compileSql92, text)
-        self.assertIn(f"there may be {MAX_WORDS} names, values and operators", str(error))
+        self.assertIn(f"more than {MAX_WORDS} names, values and operators", str(error))
 
-    def test_slow(self) -> None:
+    def test_adversarialTextEnds(self) -> None:
         """
-        What looks as if it could take for ever comes to an end: minuses that may begin a
-        comment each, quotes, and comments that do not end.
+        Text that is slow for naive lexers ends soon: minuses that may each begin a
+        comment, quotes, and unterminated comments.
         """
         for text in ("-" * MAX_LENGTH, "'" * MAX_LENGTH, "/*" * 8000, "--\n" * 5000, "(" * 16000):
             self.assertRaises(SubscriptionParseFailed, compileSql92, text)
@@ -238,12 +237,12 @@ class RefusedTests(SynchronousTestCase):
 
 class RestTests(SynchronousTestCase):
     """
-    What follows a complete expression.
+    Text after a complete expression.
     """
 
-    def test_told(self) -> None:
+    def test_restIsIgnoredAndLogged(self) -> None:
         """
-        It does not count, as in RocketMQ, but the broker's log tells of it.
+        It is ignored, as in RocketMQ, and the broker logs it.
         """
         with capturedLogs() as events:
             self.assertFalse(compileSql92("a LIKE 'x%'")({"a": "xy"}))
@@ -252,9 +251,9 @@ class RestTests(SynchronousTestCase):
             (event["log_level"], event["read"], event["rest"]), (LogLevel.warn, "a", "LIKE 'x%'")
         )
 
-    def test_nothing(self) -> None:
+    def test_blanksAndCommentsAreNotLogged(self) -> None:
         """
-        Blanks and comments are no rest.
+        Blanks and comments after the expression are not logged.
         """
         with capturedLogs() as events:
             compileSql92("a = 1 -- one\n /* and */ ")
@@ -263,12 +262,12 @@ class RestTests(SynchronousTestCase):
 
 class ImportTests(SynchronousTestCase):
     """
-    What a broker pays for SQL92 when nobody uses it.
+    The cost of SQL92 for a broker that does not use it.
     """
 
-    def test_late(self) -> None:
+    def test_serversStartWithoutParser(self) -> None:
         """
-        Servers start without the parser.
+        Servers start without importing the parser.
         """
         program = "import sys, txrocket.services; sys.exit('lark' in sys.modules)"
         self.assertEqual(subprocess.run([sys.executable, "-c", program]).returncode, 0)
@@ -279,9 +278,9 @@ class FilterTests(SynchronousTestCase):
     L{sql92Filter}.
     """
 
-    def test_filter(self) -> None:
+    def test_filterUsesPropertiesNotHash(self) -> None:
         """
-        A message is judged by all its properties, and not by its tag's hash.
+        A message is filtered by all its properties, and not by its tag's hash.
         """
         made = sql92Filter(
             SubscriptionData("T", "price > 5 AND TAGS = 'sale'", expressionType=SQL92)
@@ -299,9 +298,9 @@ class FilterTests(SynchronousTestCase):
             )
             self.assertIs(made.accepts(message), wanted)
 
-    def test_refused(self) -> None:
+    def test_badExpressionIsRefused(self) -> None:
         """
-        A bad expression makes no filter.
+        An expression that cannot be parsed has no filter.
         """
         self.assertRaises(
             SubscriptionParseFailed,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What holds for every SQL92 expression and every message.
+Rules that hold for every SQL92 expression and every message.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from tests.filters import naive
 from tests.filters.test_sql92 import letter
 from txrocket.errors import SubscriptionParseFailed
 from txrocket.filters.sql92 import MAX_LENGTH, compileSql92, evaluator
-from txrocket.filters.sql92grammar import parse
-from txrocket.filters.sql92syntax import BadExpression
+from txrocket.filters.sql92.grammar import parse
+from txrocket.filters.sql92.syntax import BadExpression
 
 NAMES = ("a", "b", "missing", "contains")
 NUMBERS = ("0", "5", "5L", "3000000000", "5.0", ".5", "1E300")
@@ -36,7 +36,7 @@ def joined(*parts: str) -> st.SearchStrategy[str]:
 
 def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """
-    What can be made of expressions.
+    Expressions that contain the given ones.
     """
     symbol = joined("=", "<>", "<", "<=", ">", ">=", "AND", "OR")
     strings = st.lists(joined(*STRINGS), min_size=1, max_size=6).map(",".join)
@@ -65,13 +65,13 @@ messages = st.dictionaries(joined("a", "b", "contains"), values) | (
 
 class ParseTests(SynchronousTestCase):
     """
-    Whatever a subscriber sends.
+    Any text is parsed or refused with SubscriptionParseFailed.
     """
 
     def check(self, text: str) -> None:
         """
-        It is an expression, and then evaluates to true or false; or it is refused with
-        a place that is in it.
+        Assert that a text is an expression that evaluates to true or false, or is refused
+        with a place within the text.
         """
         try:
             matches = compileSql92(text)
@@ -87,39 +87,39 @@ class ParseTests(SynchronousTestCase):
     @example("a = " + "9" * 10_000)
     @example("a = " + "9" * 10_000 + ".0")
     @example("a = 1E" + "9" * 10_000)
-    def test_text(self, text: str) -> None:
+    def test_anyTextIsParsedOrRefused(self, text: str) -> None:
         """
         Any text.
         """
         self.check(text)
 
     @given(st.lists(joined(*TOKENS)), joined("", " "))
-    def test_tokens(self, tokens: list[str], between: str) -> None:
+    def test_anyTokensAreParsedOrRefused(self, tokens: list[str], between: str) -> None:
         """
         Tokens in any order.
         """
         self.check(between.join(tokens))
 
     @given(st.lists(joined(*TOKENS), min_size=1, max_size=3), st.integers(1, MAX_LENGTH))
-    def test_long(self, tokens: list[str], count: int) -> None:
+    def test_longExpressionEnds(self, tokens: list[str], count: int) -> None:
         """
-        A few tokens again and again, up to more than there may be: it comes to an end,
-        and the stack is not exhausted.
+        A few tokens are repeated beyond the limit: parsing ends, and the stack is not
+        exhausted.
         """
         self.check(" ".join(tokens * count)[: MAX_LENGTH + 1])
 
     @given(joined("(", "NOT ", "-", "+", "NOT (", "- (", "a = (", "a AND ("), st.integers(1, 5000))
-    def test_nested(self, opening: str, count: int) -> None:
+    def test_anyNestingIsParsedOrRefused(self, opening: str, count: int) -> None:
         """
-        Operators and parentheses in one another.
+        Nested operators and parentheses.
         """
         text = opening * count + "a" + ")" * (count * opening.count("("))
         self.check(text[:MAX_LENGTH])
 
     @given(st.text())
-    def test_place(self, text: str) -> None:
+    def test_placeIsWithinText(self, text: str) -> None:
         """
-        What is wrong is in the text, or at its end.
+        The place of an error is in the text, or at its end.
         """
         try:
             _, end = parse(text)
@@ -130,13 +130,13 @@ class ParseTests(SynchronousTestCase):
 
 class EvaluateTests(SynchronousTestCase):
     """
-    Expressions that are well formed, for the most part.
+    Mostly well-formed expressions.
     """
 
     @given(expressions, st.lists(messages, min_size=1, max_size=5))
-    def test_naive(self, text: str, sets: list[dict[str, str]]) -> None:
+    def test_compiledEqualsNaive(self, text: str, sets: list[dict[str, str]]) -> None:
         """
-        A compiled expression comes to what walking its tree comes to.
+        A compiled expression has the result of the naive evaluator.
         """
         try:
             evaluate = evaluator(text)
@@ -150,9 +150,9 @@ class EvaluateTests(SynchronousTestCase):
             )
 
     @given(expressions, st.lists(messages, min_size=1, max_size=5))
-    def test_raisesNothing(self, text: str, sets: list[dict[str, str]]) -> None:
+    def test_matchingNeverRaises(self, text: str, sets: list[dict[str, str]]) -> None:
         """
-        Whether a message matches can always be told.
+        Matching never raises.
         """
         try:
             matches = compileSql92(text)

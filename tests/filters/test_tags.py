@@ -22,20 +22,19 @@ class SubscriptionTests(SynchronousTestCase):
     L{tagSubscription}.
     """
 
-    def test_everything(self) -> None:
+    def test_emptyOrAsteriskMatchesAll(self) -> None:
         """
-        Nothing, the empty text and an asterisk are everything, without tags.
+        L{None}, the empty text and an asterisk match all messages, and have no tags.
         """
         for expression in (None, "", "*"):
             self.assertEqual(
                 tagSubscription("T", expression, 7), SubscriptionData("T", "*", subVersion=7)
             )
 
-    def test_tags(self) -> None:
+    def test_tagsAreSplitAndHashed(self) -> None:
         """
-        Tags stand between double bars, with or without spaces; their codes are
-        Java's hashes (C{"TagA".hashCode()} is 2598919), and the expression is kept
-        as it was written.
+        Tags are separated by double bars, with or without spaces. Their codes are Java's
+        hashes (C{"TagA".hashCode()} is 2598919), and the expression is kept unchanged.
         """
         for expression in ("TagA||TagB", "TagA || TagB", "\t TagB||\0TagA\n||", "||TagA|| ||TagB"):
             made = tagSubscription("T", expression)
@@ -46,30 +45,30 @@ class SubscriptionTests(SynchronousTestCase):
             self.assertEqual(made.subVersion, 0)
             self.assertFalse(made.classFilterMode)
 
-    def test_bars(self) -> None:
+    def test_singleBarIsPartOfTag(self) -> None:
         """
-        A single bar is part of a tag, and of three the first two separate.
+        A single bar is part of a tag, and of three bars the first two separate.
         """
         self.assertEqual(tagSubscription("T", "a|b").tagsSet, {"a|b"})
         self.assertEqual(tagSubscription("T", "a|||b").tagsSet, {"a", "|b"})
 
-    def test_trimmed(self) -> None:
+    def test_unicodeSpaceIsNotTrimmed(self) -> None:
         """
-        Java's trim leaves a space that is only one to Unicode.
+        As Java's trim, it keeps a space that only Unicode calls a space.
         """
         self.assertEqual(tagSubscription("T", "\u3000a || b\u00a0").tagsSet, {"\u3000a", "b\u00a0"})
 
-    def test_nothingBetween(self) -> None:
+    def test_separatorsAloneAreRefused(self) -> None:
         """
-        Separators alone are no expression; Java's split gives nothing for them.
+        Separators alone are refused; Java's split returns nothing for them.
         """
         for expression in ("||", "||||"):
             error = self.assertRaises(SubscriptionParseFailed, tagSubscription, "T", expression)
             self.assertIn(expression, error.remark)
 
-    def test_spacesBetween(self) -> None:
+    def test_spacesBetweenSeparatorsMatchNothing(self) -> None:
         """
-        Spaces between separators are an expression without tags: it matches no
+        Spaces between separators are an expression without tags, which matches no
         message.
         """
         for expression in (" ", " || ", "|| "):
@@ -80,9 +79,9 @@ class SubscriptionTests(SynchronousTestCase):
             self.assertFalse(matches(0))
 
     @given(st.sets(tag, min_size=1))
-    def test_written(self, tags: set[str]) -> None:
+    def test_joinedTagsAreSplit(self, tags: set[str]) -> None:
         """
-        What is joined with double bars is split into the same tags.
+        Tags that are joined with double bars are split into the same tags.
         """
         if tags != {"*"}:
             made = tagSubscription("T", " || ".join(tags))
@@ -95,17 +94,17 @@ class MatcherTests(SynchronousTestCase):
     L{tagMatcher}.
     """
 
-    def test_everything(self) -> None:
+    def test_matchAllNeedsNoFunction(self) -> None:
         """
-        Where everything matches there is nothing to ask.
+        If all messages match, there is no function.
         """
         self.assertIsNone(tagMatcher(tagSubscription("T", "*")))
         self.assertIsNone(tagMatcher(SubscriptionData("T", "a", classFilterMode=True)))
 
-    def test_byHash(self) -> None:
+    def test_hashDecides(self) -> None:
         """
-        A message matches if the hash of its tag is one of the subscription's; one
-        without a tag has 0.
+        A message matches if the hash of its tag is one of the subscription's; without a
+        tag the hash is 0.
         """
         matches = tagMatcher(tagSubscription("T", "TagA || TagB"))
         assert matches is not None
@@ -113,11 +112,11 @@ class MatcherTests(SynchronousTestCase):
             [matches(code) for code in (2598919, 2598920, 2598921, 0)], [True, True, False, False]
         )
 
-    def test_elsewhere(self) -> None:
+    def test_extensionAddressMatches(self) -> None:
         """
-        Where Java's broker has kept the hash elsewhere (C{enableConsumeQueueExt}) the
-        queue has an address below all hashes, and the message is given to the client,
-        who looks at the tag itself.
+        If Java's broker stored the hash in an extension (C{enableConsumeQueueExt}), the
+        queue has an address below all hashes. The message matches, and the client
+        compares the tag itself.
         """
         matches = tagMatcher(tagSubscription("T", "TagA"))
         assert matches is not None
@@ -127,9 +126,9 @@ class MatcherTests(SynchronousTestCase):
         ):
             self.assertIs(matches(address), matching)
 
-    def test_clientsCodes(self) -> None:
+    def test_clientsCodesDecide(self) -> None:
         """
-        The codes that a client sent decide, not the words of its expression.
+        The codes that a client sent decide, not the text of its expression.
         """
         matches = tagMatcher(SubscriptionData("T", "a", codeSet=frozenset({5})))
         assert matches is not None

@@ -19,16 +19,16 @@ from tests.interop.servers import Servers
 from tests.live.servers import reactor
 from txrocket.errors import RocketError, responseError
 from txrocket.model import SubscriptionGroupConfig, TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import (
     CreateTopicRequestHeader,
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetRouteInfoRequestHeader,
 )
+from txrocket.protocol.headers.fields import Header
 from txrocket.remoting.peers import Peers
 
 __all__ = ["PAIRINGS", "SCENARIOS", "Cell", "Pairing", "Scenario", "scenario", "sleep"]

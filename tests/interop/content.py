@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from txrocket.message import PROPERTY_UNIQ_KEY, MessageExt
 from txrocket.protocol.record import decodeRecord
 from txrocket.store.consumequeue import ConsumeQueue, entries
-from txrocket.store.messages import MessageStore
+from txrocket.store.messagestore import MessageStore
 
 __all__ = ["Content", "comparable", "content", "describe", "records"]
 

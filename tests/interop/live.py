@@ -19,17 +19,18 @@ from tests.interop.content import Content, comparable
 from tests.interop.driven import Driven, java, ours
 from tests.interop.samples import commands, small
 from tests.store.support import HOST, abandon
-from txrocket.broker.detours import Detours, encodeSplit
-from txrocket.broker.reached import Reached
+from txrocket.broker.delivery.reroute import Reroutes, encodeSplit
+from txrocket.broker.delivery.timers import Timers
+from txrocket.broker.delivery.timerwheel import TimerWheel
 from txrocket.broker.settings import DelaySettings
-from txrocket.broker.timers import Timers
-from txrocket.broker.wheel import Wheel
+from txrocket.broker.tables.flushedtable import FlushedTable
+from txrocket.config import Live
 from txrocket.protocol.record import decodeRecord
 from txrocket.store.files import Files
-from txrocket.store.messages import MessageStore
+from txrocket.store.jsontable import Table
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.readonly import inUse
 from txrocket.store.settings import StoreSettings
-from txrocket.store.tables import Table
 from txrocket.store.verify import Verifier
 
 Opener = Callable[[StoreSettings], Driven]
@@ -48,9 +49,9 @@ class Late:
         self.timers = Timers(
             self.clock,
             self.store,
-            Wheel(self.store),
-            Reached(self.store, table, maybeDeferred),
-            DelaySettings(),
+            TimerWheel(self.store),
+            FlushedTable(self.store, table, maybeDeferred),
+            Live(DelaySettings()),
             lambda topic, count, size: None,
         )
         self.timers.load()
@@ -61,7 +62,7 @@ class Late:
         """
         Have a message wait.
         """
-        place = Detours(self.timers.detour).place("T", 0, properties)
+        place = Reroutes(self.timers.reroute).place("T", 0, properties)
         self.store.put(place.topic, place.queueId, body, encodeSplit(place.properties), 1, HOST)
 
     def wait(self, seconds: float) -> None:

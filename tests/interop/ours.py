@@ -19,10 +19,10 @@ from twisted.internet.task import Clock
 
 from tests.interop.content import content
 from txrocket.message import Message
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import TRANSACTION_ROLLBACK_TYPE, encodeProperties
-from txrocket.store.follow import SCHEDULE_TOPIC
-from txrocket.store.messages import MessageStore
+from txrocket.protocol.record.batch import encodeBatch
+from txrocket.store.dispatch import SCHEDULE_TOPIC
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import StoreSettings, delayLevels
 
 __all__ = ["Driver"]
@@ -66,7 +66,7 @@ class Driver:
         """
         self.clock.advance(max(0.002, time.time() - self.clock.seconds()))
         # One store, several addresses: a broker gets another when it moves.
-        self.store._storeHost = _host(command["storeHost"])
+        self.store.appender.storeHost = _host(command["storeHost"])
         shared = {
             "bornTimestamp": command["bornTimestamp"],
             "bornHost": _host(command["bornHost"]),

@@ -30,8 +30,8 @@ from tests.interop.programs import BUILD, ROOT, versions
 from tests.interop.servers import SLOW, Configuration, Servers
 from tests.interop.table import FAIL, LACKING, NONE, PASS, Notes, document, storesTable, table
 from tests.live.servers import Child, reactor
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.tls import ClientTLS
 
 __all__ = ["Run"]

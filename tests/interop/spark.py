@@ -29,8 +29,8 @@ from tests.interop.programs import ROOT
 from tests.interop.servers import Configuration, Servers
 from tests.live.servers import reactor
 from tests.patience import PATIENCE
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 
 __all__ = ["SparkTests", "step"]
 

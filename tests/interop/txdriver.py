@@ -34,8 +34,8 @@ from txrocket.client import (
     TraceReader,
     TransactionProducer,
 )
-from txrocket.client.queues import byHash
-from txrocket.client.results import SendResult
+from txrocket.client.sansio.queueselector import byHash
+from txrocket.client.sansio.results import SendResult
 from txrocket.message import MessageExt
 from txrocket.model import ConsumeFromWhere, MessageModel, MessageQueue
 from txrocket.protocol.codes import SerializeType

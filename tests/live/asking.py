@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The requests that tests over real sockets make, and what their answers tell.
+The requests of tests over real sockets, and the values in their answers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import attrs
 from twisted.internet.defer import Deferred
 
 from txrocket.message import Message, MessageExt
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
@@ -25,6 +24,7 @@ from txrocket.protocol.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from txrocket.protocol.record import decodeRecords, encodeProperties
+from txrocket.protocol.record.batch import encodeBatch
 from txrocket.remoting.peers import Peers
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
 # Bits of a pull's sysFlag.
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 
-# No answer takes so long, in seconds, unless it is never given.
+# The seconds after which an answer counts as lost.
 LIMIT = 120.0
 
 
@@ -124,8 +124,8 @@ async def pull(
     """
     Pull messages.
 
-    @param hold: how many seconds the broker may hold it, with L{SUSPEND}.
-    @param commitOffset: how far the group has come, with L{COMMIT}.
+    @param hold: the seconds that the broker may hold it, with L{SUSPEND}.
+    @param commitOffset: the group's offset, with L{COMMIT}.
     """
     header = PullMessageRequestHeader(
         consumerGroup=group,
@@ -152,7 +152,7 @@ async def commit(
     peers: Peers, address: str, group: str, topic: str, queueId: int, offset: int
 ) -> None:
     """
-    Say how far a group has come.
+    Commit a group's offset.
     """
     header = UpdateConsumerOffsetRequestHeader(group, topic, queueId, offset)
     command = requestCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header)
@@ -162,7 +162,7 @@ async def commit(
 
 async def committed(peers: Peers, address: str, group: str, topic: str, queueId: int) -> int:
     """
-    How far a group has come; -1 if it has no offset.
+    A group's offset; -1 if it has none.
     """
     header = QueryConsumerOffsetRequestHeader(group, topic, queueId)
     command = requestCommand(RequestCode.QUERY_CONSUMER_OFFSET, header)

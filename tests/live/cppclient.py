@@ -11,9 +11,9 @@ fails::
     python cppclient.py push NAMESERVER TOPIC COUNT
     python cppclient.py orderly NAMESERVER TOPIC COUNT
 
-What was sent or got is printed, one JSON array a message: body, tag, key, property.
-Whoever gets them waits until there are as many as were sent, and then a little
-longer for those that should not come.
+It prints each sent or received message as a JSON array: body, tag, key, property.  A consumer
+waits until it has as many messages as were sent, and then a little longer for messages
+that should not arrive.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import threading
 import time
 from typing import Any
 
-# The package has no types, and need not be there.
+# The package has no types, and need not be installed.
 client: Any = importlib.import_module("rocketmq.client")
 
-# How many seconds to wait for what should not come.
+# The seconds to wait for messages that should not arrive.
 LONGER = 1.0
 
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Load on a broker that may be killed at any time, and what the broker has said, to
-hold it to that afterwards.
+Load on a broker that may be killed at any time, and a record of the broker's answers, which
+are checked afterwards.
 
-Each message has a body of its own and is sent once.  Of what was sent::
+Each message has a unique body and is sent once.  Afterwards each message must be::
 
-    acknowledged           there, once, at the offset that was told
-    given to a consumer    the same, unless its topic is gone: the consumer was sooner
+    acknowledged           stored once, at the offset of the answer
+    given to a consumer    the same, unless its topic is gone: the consumer was faster
                            than the disk
-    anything else          there once, or not at all
+    any other              stored once, or not at all
 
-The same goes for how far queues reach, and how far a group has come::
+Offsets of queues and groups must not go back::
 
     max offset told     never less again
     offset committed    kept once it was written, which it is soon

@@ -2,8 +2,8 @@
 """
 Servers and clients in processes of their own.
 
-Whatever a test starts here ends with it, by force if need be, and if the test
-fails, what the processes said last is told with it.
+All processes of a test end with it, by force if they do not stop.  If the test fails, its
+error shows the last output of the processes.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
-from txrocket.testing import plan
+from txrocket.remoting.remoting import Remoting
+from txrocket.testing import clustersettings as plan
 
 __all__ = ["SMALL_LOG", "Child", "LiveTestCase", "freePort", "twistd"]
 
-# A file of the log has 1 GiB by default, and what the tests leave is kept until the next
-# run: that would fill small disks.
+# A file of the log has 1 GiB by default, and the files of tests stay until the next run.
+# That would fill small disks.
 SMALL_LOG = f"--set=mappedFileSizeCommitLog={64 << 20}"
 
 reactor: Any = theReactor
 
-# So many seconds has a server to start, and to stop before it is killed: many times what
-# it takes, because other programs may have the machine's cores.
+# The seconds that a server has to start, and to stop before it is killed.  They are many
+# times the usual ones, because other programs may use the machine's cores.
 START = 120.0
 STOP = 60.0
 
-# Of what a process said, so many lines are told if something fails.
+# The last lines of a process's output that an error shows.
 _TOLD = 60
 
 
 def freePort() -> int:
     """
-    A port on which nobody listens, nor on the one two below it.
+    A port that is free, and the one two below it as well.
     """
     return plan.freePort("127.0.0.1", (2,))
 
@@ -65,7 +65,7 @@ class Child(ProcessProtocol):
 
     @ivar listening: a Deferred that fires with L{True} once a server listens, or with
         L{False} once it has ended without.
-    @ivar lines: what it said.
+    @ivar lines: its output.
     @ivar faults: lines that should not be there.
     """
 
@@ -73,7 +73,7 @@ class Child(ProcessProtocol):
 
     def __init__(self, said: bytes = b"") -> None:
         """
-        @param said: the line that tells that a server listens has this in it.
+        @param said: a part of the line that a server prints when it listens.
         """
         self.listening: Deferred[bool] = Deferred()
         self._ended: Deferred[int] = Deferred()
@@ -85,7 +85,7 @@ class Child(ProcessProtocol):
     @property
     def output(self) -> str:
         """
-        What it said last.
+        The last lines of its output.
         """
         return b"\n".join([*self.lines[-_TOLD:], self._line]).decode(errors="replace")
 
@@ -108,7 +108,7 @@ class Child(ProcessProtocol):
 
     def signal(self, name: str) -> None:
         """
-        Send it a signal, if it is there.
+        Send it a signal, if it runs.
         """
         with contextlib.suppress(ProcessExitedAlready):
             self.transport.signalProcess(name)

@@ -17,7 +17,7 @@ from tests.live.asking import SUSPEND, commit, committed, pull, sendOne
 from tests.live.servers import Child, LiveTestCase, freePort, reactor, twistd
 from tests.live.wallclock import WallClock
 from txrocket.protocol.bodies import KVTable
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import (
@@ -50,7 +50,7 @@ CONSUMER = """
 import sys
 from twisted.internet import reactor
 from txrocket.client.cluster import Cluster
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
 from txrocket.model import ConsumeFromWhere
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand

@@ -61,7 +61,7 @@ class CppTests(LiveTestCase):
         await self.finished(child, LIMIT)
         return [json.loads(line) for line in child.lines if line.startswith(b"[")]
 
-    async def test_thousand(self) -> None:
+    async def test_thousandMessagesArriveOnce(self) -> None:
         """
         Of 1,000 messages that the client sends, it gets each exactly once, by
         pulling as well as pushed, with tag, key and properties.
@@ -73,7 +73,7 @@ class CppTests(LiveTestCase):
             self.assertEqual(sorted(await self.client(what, "CppTopic")), sorted(sent), what)
         self.assertEqual(self.servers.faults, [])
 
-    async def test_resumed(self) -> None:
+    async def test_returningConsumerResumesOffset(self) -> None:
         """
         A consumer that comes back goes on where its group has come to.
         """
@@ -83,7 +83,7 @@ class CppTests(LiveTestCase):
         second = await self.client("batch", "CppTopic", 50)
         self.assertEqual(sorted(await self.client("push", "CppTopic", 50)), sorted(second))
 
-    async def test_orderly(self) -> None:
+    async def test_orderlyConsumerGetsSendOrder(self) -> None:
         """
         A batch is pushed in the order in which it was sent, to a consumer that
         locks its queues.

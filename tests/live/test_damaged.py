@@ -12,9 +12,9 @@ from twisted.internet.task import deferLater
 
 from tests.live.servers import SMALL_LOG, Child, LiveTestCase, freePort, reactor, twistd
 from txrocket.client.cluster import Cluster
-from txrocket.client.producer import Producer
-from txrocket.client.pullconsumer import PullConsumer
-from txrocket.client.pushconsumer import PushConsumer
+from txrocket.client.consumer.pull.pullconsumer import PullConsumer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.producer import Producer
 from txrocket.client.routes import DEFAULT_TOPIC
 from txrocket.errors import RemoteSystemError, TopicNotExist
 from txrocket.message import Message, MessageExt

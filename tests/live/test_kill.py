@@ -20,7 +20,7 @@ from twisted.internet.task import deferLater
 from tests.live.load import GROUP, Load, Queue, Said
 from tests.live.servers import Child, LiveTestCase, freePort, reactor, twistd
 from txrocket.protocol.bodies import ConsumerOffsetSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 
 KILLS = int(os.environ.get("TXROCKET_KILLS", "20"))
 SEED = int(os.environ.get("TXROCKET_SEED") or Random().randrange(10**6))
@@ -153,7 +153,7 @@ class KillTests(LiveTestCase):
         await self.loaded(broker, least + self.chance.uniform(0.02, 0.8))
         self.said.keeps(self.written())
 
-    async def test_kills(self) -> None:
+    async def test_acknowledgedMessagesSurviveKills(self) -> None:
         """
         However often a broker with SYNC_FLUSH is killed, at whatever moment: what
         it acknowledged is there once, where it said, in topics that exist, no

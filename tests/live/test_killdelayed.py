@@ -101,7 +101,7 @@ class KillDelayedTests(LiveTestCase):
         early = {body: self.due[body] - at for body, at in found.items() if at < self.due[body]}
         self.assertEqual(early, {})
 
-    async def test_kills(self) -> None:
+    async def test_delayedMessagesSurviveKills(self) -> None:
         """
         Whenever a broker with SYNC_FLUSH is killed, all messages come that it took, and
         none before its time.

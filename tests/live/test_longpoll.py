@@ -79,7 +79,7 @@ class LongPollTests(LiveTestCase):
         """
         await pull(peers, self.address, TOPIC, 0, 0, count=1)
 
-    async def test_arrives(self) -> None:
+    async def test_messageEndsHeldPull(self) -> None:
         """
         A held pull gets a message that another connection sends, long before its time
         is over.
@@ -159,7 +159,7 @@ class LongPollTests(LiveTestCase):
         self.assertEqual([each.body for each in got.messages], [b"second"])
         self.assertEqual(self.broker.faults, [])
 
-    async def test_many(self) -> None:
+    async def test_messageEndsOnlyItsOwnPulls(self) -> None:
         """
         Of 2,000 pulls that are held over 200 connections, each of the first half
         gets the one message that it wants, and the others are told when the broker
@@ -189,7 +189,7 @@ class LongPollTests(LiveTestCase):
         self.assertEqual(await code, 0)
         self.assertEqual(self.broker.faults, [])
 
-    async def test_stop(self) -> None:
+    async def test_stopAnswersHeldPulls(self) -> None:
         """
         A broker that is stopped answers held pulls, long before their time is over, and
         ends.

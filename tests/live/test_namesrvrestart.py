@@ -14,8 +14,8 @@ from twisted.internet.threads import deferToThread
 from tests.live.servers import SMALL_LOG, Child, LiveTestCase, freePort, reactor, twistd
 from txrocket.blocking import Client, routes
 from txrocket.client.cluster import Cluster
-from txrocket.client.producer import Producer
-from txrocket.client.topicroute import DEFAULT_TOPIC
+from txrocket.client.producer.producer import Producer
+from txrocket.client.sansio.topicroute import DEFAULT_TOPIC
 from txrocket.message import Message
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand

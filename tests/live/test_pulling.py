@@ -14,12 +14,12 @@ from twisted.logger import Logger
 
 from tests.live.servers import SMALL_LOG, LiveTestCase, freePort, reactor, twistd
 from txrocket.client.cluster import Cluster
-from txrocket.client.litepull import LitePullConsumer
-from txrocket.client.producer import Producer
-from txrocket.client.pullconsumer import PullConsumer
-from txrocket.client.pullschedule import PullSchedule
-from txrocket.client.results import PullStatus
+from txrocket.client.consumer.pull.litepull import LitePullConsumer
+from txrocket.client.consumer.pull.pullconsumer import PullConsumer
+from txrocket.client.consumer.pull.pullschedule import PullSchedule
+from txrocket.client.producer.producer import Producer
 from txrocket.client.routes import DEFAULT_TOPIC
+from txrocket.client.sansio.results import PullStatus
 from txrocket.errors import TopicNotExist
 from txrocket.message import Message
 from txrocket.model import ConsumeFromWhere, MessageQueue
@@ -87,7 +87,7 @@ class PullingTests(LiveTestCase):
         self.addCleanup(cluster.stop)
         return cluster
 
-    def test_pull(self) -> Deferred[None]:
+    def test_pullConsumerGetsAllOfTag(self) -> Deferred[None]:
         """
         A pull consumer finds the queues of a topic, pulls all messages of a tag, even
         those that were compressed, waits for one that is not there yet, and its
@@ -121,7 +121,7 @@ class PullingTests(LiveTestCase):
 
         return Deferred.fromCoroutine(run())
 
-    def test_schedule(self) -> Deferred[None]:
+    def test_everyQueueIsVisited(self) -> Deferred[None]:
         """
         Each queue is visited, by the member that has it.
         """
@@ -147,7 +147,7 @@ class PullingTests(LiveTestCase):
 
         return Deferred.fromCoroutine(run())
 
-    def test_stream(self) -> Deferred[None]:
+    def test_nextReaderResumesOffset(self) -> Deferred[None]:
         """
         A reader gets all messages of its subscription, and the next of its group
         goes on where it was.
@@ -173,7 +173,7 @@ class PullingTests(LiveTestCase):
 
         return Deferred.fromCoroutine(run())
 
-    def test_assigned(self) -> Deferred[None]:
+    def test_assignedReaderSeeks(self) -> Deferred[None]:
         """
         A reader of assigned queues goes to their beginnings and ends, and back.
         """

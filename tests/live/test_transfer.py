@@ -54,7 +54,7 @@ class BankTests(SynchronousTestCase):
         self.giver = Giver(cluster, ":memory:")
         self.taker = Taker(cluster, ":memory:")
 
-    def test_once(self) -> None:
+    def test_repeatedTransferCountsOnce(self) -> None:
         """
         A transfer leaves the one and arrives at the other, once, however often it comes.
         """
@@ -64,7 +64,7 @@ class BankTests(SynchronousTestCase):
             self.taker.take(pulled(0, b"100", UNIQ_KEY="a"))
         self.assertEqual((self.giver.amount, self.taker.amount), (CAPITAL - 100, 100))
 
-    def test_refused(self) -> None:
+    def test_checkedTransferIsRefused(self) -> None:
         """
         One that was asked about before it was made cannot be made any more.
         """
@@ -72,7 +72,7 @@ class BankTests(SynchronousTestCase):
         self.assertIs(self.giver.execute("a", 100), ROLLBACK)
         self.assertEqual(self.giver.amount, CAPITAL)
 
-    def test_poor(self) -> None:
+    def test_overdraftIsRefused(self) -> None:
         """
         What is not there is not given.
         """
@@ -120,7 +120,7 @@ class TransferTests(LiveTestCase):
         How many halves a broker still asks about, at most.
         """
         topic = "RMQ_SYS_TRANS_HALF_TOPIC"
-        decided = broker.offsets.query("CID_RMQ_SYS_TRANS", topic, 0)
+        decided = broker.tables.offsets.query("CID_RMQ_SYS_TRANS", topic, 0)
         return broker.store.maxOffset(topic, 0) - decided
 
     async def settled(self, broker: Broker | None = None) -> None:

@@ -2,9 +2,8 @@
 """
 A time of day that a test sets, for processes that it starts.
 
-A library that is loaded before the others adds a number of seconds to the time of day, and
-to nothing else.  The number is in a file that the processes have in memory, so that they
-see at once what a test writes to it::
+A preloaded library adds a number of seconds to the time of day, and to no other clock.  The
+number is in a file that the processes have mapped, so that they see a change at once::
 
     test --> shift file --mmap--> clock_gettime(CLOCK_REALTIME), gettimeofday, time
                                   clock_gettime(CLOCK_MONOTONIC) as ever
@@ -76,7 +75,7 @@ time_t time(time_t *at)
 }
 """
 
-# How long compiling, or starting Python, may take on a loaded machine, in seconds.
+# The seconds that compiling, or starting Python, may take on a busy machine.
 _PATIENCE = 120.0
 
 

@@ -18,7 +18,7 @@ from txrocket.protocol.bodies import KVTable
 
 class Disk:
     """
-    Takes files when it is told to.
+    Stores files when the test says so.
 
     @ivar written: what it was given, and the Deferred that waits for it.
     """
@@ -37,14 +37,14 @@ class Disk:
 
 class KVConfigTests(SynchronousTestCase):
     """
-    Values that are kept.
+    The key-value table.
     """
 
     def setUp(self) -> None:
         self.disk = Disk()
         self.kvConfig = KVConfig(self.disk.save, {"n": {"k": "v"}})
 
-    def test_get(self) -> None:
+    def test_valueIsFoundByKey(self) -> None:
         """
         A value is found by namespace and key.
         """
@@ -52,16 +52,16 @@ class KVConfigTests(SynchronousTestCase):
         self.assertIsNone(self.kvConfig.get("n", "l"))
         self.assertIsNone(self.kvConfig.get("m", "k"))
 
-    def test_namespace(self) -> None:
+    def test_unknownNamespaceIsNone(self) -> None:
         """
-        A namespace is a table; one that was never set is none.
+        A namespace is a table; a namespace that was never set is L{None}.
         """
         self.assertEqual(self.kvConfig.namespace("n"), KVTable({"k": "v"}))
         self.assertIsNone(self.kvConfig.namespace("m"))
 
-    def test_put(self) -> None:
+    def test_valueIsVisibleAfterWrite(self) -> None:
         """
-        A value is seen once the file is written, and the file is Java's.
+        A value is visible once the file is written, and the file has Java's format.
         """
         done = self.kvConfig.put("m", "l", "harness-a:8")
         self.assertIsNone(self.kvConfig.get("m", "l"))
@@ -74,10 +74,10 @@ class KVConfigTests(SynchronousTestCase):
         self.assertEqual(self.kvConfig.get("m", "l"), "harness-a:8")
         self.assertEqual(self.kvConfig.get("n", "k"), "v")
 
-    def test_delete(self) -> None:
+    def test_emptyNamespaceStays(self) -> None:
         """
-        As in Java, a namespace stays when its last key is deleted, and it is no
-        error to delete what is not there.
+        As in Java, a namespace stays when its last key is deleted, and deleting a missing
+        key is no error.
         """
         kvConfig = KVConfig(lambda data: succeed(None), {"n": {"k": "v"}})
         for namespace, key in (("n", "k"), ("n", "k"), ("m", "k")):
@@ -85,9 +85,9 @@ class KVConfigTests(SynchronousTestCase):
         self.assertEqual(kvConfig.namespace("n"), KVTable({}))
         self.assertIsNone(kvConfig.namespace("m"))
 
-    def test_failed(self) -> None:
+    def test_failedWriteChangesNothing(self) -> None:
         """
-        A change that cannot be written is none, and the next one may succeed.
+        A change whose write fails has no effect, and the next one may succeed.
         """
         done = self.kvConfig.put("n", "k", "new")
         self.disk.written.pop()[1].errback(StoreFailed("no"))
@@ -99,9 +99,9 @@ class KVConfigTests(SynchronousTestCase):
         writing.callback(None)
         self.successResultOf(done)
 
-    def test_inTurn(self) -> None:
+    def test_changesAreWrittenInTurn(self) -> None:
         """
-        One change is written after the other, and none is forgotten.
+        Changes are written one after the other, and none is lost.
         """
         first = self.kvConfig.put("n", "k", "1")
         second = self.kvConfig.put("n", "l", "2")
@@ -117,10 +117,10 @@ class KVConfigTests(SynchronousTestCase):
         self.successResultOf(second)
         self.successResultOf(saved)
 
-    def test_cancelled(self) -> None:
+    def test_cancelledChangeIsStillWritten(self) -> None:
         """
-        When the one who asked is gone, the change is written to its end all the
-        same, and the next one waits for that.
+        If the caller cancels, the write continues to its end, and the next change waits
+        for it.
         """
         first = self.kvConfig.put("n", "k", "1")
         second = self.kvConfig.put("n", "k", "2")
@@ -133,23 +133,24 @@ class KVConfigTests(SynchronousTestCase):
         self.successResultOf(second)
         self.assertEqual(self.kvConfig.get("n", "k"), "2")
 
-    def test_limit(self) -> None:
+    def test_tableOverLimitIsRefused(self) -> None:
         """
-        What no longer fits the answer to a registration is refused.
+        A change that makes the table too large for the response to a registration is
+        refused.
         """
         self.patch(kvconfig, "_LIMIT", 60)
         kvConfig = KVConfig(lambda data: succeed(None))
         self.successResultOf(kvConfig.put("n", "k", "v" * 30))
         failure = self.failureResultOf(kvConfig.put("n", "l", "v"), RemoteSystemError)
         self.assertEqual(
-            failure.value.remark, "the settings would take 68 bytes, and the limit is 60"
+            failure.value.remark, "the key-value table would have 68 bytes: the limit is 60"
         )
         self.assertIsNone(kvConfig.get("n", "l"))
         self.successResultOf(kvConfig.put("n", "k", "v"))
 
-    def test_decode(self) -> None:
+    def test_javaFileIsDecoded(self) -> None:
         """
-        Java's file is read, and what is none is refused.
+        Java's file is decoded, and other bytes are refused.
         """
         self.assertEqual(
             decodeKVConfig(b'{"configTable":{"ORDER_TOPIC_CONFIG":{"T":"a:8"},"n":{}}}'),

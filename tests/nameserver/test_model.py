@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-L{txrocket.nameserver.routes.RouteTable} against a model: one list of who is there
-and one of who has which topic, from which all five tables follow.
+L{txrocket.nameserver.routetable.RouteTable} compared with a model: a table of brokers and
+a table of their topics, from which all five tables follow.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.model import DataVersion, QueueData, TopicConfig
-from txrocket.nameserver.brokers import Broker, Registration
-from txrocket.nameserver.routes import RouteTable
-from txrocket.protocol.javajson import finish
+from txrocket.nameserver.brokerinfo import BrokerEntry, Registration
+from txrocket.nameserver.routetable import RouteTable
+from txrocket.protocol.fastjson import finish
 
 TOPICS = ("T", "U", "V")
 CHANNELS = ("x", "y", "z")
@@ -25,7 +25,7 @@ NAMES = ("a", "b")
 ADDRESSES = ("h:1", "h:2", "h:3")
 
 brokers = st.builds(
-    Broker,
+    BrokerEntry,
     st.sampled_from(CLUSTERS),
     st.sampled_from(NAMES),
     st.integers(0, 2),
@@ -46,17 +46,17 @@ class Channel:
 
     def close(self) -> None:
         """
-        Rules close nothing.
+        The route table closes no connection.
         """
         raise AssertionError
 
 
 class Known(NamedTuple):
     """
-    A broker that is there, as the model has it.
+    A registered broker in the model.
     """
 
-    broker: Broker
+    broker: BrokerEntry
     version: DataVersion
     channel: str
     servers: tuple[str, ...]
@@ -65,7 +65,7 @@ class Known(NamedTuple):
 
 class RouteMachine(RuleBasedStateMachine):
     """
-    Everything that can be done to the tables.
+    All operations on the tables.
 
     @ivar there: address to broker.
     @ivar has: topic and broker name to queues.
@@ -92,7 +92,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     def tidy(self) -> None:
         """
-        A name without a broker has no topics.
+        Remove the topics of names without a broker.
         """
         names = {each.broker.brokerName for each in self.there.values()}
         self.has = {key: data for key, data in self.has.items() if key[1] in names}
@@ -107,7 +107,7 @@ class RouteMachine(RuleBasedStateMachine):
     )
     def register(
         self,
-        broker: Broker,
+        broker: BrokerEntry,
         version: DataVersion,
         topics: list[TopicConfig],
         servers: tuple[str, ...] | None,
@@ -153,7 +153,7 @@ class RouteMachine(RuleBasedStateMachine):
         assert master is None or master.haServerAddr == f"ha of {expected}"
 
     @rule(broker=brokers, version=versions, passed=passing)
-    def query(self, broker: Broker, version: DataVersion, passed: int) -> None:
+    def query(self, broker: BrokerEntry, version: DataVersion, passed: int) -> None:
         """
         A broker asks whether it has to register.
         """
@@ -166,9 +166,9 @@ class RouteMachine(RuleBasedStateMachine):
             self.there[broker.brokerAddr] = known._replace(heard=self.now)
 
     @rule(broker=brokers)
-    def unregister(self, broker: Broker) -> None:
+    def unregister(self, broker: BrokerEntry) -> None:
         """
-        A broker says that it goes.
+        A broker unregisters.
         """
         known = self.there.get(broker.brokerAddr)
         right = known is not None and (known.broker.brokerName, known.broker.brokerId) == (
@@ -196,7 +196,7 @@ class RouteMachine(RuleBasedStateMachine):
     @rule(passed=passing)
     def expire(self, passed: int) -> None:
         """
-        Silent brokers are looked for.
+        The scan for expired brokers runs.
         """
         self.now += passed
         gone = self.routes.expire(self.now)
@@ -220,7 +220,7 @@ class RouteMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), add=st.booleans())
     def permit(self, name: str, add: bool) -> None:
         """
-        An operator gives or takes the permission to write.
+        An operator adds or removes the write permission.
         """
         change = self.routes.addWritePerm if add else self.routes.wipeWritePerm
         mine = [key for key in self.has if key[1] == name]
@@ -233,9 +233,8 @@ class RouteMachine(RuleBasedStateMachine):
     @invariant()
     def tables(self) -> None:
         """
-        All five tables are what follows from the model: so no topic points to a
-        broker that is not there, no broker is without an address, and nothing empty
-        is left.
+        All five tables follow from the model: no topic points to a missing broker, no
+        broker is without an address, and no entry is empty.
         """
         routes = self.routes
         addresses: dict[str, dict[int, str]] = {}
@@ -267,7 +266,7 @@ class RouteMachine(RuleBasedStateMachine):
     @invariant()
     def lists(self) -> None:
         """
-        Routes and lists tell what is in the tables.
+        Routes and lists agree with the tables.
         """
         routes = self.routes
         for topic in TOPICS:
@@ -288,12 +287,12 @@ class RouteMachine(RuleBasedStateMachine):
 
 class ModelTests(SynchronousTestCase):
     """
-    The machine.
+    The state machine.
     """
 
-    def test_model(self) -> None:
+    def test_tablesAgreeWithModel(self) -> None:
         """
-        Whatever happens in whatever order, the tables agree with the model.
+        After any operations in any order, the tables agree with the model.
         """
         run_state_machine_as_test(
             RouteMachine,

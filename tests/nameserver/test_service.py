@@ -25,9 +25,9 @@ from tests.processors.namesrvcase import assembled, atOnce, configured
 from tests.remoting.doubles import PEER, RemotingTests, Wire, decoded, lose
 from txrocket.errors import StoreCorrupt
 from txrocket.model import DataVersion, TopicConfig
-from txrocket.nameserver.brokers import BrokerLiveInfo
+from txrocket.nameserver.brokerinfo import BrokerLiveInfo
 from txrocket.protocol.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
@@ -36,11 +36,11 @@ from txrocket.protocol.headers import (
     RegisterBrokerRequestHeader,
 )
 from txrocket.remoting.addresses import addressOf
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.tls import ClientTLS, ServerTLS, TLSMode
-from txrocket.store.tables import sealed
+from txrocket.store.jsontable import sealed
 
 reactor: Any = theReactor
 
@@ -65,19 +65,19 @@ class Port:
 
     def startListening(self) -> None:
         """
-        It does so from the start.
+        Do nothing, because the port listens from the start.
         """
         self.factory.doStart()
 
     def stopListening(self) -> None:
         """
-        Like a real one it tells its factory.
+        Stop, and call the factory's doStop like a real port.
         """
         self.factory.doStop()
 
     def getHost(self) -> IPv4Address:
         """
-        Where it listens.
+        The address that it listens on.
         """
         return IPv4Address("TCP", "192.0.2.9", 9876)
 
@@ -102,7 +102,7 @@ class Endpoint:
 
     def connect(self, command: RemotingCommand) -> tuple[Any, Wire]:
         """
-        Somebody connects and asks something.
+        Connect a client that sends a request.
         """
         assert self.factory is not None
         protocol, wire = self.factory.buildProtocol(PEER), Wire()
@@ -115,7 +115,7 @@ class Endpoint:
 @implementer(IStreamServerEndpoint)
 class InUse:
     """
-    An address that somebody else has.
+    An address that is in use.
     """
 
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
@@ -143,9 +143,9 @@ class ServiceTests(RemotingTests):
         """
         return assembled(self.clock, configured(self.path), [self.endpoint], inThread)
 
-    def test_codes(self) -> None:
+    def test_servedCodesAreJavas(self) -> None:
         """
-        It serves what Java's C{DefaultRequestProcessor} serves, and nothing else.
+        It serves exactly the codes of Java's C{DefaultRequestProcessor}.
         """
         self.assertEqual(
             sorted(self.server.remoting.processorTable),
@@ -155,15 +155,15 @@ class ServiceTests(RemotingTests):
             ],
         )
 
-    def test_prints(self) -> None:
+    def test_listeningIsLogged(self) -> None:
         """
-        It says in one line where it listens.
+        It logs one line with the address that it listens on.
         """
         self.assertEqual(self.logged(LogLevel.info), ["The name server listens on 192.0.2.9:9876"])
 
-    def test_surroundings(self) -> None:
+    def test_beforeAndAfterAreCalled(self) -> None:
         """
-        What it needs is started before it listens, and stopped last.
+        C{before} is called before it listens, and C{after} when it has stopped.
         """
         self.successResultOf(self.server.stopService())
         seen: list[tuple[str, int]] = []
@@ -179,18 +179,17 @@ class ServiceTests(RemotingTests):
         self.successResultOf(server.stopService())
         self.assertEqual(seen, [("before", 0), ("after", 0)])
 
-    def test_inUse(self) -> None:
+    def test_addressInUseFailsStart(self) -> None:
         """
         A server that cannot listen does not start.
         """
         server = assembled(self.clock, configured(self.path), [InUse()])
         self.assertRaises(CannotListenError, server.startService)
 
-    def test_scan(self) -> None:
+    def test_silentBrokerIsRemovedByScan(self) -> None:
         """
-        Silent brokers are looked for after 5 seconds and every 10 seconds from
-        then on: one that registered at 5.5 is dropped at 135, and its connection is
-        closed, though it is not idle.
+        The scan runs after 5 seconds and then every 10 seconds: a broker that registered
+        at 5.5 is removed at 135, and its connection is closed although it is not idle.
         """
         self.clock.pump([0.5] * 11)
         protocol, wire = self.endpoint.connect(REGISTER)
@@ -205,12 +204,12 @@ class ServiceTests(RemotingTests):
         self.assertTrue(wire.disconnecting)
         self.assertEqual(
             self.logged(LogLevel.warn),
-            [f"{BROKER} is dropped: it was silent for too long"],
+            [f"{BROKER} has expired and is removed"],
         )
 
-    def test_firstScan(self) -> None:
+    def test_firstScanIsAfterFiveSeconds(self) -> None:
         """
-        The first look is after 5 seconds.
+        The first scan is after 5 seconds.
         """
         looked: list[int] = []
 
@@ -222,9 +221,9 @@ class ServiceTests(RemotingTests):
         self.clock.pump([1.0] * 26)
         self.assertEqual(looked, [5000, 15000, 25000])
 
-    def test_scanFails(self) -> None:
+    def test_failedScanIsLogged(self) -> None:
         """
-        If looking fails it is logged, since brokers would stay for ever.
+        A failed scan is logged, because brokers would no longer expire.
         """
 
         def broken(now: int) -> None:
@@ -233,13 +232,12 @@ class ServiceTests(RemotingTests):
         self.patch(self.server.routes, "expire", broken)
         self.clock.advance(5)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        self.assertEqual(self.logged(LogLevel.critical), ["Silent brokers are no longer dropped"])
+        self.assertEqual(self.logged(LogLevel.critical), ["Expired brokers are no longer removed"])
         self.successResultOf(self.server.stopService())
 
-    def test_stopEarly(self) -> None:
+    def test_stopLeavesNoDelayedCall(self) -> None:
         """
-        A server that is stopped leaves nothing on the clock, whether it has looked
-        for silent brokers yet or not.
+        A stopped server leaves no call on the clock, before and after the first scan.
         """
         self.successResultOf(self.server.stopService())
         self.assertEqual(self.clock.getDelayedCalls(), [])
@@ -249,10 +247,10 @@ class ServiceTests(RemotingTests):
         self.successResultOf(self.server.stopService())
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_stop(self) -> None:
+    def test_stopWaitsForSaveAndConnections(self) -> None:
         """
-        Before it stops, what is being kept is kept and answered; then connections
-        are closed, and when they are gone it has stopped.
+        Before it stops, a pending change is saved and answered. Then connections are
+        closed, and when they are lost it has stopped.
         """
         held: list[tuple[Callable[[], None], Deferred[None]]] = []
 
@@ -280,9 +278,9 @@ class ServiceTests(RemotingTests):
         written = sealed(b'{"configTable":{"n":{"k":"v"}}}')
         self.assertEqual(Path(self.path).read_bytes(), written)
 
-    def test_damaged(self) -> None:
+    def test_damagedFileFailsStart(self) -> None:
         """
-        A file that is damaged is not taken for an empty one.
+        A damaged file is an error, and is not read as an empty one.
         """
         path = Path(self.path)
         path.parent.mkdir()
@@ -297,10 +295,10 @@ class LiveTests(TestCase):
     """
 
     @inlineCallbacks
-    def test_live(self) -> Any:
+    def test_realServerServesBrokerAndClient(self) -> Any:
         """
-        A broker registers over TCP, a client over TLS finds its topic, a value is
-        kept, and when the broker's connection closes it is gone.
+        A broker registers over TCP, a client over TLS finds its topic, a value is saved,
+        and the broker is removed when its connection closes.
         """
         path = f"{self.mktemp()}/kvConfig.json"
         endpoint = TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1")

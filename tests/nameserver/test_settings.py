@@ -19,10 +19,10 @@ class SettingsTests(SynchronousTestCase):
     RocketMQ's names and defaults.
     """
 
-    def test_java(self) -> None:
+    def test_settingsAreJavas(self) -> None:
         """
-        Names, types and defaults are Java's; but where the home is, is another
-        matter on each machine, and the black list is 4.9.8's.
+        Names, types and defaults are Java's, except for the home, which depends on the
+        machine, and the black list of 4.9.8.
         """
         self.assertEqual(
             set(differences(NamesrvSettings, "NamesrvConfig")) - {"kvConfigPath"},
@@ -32,16 +32,16 @@ class SettingsTests(SynchronousTestCase):
             NamesrvSettings().configBlackList, "configBlackList;configStorePath;kvConfigPath"
         )
 
-    def test_home(self) -> None:
+    def test_fileIsInHome(self) -> None:
         """
-        The file lies in the home of whoever starts the server, as in Java.
+        The file is in the home directory of the user, as in Java.
         """
         self.patch(os, "environ", {"HOME": "/home/rocket"})
         self.assertEqual(NamesrvSettings().kvConfigPath, "/home/rocket/namesrv/kvConfig.json")
 
-    def test_live(self) -> None:
+    def test_onlySettingsWithoutPathAreLive(self) -> None:
         """
-        Only what is no path may be changed while the server runs.
+        Only settings that are not paths may be changed while the server runs.
         """
         live = [each.name for each in attrs.fields(NamesrvSettings) if each.metadata.get("live")]
         self.assertEqual(live, ["orderMessageEnable"])

@@ -14,44 +14,31 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import LogEvent, LogLevel
 
 from tests.broker.peers import Connected, consumer
+from tests.processors.parts import environmentOf, identityOf, partsAround
 from tests.remoting.doubles import connected, serving
-from tests.store.support import START, StoreCase, atOnce
-from txrocket.broker.clients import Consumers
-from txrocket.broker.delay import DelayLevels
-from txrocket.broker.groups import Groups
-from txrocket.broker.longpoll import LongPoll
-from txrocket.broker.members import Client
-from txrocket.broker.offsets import Offsets
-from txrocket.broker.progress import Progress
-from txrocket.broker.reached import Reached
-from txrocket.broker.removal import Removal
-from txrocket.broker.runtime import RuntimeInfo
+from tests.store.support import HOST, START, StoreCase, atOnce
+from txrocket.broker.clients.registry import ClientChannelInfo
+from txrocket.broker.parts import Core
+from txrocket.broker.pull.longpoll import LongPoll
 from txrocket.broker.settings import (
     SECTIONS,
     BrokerSettings,
-    DelaySettings,
-    GroupSettings,
-    TopicSettings,
+    PullSettings,
 )
 from txrocket.broker.stats import Stats
-from txrocket.broker.timers import Timers
-from txrocket.broker.topics import Topics
-from txrocket.broker.wheel import Wheel
 from txrocket.config import Configuration
+from txrocket.filters.expressions import ExpressionTypes
 from txrocket.model import TopicConfig
-from txrocket.processors.blacklist import SettingChanges
-from txrocket.processors.broker import BrokerProcessor
-from txrocket.processors.gradual import cooperator
-from txrocket.processors.groups import ConsumerCallProcessor, GroupProcessor
-from txrocket.processors.offsets import OffsetProcessor
-from txrocket.processors.query import ConsumptionProcessor, QueryProcessor
-from txrocket.processors.resets import ResetProcessor
-from txrocket.processors.topics import TopicProcessor
+from txrocket.processors.clients.offsets import OffsetProcessor
+from txrocket.processors.cooperate import cooperator
+from txrocket.processors.messages.query import QueryProcessor
 from txrocket.protocol.codes import ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.protocol.fields import Header
+from txrocket.protocol.headers.fields import Header
+from txrocket.remoting.remoting import Remoting
+from txrocket.services.processors import adminProcessors
+from txrocket.store.jsontable import Table
 from txrocket.store.settings import StoreSettings
-from txrocket.store.tables import Table
 
 CLUSTER, BROKER = "HarnessCluster", "harness-a"
 ADDRESS = "192.0.2.9:10911"
@@ -85,33 +72,26 @@ class AdminCase(StoreCase):
         super().setUp()
         self.store = self.start(**self.OPTIONS)
         self.addCleanup(self.store.stop)
-        self.topics = Topics(
-            self.table("topics.json"), atOnce, (CLUSTER, BROKER), TopicSettings(), self.now
-        )
-        self.groups = Groups(
-            self.table("subscriptionGroup.json"), atOnce, GroupSettings(), self.now
-        )
-        self.offsets = Offsets(self.table("consumerOffset.json"), atOnce)
-        self.delays = DelayLevels(
-            self.clock,
-            self.store,
-            self.table("delayOffset.json"),
-            atOnce,
-            [1000, 5000],
-            lambda topic, count, size: None,
-        )
-        self.timers = Timers(
-            self.clock,
-            self.store,
-            Wheel(self.store),
-            Reached(self.store, self.table("timers.json"), atOnce),
-            DelaySettings(),
-            lambda topic, count, size: None,
-        )
-        self.consumers = Consumers(self.clock, lambda group: False)
         self.stats = Stats(CLUSTER, self.now)
-        self.longPoll = LongPoll(self.clock, 100)
         self.configuration = self.configure()
+        self.longPoll = LongPoll(self.clock, self.configuration.live(PullSettings))
+        self.slices = cooperator(self.clock)
+        core = Core(
+            identityOf(BROKER, CLUSTER, ADDRESS),
+            HOST,
+            Remoting(self.clock),
+            self.store,
+            self.longPoll,
+            self.stats,
+        )
+        self.environment = environmentOf(self.clock, atOnce, self.disk, lambda below: 0)
+        self.parts = partsAround(
+            core, self.environment, self.configuration, self.slices, ExpressionTypes()
+        )
+        tables = self.parts.tables
+        self.topics, self.groups, self.offsets = tables.topics, tables.groups, tables.offsets
+        self.consumers = self.parts.clients.consumers
+        self.delays, self.timers = self.parts.delivery.delayLevels, self.parts.delivery.timers
         self.told: list[Deferred[None]] = []
         self.peer, self.wire = connected(serving(self.clock, self.codes()))
 
@@ -131,40 +111,20 @@ class AdminCase(StoreCase):
         """
         The broker's configuration.
         """
-        return Configuration.read([*SECTIONS, StoreSettings], (), None, given)
+        own = {"notifyConsumerIdsChangedEnable": "false", "configBlackList": self.BLACK_LIST}
+        return Configuration.read([*SECTIONS, StoreSettings], (), None, {**own, **given})
 
     def codes(self) -> dict[int, Any]:
         """
         The processors.
         """
-        progress = Progress(
-            BROKER, self.store, self.topics, self.offsets, self.consumers, self.stats
-        )
-        removal = Removal(self.topics, self.groups, self.offsets, self.store, self.stats)
-        runtime = RuntimeInfo(
-            self.store,
-            self.stats,
-            self.longPoll,
-            self.configuration,
-            [self.delays.runtime, self.timers.runtime],
-        )
-        self.cooperator = cooperator(self.clock)
         processors: tuple[Any, ...] = (
-            OffsetProcessor(
-                self.offsets, self.delays, self.store, self.topics, self.consumers, self.cooperator
-            ),
-            ResetProcessor(progress, self.consumers, self.cooperator),
             QueryProcessor(self.store, self.consumers),
-            ConsumptionProcessor(progress, self.offsets, self.consumers, self.cooperator, self.now),
-            TopicProcessor(self.topics, removal, progress, self.cooperator, self.whenTold),
-            GroupProcessor(self.groups, removal, progress, self.cooperator, ADDRESS),
-            ConsumerCallProcessor(self.consumers, self.store, BROKER),
-            BrokerProcessor(
-                self.stats,
-                runtime,
-                self.configuration,
-                SettingChanges(self.configuration, self.BLACK_LIST, self.now),
-                {"brokerName": BROKER},
+            OffsetProcessor(
+                self.store, self.parts.tables, self.consumers, self.delays, self.slices
+            ),
+            *adminProcessors(
+                self.environment, self.configuration, self.parts, self.slices, self.whenTold
             ),
         )
         return {code: each for one in processors for code, each in one.codes().items()}
@@ -269,7 +229,7 @@ class AdminCase(StoreCase):
         A consumer that comes.
         """
         one = Connected(clock=self.clock)
-        client = Client(clientId, one.peer, language, version)
+        client = ClientChannelInfo(clientId, one.peer, language, version)
         self.consumers.register(consumer(group, *topics), client, self.now())
         self.clock.advance(0)
         return one

@@ -6,7 +6,6 @@ memory and brokers that register.
 
 from __future__ import annotations
 
-import functools
 import os
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,32 +16,32 @@ from twisted.internet.task import Clock
 
 from tests.remoting.doubles import RemotingTests, Wire, connected
 from txrocket.config import Configuration
-from txrocket.javakeys import NAMESRV_KEYS
+from txrocket.config.javakeys import NAMESRV_KEYS
 from txrocket.model import DataVersion, TopicConfig
 from txrocket.nameserver.kvconfig import KVConfig, decodeKVConfig
-from txrocket.nameserver.routes import RouteTable
+from txrocket.nameserver.routetable import RouteTable
 from txrocket.nameserver.service import NameServer
 from txrocket.nameserver.settings import NamesrvSettings
-from txrocket.processors.blacklist import SettingChanges
-from txrocket.processors.gradual import cooperator
-from txrocket.processors.kvconfig import KVConfigRequests
-from txrocket.processors.namesrvconfig import NamesrvConfigRequests
-from txrocket.processors.registration import RegistrationRequests
-from txrocket.processors.routes import RouteRequests
+from txrocket.processors.admin.settingchanges import SettingChanges
+from txrocket.processors.cooperate import cooperator
+from txrocket.processors.nameserver.config import NamesrvConfigRequests
+from txrocket.processors.nameserver.kvconfig import KVConfigRequests
+from txrocket.processors.nameserver.registration import RegistrationRequests
+from txrocket.processors.nameserver.routes import RouteRequests
 from txrocket.protocol.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
+from txrocket.protocol.bodies.registerbroker import encodeRegisterBroker
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import RegisterBrokerRequestHeader
-from txrocket.protocol.registration import encodeRegisterBroker
+from txrocket.protocol.headers.fields import Header
 from txrocket.remoting.executors import InlineExecutor
-from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import FunctionProcessor, Remoting
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.remoting.tls import ServerTLS
 from txrocket.store.files import Files
 from txrocket.store.flush import InThread
-from txrocket.store.tables import Table
+from txrocket.store.jsontable import Table
 
 
 def atOnce(function: Callable[[], None]) -> Deferred[None]:
@@ -70,8 +69,8 @@ def assembled(
     def now() -> int:
         return int(clock.seconds() * 1000)
 
-    settings = functools.partial(configuration.__getitem__, NamesrvSettings)
-    table = Table(Files(), os.path.abspath(settings().kvConfigPath))
+    settings = configuration.live(NamesrvSettings)
+    table = Table(Files(), os.path.abspath(settings.now.kvConfigPath))
     kvConfig = KVConfig(lambda data: inThread(lambda: table.save(data)), table.load(decodeKVConfig))
     routes = RouteTable()
     remoting = Remoting(clock)
@@ -81,7 +80,7 @@ def assembled(
         RouteRequests(routes, kvConfig, settings, slices).codes(),
         KVConfigRequests(kvConfig, slices).codes(),
         NamesrvConfigRequests(
-            configuration, SettingChanges(configuration, settings().configBlackList, now)
+            configuration, SettingChanges(configuration, settings.now.configBlackList, now)
         ).codes(),
     ):
         for code, function in codes.items():
@@ -101,7 +100,7 @@ def configured(kvConfigPath: str) -> Configuration:
 
 class NameServerTests(RemotingTests):
     """
-    The base: a name server that nobody listens for.
+    The base: a name server without a port.
     """
 
     def setUp(self) -> None:
@@ -121,7 +120,7 @@ class NameServerTests(RemotingTests):
 
     def connect(self) -> tuple[RemotingProtocol, Wire]:
         """
-        A connection of somebody's.
+        A connection of a client.
         """
         return connected(self.server.remoting)
 

@@ -16,7 +16,7 @@ from twisted.internet.task import Clock
 
 from tests.captures import Capture, captures
 from tests.remoting.doubles import Wire, connected, serving
-from txrocket.protocol import javajson
+from txrocket.protocol import fastjson as javajson
 from txrocket.protocol.command import RemotingCommand
 from txrocket.remoting.interfaces import Process
 from txrocket.remoting.protocol import RemotingProtocol

@@ -16,6 +16,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 
+from tests.processors.parts import environmentOf, identityOf, partsAround, settingsOf
 from tests.remoting.doubles import RemotingTests, Wire, lose
 from tests.store.support import (
     HOST,
@@ -28,57 +29,42 @@ from tests.store.support import (
     abandon,
     atOnce,
 )
-from txrocket.broker.clients import Consumers, Producers
-from txrocket.broker.delay import DelayLevels
-from txrocket.broker.detours import Detours
-from txrocket.broker.groups import Groups
+from txrocket.broker.delivery.reroute import Reroutes
 from txrocket.broker.interfaces import ISendHook
-from txrocket.broker.longpoll import LongPoll
-from txrocket.broker.offsets import Offsets
-from txrocket.broker.reached import Reached
-from txrocket.broker.retries import Retries
-from txrocket.broker.settings import (
-    BrokerSettings,
-    DelaySettings,
-    GroupSettings,
-    PullSettings,
-    SendSettings,
-    TopicSettings,
-)
-from txrocket.broker.subscriptions import Subscriptions
-from txrocket.broker.timers import Timers
-from txrocket.broker.topics import Topics
-from txrocket.broker.transactions import Transactions
-from txrocket.broker.wheel import Wheel
-from txrocket.compiled import speed
+from txrocket.broker.parts import Core
+from txrocket.broker.pull.longpoll import LongPoll
+from txrocket.broker.settings import BrokerSettings, PullSettings, SendSettings
+from txrocket.config.live import Live
 from txrocket.filters.expressions import ExpressionTypes
 from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
-from txrocket.processors.admission import Admission
-from txrocket.processors.express import Way, inTurn
-from txrocket.processors.pull import PullProcessor
-from txrocket.processors.reply import ReplyProcessor
-from txrocket.processors.send import SendProcessor
-from txrocket.processors.sendanswers import SendAnswers
-from txrocket.processors.sendback import SendBackProcessor
-from txrocket.processors.sendhooks import SendHooks
-from txrocket.processors.ways import Ways
+from txrocket.processors.cooperate import cooperator
+from txrocket.processors.messages.pull import PullProcessor
+from txrocket.processors.messages.reply import ReplyProcessor
+from txrocket.processors.messages.reroute import SendReroute
+from txrocket.processors.messages.send import SendProcessor
+from txrocket.processors.messages.sendback import SendBackProcessor
+from txrocket.processors.messages.sendchecks import SendChecks
+from txrocket.processors.messages.sendhooks import SendHooks
+from txrocket.processors.messages.sendresponse import SendResponses
+from txrocket.processors.messages.sendtogether import SendTogether
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
-from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import (
     PullMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
+from txrocket.protocol.headers.fields import Header
 from txrocket.protocol.record import decodeRecords
 from txrocket.remoting.executors import InlineExecutor
-from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
-from txrocket.services import _gathering
-from txrocket.store.messages import MessageStore
-from txrocket.store.settings import StoreSettings, delayLevels
-from txrocket.store.tables import Table
+from txrocket.remoting.remoting import BulkFunctionProcessor, FunctionProcessor, Remoting
+from txrocket.remoting.turn import Call, ProcessAll
+from txrocket.services.core import flushingTurn
+from txrocket.store.jsontable import Table
+from txrocket.store.messagestore import MessageStore
+from txrocket.store.settings import StoreSettings
 
 # Where the tests' clients are.
 CLIENT = IPv4Address("TCP", "192.0.2.7", 50001)
@@ -221,13 +207,16 @@ class BrokerTests(RemotingTests):
     hooks: Sequence[ISendHook] = ()
     storeOptions: dict[str, Any] = {}
     settings = BrokerSettings()
-    # Whether answers wait for the end of the turn that they are given in.
-    gathers = True
+    liveSettings: dict[str, str] = {"pullThreadPoolQueueCapacity": "100"}
+    # Whether requests of one code that come together are served together.
+    together = True
 
     def setUp(self) -> None:
         super().setUp()
+        # How often requests were served together.
+        self.taken = 0
         self.clock.advance(START)
-        # By how much somebody has set the store's time of day, in seconds.
+        # By how much the store's time of day is set ahead, in seconds.
         self.shift = 0.0
         self.root = self.mktemp()
         self.disk = Disk()
@@ -239,54 +228,66 @@ class BrokerTests(RemotingTests):
         """
         Make the broker's parts, of what is in its folder.
         """
+        self.configuration = settingsOf(self.root, **self.liveSettings)
         self.remoting = Remoting(self.clock)
-        self.topics = Topics(
-            self.table("topics.json"), self.inThread, (CLUSTER, "b"), TopicSettings(), self.now
-        )
-        self.groups = Groups(
-            self.table("subscriptionGroup.json"), self.inThread, GroupSettings(), self.now
-        )
-        self.offsets = Offsets(self.table("consumerOffset.json"), self.inThread)
-        self.longPoll = LongPoll(self.clock, 100)
-        self.store = self.makeStore(partial(_gathering, self.remoting, self.inThread))
+        self.longPoll = LongPoll(self.clock, self.configuration.live(PullSettings))
+        self.store = self.makeStore(partial(flushingTurn, self.remoting, self.inThread))
         self.store.start()
         self.addCleanup(abandon, self.store)
-        self.consumers = Consumers(self.clock, lambda group: True)
         self.expressions = ExpressionTypes()
-        self.subscriptions = Subscriptions(
-            self.groups, self.consumers, self.expressions, PullSettings()
+        stats: Any = self.stats
+        identity = identityOf("b", CLUSTER)
+        core = Core(identity, HOST, self.remoting, self.store, self.longPoll, stats)
+        environment = environmentOf(self.clock, self.inThread, self.disk, self.choose)
+        slices = cooperator(self.clock)
+        self.parts = partsAround(core, environment, self.configuration, slices, self.expressions)
+        self.topics, self.groups = self.parts.tables.topics, self.parts.tables.groups
+        self.offsets = self.parts.tables.offsets
+        self.consumers, self.producers = self.parts.clients.consumers, self.parts.clients.producers
+        self.subscriptions = self.parts.clients.subscriptions
+        self.delays, self.timers = self.parts.delivery.delayLevels, self.parts.delivery.timers
+        self.retries = self.parts.delivery.retries
+        self.transactions = self.parts.delivery.halfMessages
+        self.brokerSettings = Live(self.settings)
+        self.sendSettings = Live(SendSettings())
+        self.pullSettings = Live(PullSettings())
+        self.sendChecks = SendChecks(
+            self.store, self.topics, self.brokerSettings, self.sendSettings, self.now
         )
-        self.delays = DelayLevels(
-            self.clock,
-            self.store,
-            self.table("delayOffset.json"),
-            atOnce,
-            delayLevels(self.store.settings.messageDelayLevel),
-            self.stats.put,
-        )
-        self.retries = Retries(self.topics, self.groups)
-        self.admission = Admission(self.store, self.topics, self.settings, SendSettings(), self.now)
-        self.answers = SendAnswers(HOST, self.settings)
-        self.transactions = Transactions(self.store, self.topics, HOST, self.now)
-        self.timers = Timers(
-            self.clock,
-            self.store,
-            Wheel(self.store),
-            Reached(self.store, self.table("timers.json"), atOnce),
-            DelaySettings(),
-            self.stats.put,
-        )
+        self.responses = SendResponses(HOST, self.brokerSettings)
         self.send = self.makeSend()
         self.sendBack = self.makeSendBack()
-        self.producers = Producers()
         self.reply = self.makeReply()
         self.pull = self.makePull()
-        self.remoting.settle = self.send.settle
         codes = self.send.codes() | self.sendBack.codes() | self.pull.codes()
         codes |= self.reply.codes()
         for code, function in codes.items():
             self.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
+        if self.together:
+            many = self.send.codesOfMany() | self.pull.codesOfMany()
+            for code, processAll in many.items():
+                processor = BulkFunctionProcessor(codes[code], partial(self._count, processAll))
+                self.remoting.registerProcessor(code, processor, InlineExecutor())
         self.client = self.connect()
+
+    def _count(self, processAll: ProcessAll, calls: list[Call]) -> list[int]:
+        starts = processAll(calls)
+        self.taken += starts != [call.start for call in calls]
+        return starts
+
+    def turns(self) -> None:
+        """
+        Let the turn end, and what it has begun.
+        """
+        self.remoting.turn.end()
+        self.clock.advance(0)
+        self.remoting.turn.end()
+
+    def change(self, **changes: str) -> None:
+        """
+        Change settings while the broker runs.
+        """
+        self.configuration.update(changes, 0)
 
     def table(self, name: str) -> Table:
         """
@@ -314,52 +315,50 @@ class BrokerTests(RemotingTests):
             self.disk,
             awaited=self.longPoll.awaited,
             wall=lambda: self.clock.seconds() + self.shift,
+            writeSoon=self.remoting.turn.wake,
         )
 
     def makeSend(self) -> SendProcessor:
         """
-        What takes messages.
+        The processor of sends.
         """
         stats: Any = self.stats
         return SendProcessor(
-            self.store,
-            Ways(
-                Detours(self.delays.detour, self.timers.detour),
-                self.transactions,
-                self.retries,
-                self.admission,
+            SendTogether(self.store, self.sendChecks, self.responses, stats, self.remoting.turn),
+            SendReroute(
+                self.parts.delivery.reroutes, self.transactions, self.retries, self.sendChecks
             ),
-            stats,
-            self.admission,
-            self.answers,
-            SendHooks(self.hooks, self.admission),
+            SendHooks(self.hooks, self.sendChecks),
             choose=self.choose,
-            gather=self.remoting.gatherTurn if self.gathers else lambda: None,
         )
+
+    def makeReroute(self) -> SendReroute:
+        """
+        What redirects messages of sends.
+        """
+        reroutes = self.parts.delivery.reroutes
+        return SendReroute(reroutes, self.transactions, self.retries, self.sendChecks)
 
     def makeSendBack(self) -> SendBackProcessor:
         """
         What takes messages back.
         """
         stats: Any = self.stats
-        detours = Detours(self.delays.detour)
+        reroutes = Reroutes(self.delays.reroute)
         return SendBackProcessor(
-            self.store, self.retries, detours, stats, self.admission, self.choose
+            self.store, self.retries, reroutes, stats, self.sendChecks, self.choose
         )
 
     def makeReply(self) -> ReplyProcessor:
         """
         What brings replies.
         """
-        stats: Any = self.stats
         return ReplyProcessor(
-            self.store,
+            self.parts.core,
             self.producers,
-            stats,
-            self.admission,
-            self.answers,
-            SendHooks(self.hooks, self.admission),
-            storeHost=HOST,
+            self.sendChecks,
+            self.responses,
+            SendHooks(self.hooks, self.sendChecks),
             now=self.now,
             choose=self.choose,
         )
@@ -376,11 +375,12 @@ class BrokerTests(RemotingTests):
             self.offsets,
             self.longPoll,
             stats,
-            self.settings,
-            PullSettings(),
+            self.brokerSettings,
+            self.pullSettings,
             brokerName="b",
             storeHost=HOST,
             now=self.now,
+            turn=self.remoting.turn,
         )
 
     def now(self) -> int:
@@ -482,30 +482,3 @@ def binary(request: RemotingCommand) -> RemotingCommand:
     """
     request.serializeType = int(SerializeType.ROCKETMQ)
     return request
-
-
-class TogetherTests(BrokerTests):
-    """
-    The base: a broker that deals with what it can many at a time.
-
-    @ivar express: whether it does.
-    @ivar ways: what can.
-    @ivar taken: how often something was dealt with so.
-    """
-
-    if speed is None:
-        skip = "the compiled helper was not built"
-
-    express = True
-    ways: Sequence[Way] = ()
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.taken = 0
-        if self.express:
-            self.remoting.express = self._count
-
-    def _count(self, peer: RemotingProtocol, data: bytes, start: int) -> int:
-        end = inTurn(self.ways, peer, data, start)
-        self.taken += end > start
-        return end

@@ -9,9 +9,8 @@ from twisted.logger import capturedLogs
 
 from tests.processors.admincase import AdminCase, warnings
 from txrocket.model import SubscriptionGroupConfig, TopicConfig
-from txrocket.protocol.bodycodec import encodeBody
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode
-from txrocket.protocol.fields import Header
 from txrocket.protocol.headers import (
     CloneGroupOffsetRequestHeader,
     CreateTopicRequestHeader,
@@ -19,6 +18,7 @@ from txrocket.protocol.headers import (
     DeleteTopicRequestHeader,
     ResetOffsetRequestHeader,
 )
+from txrocket.protocol.headers.fields import Header
 
 
 class AdminLogTests(AdminCase):
@@ -37,7 +37,7 @@ class AdminLogTests(AdminCase):
         self.assertEqual(self.peer.address, address)
         return rest
 
-    def test_topics(self) -> None:
+    def test_topicChangesAreLogged(self) -> None:
         """
         A topic that is made, changed or deleted is logged as it was and as it is.
         """
@@ -56,7 +56,7 @@ class AdminLogTests(AdminCase):
             f"deletes topic T and its queues: {two} -> None",
         )
 
-    def test_groups(self) -> None:
+    def test_groupChangesAreLogged(self) -> None:
         """
         A group that is made, changed or deleted is logged as it was and as it is.
         """
@@ -75,7 +75,7 @@ class AdminLogTests(AdminCase):
             f"deletes consumer group 'G' and its offsets: {two} -> None",
         )
 
-    def test_offsets(self) -> None:
+    def test_clonedOffsetsAreLogged(self) -> None:
         """
         Offsets that a group is given are logged as they were and as they are.
         """
@@ -98,7 +98,7 @@ class AdminLogTests(AdminCase):
             f"{self.peer.address} takes group G to other offsets in 2 queues of T: {{0: 0, 1: 0}}",
         )
 
-    def test_files(self) -> None:
+    def test_fileDeletionIsLogged(self) -> None:
         """
         A request to delete old files is logged with what came of it.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.broker} and L{txrocket.broker.runtime}.
+Tests for L{txrocket.processors.admin.broker} and L{txrocket.broker.runtimeinfo}.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tests.store.support import Held
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.model import DataVersion
 from txrocket.protocol.bodies import BrokerStatsData, BrokerStatsItem, KVTable
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.configtext import ConfigText
+from txrocket.protocol.fastjson import finish
 from txrocket.protocol.headers import (
     GetBrokerConfigResponseHeader,
     ViewBrokerStatsDataRequestHeader,
 )
-from txrocket.protocol.javajson import finish
-from txrocket.protocol.properties import Properties
 from txrocket.store.settings import FlushDiskType
 
 # What Java's 4.9.7 gives, but for what depends on a setting that is off.
@@ -81,7 +81,7 @@ class StatsTests(AdminCase):
     VIEW_BROKER_STATS_DATA.
     """
 
-    def test_data(self) -> None:
+    def test_countedDataIsReturned(self) -> None:
         """
         What was counted is told.
         """
@@ -96,7 +96,7 @@ class StatsTests(AdminCase):
             answer = self.succeed(RequestCode.VIEW_BROKER_STATS_DATA, header)
             self.assertEqual(item, decodeBody(BrokerStatsData, answer.body).statsMinute)
 
-    def test_nothing(self) -> None:
+    def test_uncountedKeyIsRefused(self) -> None:
         """
         Where nothing was counted there is an error.
         """
@@ -116,7 +116,7 @@ class RuntimeTests(AdminCase):
         answer = self.succeed(RequestCode.GET_BROKER_RUNTIME_INFO)
         return decodeBody(KVTable, answer.body).table
 
-    def test_keys(self) -> None:
+    def test_javasKeysArePresent(self) -> None:
         """
         All of Java's names are there, for tools that look for them; one more has
         the log's folder in it, one is of 5.x, and one tells of damage.
@@ -136,7 +136,7 @@ class RuntimeTests(AdminCase):
         self.store.damage.message("T", 0, 5, 500, "no record")
         self.assertEqual("1", self.runtime()["damagedMessages"])
 
-    def test_delays(self) -> None:
+    def test_delayLevelsAreListed(self) -> None:
         """
         For each level of which something was delivered: how far, and where its queue
         ends; C{buildRunningStats} of Java's C{ScheduleMessageService}.
@@ -153,7 +153,7 @@ class RuntimeTests(AdminCase):
             {"scheduleMessageOffset_2": "1,3", "scheduleMessageOffset_18": "0,0"}, found
         )
 
-    def test_timers(self) -> None:
+    def test_parkedMessagesAreCounted(self) -> None:
         """
         How many messages wait for a time of their own.
         """
@@ -162,7 +162,7 @@ class RuntimeTests(AdminCase):
             self.put(self.store, topic="rmq_sys_timer", queueId=queueId)
         self.assertEqual("3", self.runtime()["timerCongestNum"])
 
-    def test_numbers(self) -> None:
+    def test_idleBrokerHasNumbers(self) -> None:
         """
         What tools take for numbers are numbers, in a broker that has done nothing.
         """
@@ -178,7 +178,7 @@ class RuntimeTests(AdminCase):
         )
         self.assertEqual("-1", runtime["earliestMessageTimeStamp"])
 
-    def test_log(self) -> None:
+    def test_logPositionsAreListed(self) -> None:
         """
         Where the log begins and ends, how much of it is not on the disk, and how
         full that is.
@@ -201,7 +201,7 @@ class RuntimeTests(AdminCase):
         size = (self.store.log.written - self.store.flusher.flushed.offset) / 1024
         self.assertEqual(f"{size:.1f} KiB", self.runtime()["remainHowManyDataToFlush"])
 
-    def test_sizes(self) -> None:
+    def test_sizesAreFormattedAsJava(self) -> None:
         """
         Sizes are written for people, as Java writes them.
         """
@@ -222,7 +222,7 @@ class RuntimeTests(AdminCase):
         with patch.object(self.disk, "space", side_effect=OSError("broken")):
             self.refused(ResponseCode.SYSTEM_ERROR, RequestCode.GET_BROKER_RUNTIME_INFO)
 
-    def test_waiting(self) -> None:
+    def test_waitingRequestsAreCounted(self) -> None:
         """
         Pulls that are held, and sends that wait for the disk and for how long.
         """
@@ -237,7 +237,7 @@ class RuntimeTests(AdminCase):
             (runtime["sendThreadPoolQueueSize"], runtime["sendThreadPoolQueueCapacity"]),
         )
 
-    def test_counted(self) -> None:
+    def test_statisticsAreIncluded(self) -> None:
         """
         What was counted is among it.
         """
@@ -255,7 +255,7 @@ class SyncTests(AdminCase):
         self.OPTIONS = {"inThread": self.held, "flushDiskType": FlushDiskType.SYNC_FLUSH}
         super().setUp()
 
-    def test_waiting(self) -> None:
+    def test_waitingSendsAreCounted(self) -> None:
         """
         How many wait for the disk, and how long the first has.
         """
@@ -278,14 +278,14 @@ class SettingsTests(AdminCase):
     GET_BROKER_CONFIG and UPDATE_BROKER_CONFIG.
     """
 
-    def settings(self) -> tuple[Properties, DataVersion]:
+    def settings(self) -> tuple[ConfigText, DataVersion]:
         """
         The settings and their version.
         """
         answer = self.succeed(RequestCode.GET_BROKER_CONFIG)
         header = answer.decodeHeader(GetBrokerConfigResponseHeader)
         return (
-            decodeBody(Properties, answer.body),
+            decodeBody(ConfigText, answer.body),
             decodeBody(DataVersion, header.version.encode()),
         )
 
@@ -293,9 +293,9 @@ class SettingsTests(AdminCase):
         """
         The body that changes settings.
         """
-        return encodeBody(Properties(changes))
+        return encodeBody(ConfigText(changes))
 
-    def test_get(self) -> None:
+    def test_allSettingsAreReturned(self) -> None:
         """
         All settings by RocketMQ's names, and their version.
         """
@@ -304,13 +304,13 @@ class SettingsTests(AdminCase):
         self.assertEqual("72", settings["fileReservedTime"])
         self.assertEqual(DataVersion(), version)
 
-    def test_found(self) -> None:
+    def test_foundSettingIsReturned(self) -> None:
         """
         A setting that was found out, and not set, has its value.
         """
         self.assertEqual(BROKER, self.settings()[0]["brokerName"])
 
-    def test_exported(self) -> None:
+    def test_exportedSettingsArePresent(self) -> None:
         """
         All settings are there without which RocketMQ's C{ExportConfigsCommand}
         fails.
@@ -324,7 +324,7 @@ class SettingsTests(AdminCase):
         ):
             self.assertTrue(settings.get(name), name)
 
-    def test_update(self) -> None:
+    def test_updateRaisesVersion(self) -> None:
         """
         What is changed is so at once, with a new version.
         """
@@ -336,10 +336,10 @@ class SettingsTests(AdminCase):
         self.assertEqual(DataVersion(NOW, 1), version)
         self.assertFalse(self.configuration[BrokerSettings].traceOn)
 
-    def test_refused(self) -> None:
+    def test_invalidChangeIsRefused(self) -> None:
         """
         Settings that may not be changed, and values that are none, are refused by
-        name, and then nothing is changed; nor is it by a body that is none.
+        name, and then nothing is changed; nor is it by a body that is not valid.
         """
         before = self.settings()
         for changes, named in (
@@ -356,7 +356,7 @@ class SettingsTests(AdminCase):
         self.refused(ResponseCode.SYSTEM_ERROR, RequestCode.UPDATE_BROKER_CONFIG, body=b"a=\\uXYZW")
         self.assertEqual(before, self.settings())
 
-    def test_guarded(self) -> None:
+    def test_blackListedSettingIsRefused(self) -> None:
         """
         A setting that can weaken or destroy stored messages is refused with Java's
         code and remark, by name, and nothing that came with it is changed.
@@ -405,14 +405,14 @@ class SettingsTests(AdminCase):
             ],
         )
 
-    def test_nothing(self) -> None:
+    def test_emptyUpdateIsAccepted(self) -> None:
         """
         A body without settings changes nothing, and is no error.
         """
         self.succeed(RequestCode.UPDATE_BROKER_CONFIG)
         self.assertEqual(DataVersion(), self.settings()[1])
 
-    def test_followed(self) -> None:
+    def test_followerSeesChange(self) -> None:
         """
         Whoever works with a section is told.
         """
@@ -430,7 +430,7 @@ class FreedTests(SettingsTests):
 
     BLACK_LIST = "configBlackList;brokerConfigPath"
 
-    def test_guarded(self) -> None:
+    def test_blackListedSettingIsRefused(self) -> None:
         """
         The operator's list decides; but the list itself is not to be had.
         """

@@ -13,14 +13,14 @@ from tests.captures import Capture, captures
 from tests.processors.namesrvcase import NameServerTests
 from tests.processors.replay import fieldsOf, fieldsOfOurs, requests, responseTo
 from txrocket.model import BrokerData, DataVersion, QueueData, TopicConfig, TopicRouteData
-from txrocket.nameserver.brokers import Broker, Registration
+from txrocket.nameserver.brokerinfo import BrokerEntry, Registration
 from txrocket.protocol.bodies import ClusterInfo, KVTable, TopicList
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, decodeCommand
 from txrocket.protocol.headers import PutKVConfigRequestHeader
 
-BROKER = Broker("HarnessCluster", "harness-a", 0, "127.0.0.1:21911")
+BROKER = BrokerEntry("HarnessCluster", "harness-a", 0, "127.0.0.1:21911")
 
 # Asked of the name server, with an answer that was captured as well.  There are
 # none of QUERY_DATA_VERSION, GET_KVLIST_BY_NAMESPACE, GET_TOPICS_BY_CLUSTER, the
@@ -68,7 +68,7 @@ class CapturedTests(NameServerTests):
     Our answers to what RocketMQ's programs asked.
     """
 
-    def known(self, *topics: TopicConfig, broker: Broker = BROKER) -> None:
+    def known(self, *topics: TopicConfig, broker: BrokerEntry = BROKER) -> None:
         """
         A broker is registered, on another connection.
         """
@@ -194,9 +194,9 @@ def topicOf(name: str, queues: QueueData) -> TopicConfig:
     )
 
 
-def brokerOf(data: BrokerData) -> Broker:
+def brokerOf(data: BrokerData) -> BrokerEntry:
     """
     The broker that a route tells of.
     """
     ((brokerId, address),) = data.brokerAddrs.items()
-    return Broker(data.cluster, data.brokerName, brokerId, address)
+    return BrokerEntry(data.cluster, data.brokerName, brokerId, address)

@@ -17,16 +17,15 @@ from tests.broker.peers import Connected, consumer
 from tests.captures import Capture, captures
 from tests.processors.replay import fieldsOf, requests, responseTo
 from tests.processors.support import BrokerTests, Client, sendHeader
-from txrocket.broker.members import Client as Known
+from txrocket.broker.clients.registry import ClientChannelInfo as Known
 from txrocket.broker.settings import BrokerSettings
 from txrocket.message import MessageExt, splitProperties
-from txrocket.protocol.batch import decodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.messageid import decodeMessageId
-from txrocket.protocol.parts import joinProperties
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.messages import MessageStore
+from txrocket.protocol.record.batch import decodeBatch
+from txrocket.protocol.record.fields import joinProperties
 
 # The captured broker's names.
 CLUSTER, BROKER = "HarnessCluster", "harness-a"
@@ -277,7 +276,7 @@ class SendBackTests(TrafficTests):
         Have a message where a captured request says that it is in the log.
         """
         offset = decodeMessageId(self.sent(**changes).extFields["msgId"])[2]
-        record = MessageStore.messageAt(self.store, offset)
+        record = self.store.reader.messageAt(offset)
         captured = int(request.header["extFields"]["offset"])
         self.patch(self.store, "messageAt", {captured: record}.get)
 
@@ -343,7 +342,7 @@ class ReplyTests(TrafficTests):
 
     def asker(self, request: Capture) -> Client:
         """
-        Have who asked connected.
+        Connect the requester.
         """
         asker = self.connect()
         clientId = propertiesOf(request)["REPLY_TO_CLIENT"]
@@ -352,7 +351,7 @@ class ReplyTests(TrafficTests):
 
     def test_answers(self) -> None:
         """
-        Who replied is answered as by Java, if who asked has the reply, and if he is
+        The replier is answered as by Java, if the requester has the reply, and if it is
         not there.
         """
         compared = []
@@ -384,7 +383,7 @@ class ReplyTests(TrafficTests):
 
     def test_pushes(self) -> None:
         """
-        What is brought to who asked has the fields that Java's broker sends, and what
+        The request to the requester has the fields that Java's broker sends, and what
         the reply's properties say, with the time at which it was brought.
         """
         theirs = [

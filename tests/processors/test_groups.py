@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.groups}.
+Tests for L{txrocket.processors.admin.groups}.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from txrocket.protocol.bodies import (
     OffsetWrapper,
     SubscriptionGroupWrapper,
 )
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RESPONSE_FLAG, RemotingCommand, requestCommand
+from txrocket.protocol.fastjson import finish
 from txrocket.protocol.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -26,7 +27,6 @@ from txrocket.protocol.headers import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
 )
-from txrocket.protocol.javajson import finish
 from txrocket.protocol.messageid import encodeMessageId
 from txrocket.protocol.record import decodeRecord
 
@@ -45,7 +45,7 @@ class GroupTests(AdminCase):
 
     UPDATE = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
 
-    def test_update(self) -> None:
+    def test_groupIsCreatedAndChanged(self) -> None:
         """
         A group is made, and changed, as the body says.
         """
@@ -55,7 +55,7 @@ class GroupTests(AdminCase):
             self.assertEqual(b"", answer.body)
             self.assertEqual(config, self.groups.find("G"))
 
-    def test_refused(self) -> None:
+    def test_invalidGroupIsRefused(self) -> None:
         """
         It must be able to have its name and its queues, and the body must be one.
         """
@@ -79,7 +79,7 @@ class GroupTests(AdminCase):
         body = encodeBody(SubscriptionGroupConfig("G"))
         self.refused(ResponseCode.SYSTEM_ERROR, self.UPDATE, body=body)
 
-    def test_all(self) -> None:
+    def test_allGroupsAreReturned(self) -> None:
         """
         All groups, and the version of the table.
         """
@@ -87,7 +87,7 @@ class GroupTests(AdminCase):
         answer = self.succeed(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         self.assertEqual(self.groups.wrapper(), decodeBody(SubscriptionGroupWrapper, answer.body))
 
-    def test_delete(self) -> None:
+    def test_deletedGroupLosesStatistics(self) -> None:
         """
         A group goes, and what was counted for it; its offsets too, if that is
         asked for.
@@ -129,7 +129,7 @@ class ProgressTests(AdminCase):
         answer = self.succeed(RequestCode.GET_CONSUME_STATS, header)
         return decodeBody(ConsumeStats, answer.body)
 
-    def test_group(self) -> None:
+    def test_progressListsEachQueue(self) -> None:
         """
         For each queue its end, the group's offset, and when the message before
         that was stored; for one in which the group has no offset 0.
@@ -148,7 +148,7 @@ class ProgressTests(AdminCase):
         self.assertEqual({}, self.progress("new").offsetTable)
         self.assertEqual({queue("T", 0), queue("T", 1)}, set(self.progress("new", "T").offsetTable))
 
-    def test_gone(self) -> None:
+    def test_deletedTopicIsLeftOut(self) -> None:
         """
         Topics that are gone are left out; a message that is gone has no time.
         """
@@ -156,7 +156,7 @@ class ProgressTests(AdminCase):
         self.commit("G", "U", 9)
         self.assertEqual({queue("U", 0): OffsetWrapper(2, 9, 0)}, self.progress("G").offsetTable)
 
-    def test_online(self) -> None:
+    def test_unsubscribedTopicIsLeftOut(self) -> None:
         """
         Topics that a connected group does not subscribe to are left out; one that
         subscribes to nothing may consume anything.
@@ -170,7 +170,7 @@ class ProgressTests(AdminCase):
         self.join("G")
         self.assertEqual(3, len(self.progress("G").offsetTable))
 
-    def test_rate(self) -> None:
+    def test_rateSumsTopics(self) -> None:
         """
         The rate is that of all topics together.
         """
@@ -192,7 +192,7 @@ class ProgressTests(AdminCase):
         )
         return decodeBody(ConsumeStatsList, answer.body), answer.body
 
-    def test_all(self) -> None:
+    def test_allGroupsAreListed(self) -> None:
         """
         Each group that there is has a list, of one entry for each topic; all that
         they are behind is summed up.
@@ -224,7 +224,7 @@ class ProgressTests(AdminCase):
         # Written by parts, it is what it is when written as a whole.
         self.assertEqual(encodeBody(told), body)
 
-    def test_ordered(self) -> None:
+    def test_orderedTopicsOnly(self) -> None:
         """
         One may ask for ordered topics only.
         """
@@ -236,7 +236,7 @@ class ProgressTests(AdminCase):
         self.assertEqual({queue("U", 0)}, set(stats.offsetTable))
         self.assertEqual(1, told.totalDiff)
 
-    def test_offline(self) -> None:
+    def test_unsubscribedTopicIsLeftOutOfAll(self) -> None:
         """
         What a connected group does not subscribe to is left out here too.
         """
@@ -371,7 +371,7 @@ class CallTests(AdminCase):
         )
         self.assertEqual(b"", self.wire.value())
 
-    def test_timeout(self) -> None:
+    def test_silentConsumerTimesOut(self) -> None:
         """
         It has ten seconds to answer; the asker is told that it did not.
         """
@@ -384,7 +384,7 @@ class CallTests(AdminCase):
         self.clock.advance(0.1)
         self.assertEqual(ResponseCode.CONSUME_MSG_TIMEOUT, self.got().code)
 
-    def test_lost(self) -> None:
+    def test_lostConsumerIsReported(self) -> None:
         """
         Should it go away meanwhile, the asker is told at once.
         """

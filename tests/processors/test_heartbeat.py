@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.heartbeat}.
+Tests for L{txrocket.processors.clients.heartbeat}.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.processors.replay import Server, fieldsOf, fieldsOfOurs, requests, responseTo
 from tests.remoting.doubles import frame
-from txrocket.broker.clients import Consumers, Producers
+from txrocket.broker.clients.consumers import Consumers
+from txrocket.broker.clients.producers import Producers
+from txrocket.broker.clients.queuelocks import QueueLocks
+from txrocket.broker.parts import Clients, Tables
 from txrocket.model import SubscriptionGroupConfig
-from txrocket.processors.gradual import cooperator
-from txrocket.processors.heartbeat import HeartbeatProcessor
+from txrocket.processors.clients.heartbeat import HeartbeatProcessor
+from txrocket.processors.cooperate import cooperator
 from txrocket.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
-from txrocket.protocol.javajson import finish
+from txrocket.protocol.fastjson import finish
 
 
 class Groups:
@@ -59,14 +64,12 @@ class HeartbeatTests(SynchronousTestCase):
         self.producers = Producers()
         self.groups = Groups()
         self.topics = Topics()
-        self.processor = HeartbeatProcessor(
-            self.consumers,
-            self.producers,
-            self.groups,
-            self.topics,
-            lambda: 1234,
-            cooperator(self.clock),
-        )
+        unused: Any = None
+        groups: Any = self.groups
+        topics: Any = self.topics
+        clients = Clients(self.producers, self.consumers, QueueLocks(), unused)
+        tables = Tables(topics, groups, unused, unused, unused)
+        self.processor = HeartbeatProcessor(clients, tables, lambda: 1234, cooperator(self.clock))
         self.server = Server(self.processor.codes())
 
     def beat(self, data: HeartbeatData, **changes: object) -> tuple[int, str | None]:
@@ -77,7 +80,7 @@ class HeartbeatTests(SynchronousTestCase):
         assert answer is not None
         return answer.code, answer.remark
 
-    def test_registered(self) -> None:
+    def test_heartbeatJoinsGroups(self) -> None:
         """
         After a heartbeat the client is a member of its groups, in its language and
         version, as of now.
@@ -137,7 +140,7 @@ class HeartbeatTests(SynchronousTestCase):
         self.assertEqual(self.consumers.clientIds("G"), ())
         self.assertEqual((self.groups.found, self.topics.made), ([], []))
 
-    def test_malformed(self) -> None:
+    def test_malformedBodyIsRefused(self) -> None:
         """
         A body that is no heartbeat is answered SYSTEM_ERROR with what is wrong.
         """
@@ -147,7 +150,7 @@ class HeartbeatTests(SynchronousTestCase):
             self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
             self.assertIn("HeartbeatData", answer.remark or "")
 
-    def test_unregister(self) -> None:
+    def test_unregisterLeavesNamedGroups(self) -> None:
         """
         A client leaves the groups that it names and stays in the others.
         """
@@ -175,7 +178,7 @@ class HeartbeatTests(SynchronousTestCase):
 
     def test_unregisterNobody(self) -> None:
         """
-        Who leaves must say who it is.
+        A client that leaves must send its id.
         """
         answer = self.server.send(frame(35, 7, fields={"consumerGroup": "G"}))
         assert answer is not None

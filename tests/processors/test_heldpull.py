@@ -8,8 +8,6 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-import attrs
-
 from tests.processors.support import (
     BROUGHT,
     COMMIT,
@@ -69,7 +67,7 @@ class HeldTests(BrokerTests):
         gc.collect()
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def test_arrival(self) -> None:
+    def test_messageWakesHeldPull(self) -> None:
         """
         A message wakes the pull, which gets it before the sender is answered.
         """
@@ -83,7 +81,7 @@ class HeldTests(BrokerTests):
         self.assertEqual(self.stats.gots, [("G", "T", 1, len(answer.body))])
         self.assertNothingLeft()
 
-    def test_together(self) -> None:
+    def test_messagesOfOneReadComeTogether(self) -> None:
         """
         All messages of one read come in one answer.
         """
@@ -93,9 +91,9 @@ class HeldTests(BrokerTests):
         records = decodeRecords(self.answer().body)
         self.assertEqual([each.body for each in records], [b"a", b"b", b"c"])
 
-    def test_many(self) -> None:
+    def test_allPullsOfAQueueAreWoken(self) -> None:
         """
-        All who wait at a queue are woken; those at others are not.
+        All pulls held at a queue are woken; those at others are not.
         """
         others = [self.connect() for _ in range(3)]
         for each in others:
@@ -108,7 +106,7 @@ class HeldTests(BrokerTests):
         self.sent(queueId=1)
         self.assertEqual(self.answer().code, 0)
 
-    def test_tags(self) -> None:
+    def test_onlyMatchingTagWakes(self) -> None:
         """
         Only a message with a tag that is wanted wakes it; what it gets is that one,
         and the next offset is behind all of them.
@@ -159,14 +157,14 @@ class HeldTests(BrokerTests):
         """
         Without C{longPollingEnable} it is held for C{shortPollingTimeMills}.
         """
-        self.pull.settings = PullSettings(longPollingEnable=False, shortPollingTimeMills=300)
+        self.pullSettings.now = PullSettings(longPollingEnable=False, shortPollingTimeMills=300)
         self.hold(suspendTimeoutMillis=15000)
         self.clock.advance(0.29)
         self.assertEqual(self.consumer.answers(), [])
         self.clock.advance(0.02)
         self.assertEqual(self.answer().code, ResponseCode.PULL_NOT_FOUND)
 
-    def test_stop(self) -> None:
+    def test_stopAnswersAll(self) -> None:
         """
         When the broker stops, all are answered.
         """
@@ -178,7 +176,7 @@ class HeldTests(BrokerTests):
         )
         self.assertNothingLeft()
 
-    def test_lost(self) -> None:
+    def test_lostConnectionReleasesPull(self) -> None:
         """
         With its connection it is given up, and nothing is done for it.
         """
@@ -261,7 +259,7 @@ class HeldTests(BrokerTests):
         """
         When as many are held as may be, the next is told so at once.
         """
-        self.longPoll.limit = 1
+        self.change(pullThreadPoolQueueCapacity="1")
         self.hold()
         answer = self.pulled(sysFlag=SUSPEND | BROUGHT)
         self.assertEqual(answer.code, ResponseCode.SYSTEM_BUSY)
@@ -308,9 +306,7 @@ class HeldTests(BrokerTests):
         Have expressions of a type of their own.
         """
         self.expressions.register("OWN", lambda subscription: MessageFilter(accepts=accepts))
-        self.subscriptions.settings = attrs.evolve(
-            self.subscriptions.settings, enablePropertyFilter=True
-        )
+        self.change(enablePropertyFilter="true")
 
     def test_ownFilter(self) -> None:
         """
@@ -332,8 +328,8 @@ class HeldTests(BrokerTests):
 
     def test_filterFails(self) -> None:
         """
-        A filter that fails concerns its own consumer, who is told so, and nobody
-        else: not the sender, not others who wait.
+        The error of a filter goes to its own consumer, and to no other client: not to the
+        producer, and not to other held pulls.
         """
         self.register(lambda message: 1 // 0)
         other = self.connect()

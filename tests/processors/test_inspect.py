@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.inspect}, and of what there is to look at in whole
+Tests for L{txrocket.processors.admin.inspect}, and of what there is to look at in whole
 brokers.
 """
 
@@ -16,19 +16,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.processors.replay import Server
 from txrocket.broker.service import Broker
 from txrocket.client.cluster import Cluster
-from txrocket.client.pushconsumer import PushConsumer
-from txrocket.client.transaction import TransactionProducer
+from txrocket.client.consumer.push.pushconsumer import PushConsumer
+from txrocket.client.producer.transaction import TransactionProducer
 from txrocket.errors import StoreError
 from txrocket.message import Message
 from txrocket.model import ConsumeFromWhere, MessageQueue
-from txrocket.processors.gradual import cooperator
-from txrocket.processors.inspect import Halves, InspectProcessor
-from txrocket.protocol.bodycodec import decodeBody
-from txrocket.protocol.codes import InspectCode, RequestCode, ResponseCode
-from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.protocol.fields import Header
-from txrocket.protocol.headers import GetConsumerConnectionListRequestHeader
-from txrocket.protocol.inspection import (
+from txrocket.processors.admin.inspect import Halves, InspectProcessor
+from txrocket.processors.cooperate import cooperator
+from txrocket.protocol.bodies.codec import decodeBody
+from txrocket.protocol.bodies.inspect import (
     DifferingConsumerConnection,
     DifferingGroup,
     DifferingGroupList,
@@ -39,9 +35,13 @@ from txrocket.protocol.inspection import (
     LockList,
     PendingHalf,
 )
-from txrocket.protocol.javajson import Gradual
-from txrocket.remoting.node import Remoting
+from txrocket.protocol.codes import InspectCode, RequestCode, ResponseCode
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.fastjson import Gradual
+from txrocket.protocol.headers import GetConsumerConnectionListRequestHeader
+from txrocket.protocol.headers.fields import Header
 from txrocket.remoting.peers import Peers
+from txrocket.remoting.remoting import Remoting
 from txrocket.testing.trial import memoryCluster
 
 
@@ -99,7 +99,7 @@ class InspectTests(SynchronousTestCase):
         assert answer is not None
         return answer
 
-    def test_locks(self) -> None:
+    def test_locksAreListed(self) -> None:
         """
         The locks are told, of all groups or of one.
         """
@@ -108,7 +108,7 @@ class InspectTests(SynchronousTestCase):
         self.ask(InspectCode.INSPECT_LOCKS, InspectRequestHeader("G"))
         self.assertEqual(self.asked, [(1000, None), (1000, "G")])
 
-    def test_subscriptions(self) -> None:
+    def test_differingGroupsAreListed(self) -> None:
         """
         The groups that differ are told, all or one.
         """
@@ -118,9 +118,9 @@ class InspectTests(SynchronousTestCase):
         self.ask(InspectCode.INSPECT_SUBSCRIPTIONS, InspectRequestHeader("G"))
         self.assertEqual(self.asked, [(100, None), (100, "G")])
 
-    def test_halves(self) -> None:
+    def test_halvesAreListedInPages(self) -> None:
         """
-        Halves are told, so many at a time, and whether there are more.
+        Halves are listed up to a limit, and whether there are more.
         """
         self.halves = [(each, f"m{each}", "o", "T", "P", 1, 2, 3) for each in range(350)]
         first = decodeBody(HalfList, self.ask(InspectCode.INSPECT_HALVES).body)
@@ -133,7 +133,7 @@ class InspectTests(SynchronousTestCase):
         again = decodeBody(HalfList, self.ask(InspectCode.INSPECT_HALVES, header).body)
         self.assertEqual(again, first)
 
-    def test_disk(self) -> None:
+    def test_unreadableDiskIsReported(self) -> None:
         """
         A disk that does not give them is told of.
         """
@@ -157,7 +157,7 @@ class WholeTests(SynchronousTestCase):
         broker = self.servers.service(self.servers.brokers[0])
         assert isinstance(broker, Broker)
         for topic in ("T0", "T1"):
-            broker.topics.ensure(topic, 4)
+            broker.tables.topics.ensure(topic, 4)
         self.servers.advance(1)
         self.peers = Peers(Remoting(self.servers.clock), self.servers.connect)
         self.addCleanup(lambda: self.servers.resultOf(self.peers.stop()))
@@ -200,7 +200,7 @@ class WholeTests(SynchronousTestCase):
         self.servers.advance(1)
         return consumer
 
-    def test_locks(self) -> None:
+    def test_orderlyConsumersLocksAreListed(self) -> None:
         """
         Who consumes in order has locks, which grow old and are renewed.
         """
@@ -217,7 +217,7 @@ class WholeTests(SynchronousTestCase):
         other = self.ask(InspectCode.INSPECT_LOCKS, InspectRequestHeader("H"))
         self.assertEqual(decodeBody(LockList, other), LockList())
 
-    def test_subscriptions(self) -> None:
+    def test_differingMembersAreListed(self) -> None:
         """
         Members that do not want the same are told of, also with the group's
         consumers.
@@ -240,7 +240,7 @@ class WholeTests(SynchronousTestCase):
         self.servers.advance(1)
         self.assertEqual(json.loads(self.ask(InspectCode.INSPECT_SUBSCRIPTIONS))["groups"], [])
 
-    def test_halves(self) -> None:
+    def test_undecidedHalvesAreListed(self) -> None:
         """
         A transaction that is not decided is told of, with how often its producer was
         asked.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.kvconfig}.
+Tests for L{txrocket.processors.nameserver.kvconfig}.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from txrocket.protocol.headers import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from txrocket.store.tables import sealed
+from txrocket.store.jsontable import sealed
 
 
 class KVConfigTests(NameServerTests):
@@ -33,7 +33,7 @@ class KVConfigTests(NameServerTests):
         answer = self.ask(RequestCode.PUT_KV_CONFIG, header)
         self.assertEqual((answer.code, answer.extFields, answer.body), (0, {}, b""))
 
-    def test_put(self) -> None:
+    def test_putOutlivesRestart(self) -> None:
         """
         What was answered is in the file, and there after a restart.
         """
@@ -61,7 +61,7 @@ class KVConfigTests(NameServerTests):
             ],
         )
 
-    def test_unknown(self) -> None:
+    def test_unknownKeyIsNotFound(self) -> None:
         """
         What is not there is QUERY_NOT_FOUND.
         """
@@ -72,7 +72,7 @@ class KVConfigTests(NameServerTests):
             self.assertEqual((answer.code, answer.extFields), (ResponseCode.QUERY_NOT_FOUND, {}))
             self.assertIn("namespace n", answer.remark or "")
 
-    def test_delete(self) -> None:
+    def test_deletedKeyIsGone(self) -> None:
         """
         What is deleted is gone, and it may be deleted again.
         """
@@ -84,7 +84,7 @@ class KVConfigTests(NameServerTests):
         answer = self.ask(RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader("n", "k"))
         self.assertEqual(answer.code, ResponseCode.QUERY_NOT_FOUND)
 
-    def test_list(self) -> None:
+    def test_namespaceIsListed(self) -> None:
         """
         A namespace is given as a whole.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.offsets}.
+Tests for L{txrocket.processors.clients.offsets}.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from txrocket.protocol.bodies import (
     DelayOffsetSerializeWrapper,
     QueryCorrectionOffsetBody,
 )
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import (
@@ -40,7 +40,7 @@ class GroupOffsetTests(AdminCase):
         self.assertEqual({"offset"}, set(answer.extFields))
         return answer.extFields["offset"]
 
-    def test_committed(self) -> None:
+    def test_committedOffsetIsReturned(self) -> None:
         """
         What a group commits it is told when it asks.
         """
@@ -82,7 +82,7 @@ class GroupOffsetTests(AdminCase):
         self.succeed(RequestCode.UPDATE_CONSUMER_OFFSET, header)
         self.assertEqual("4", self.query())
 
-    def test_oneway(self) -> None:
+    def test_onewayCommitGetsNoResponse(self) -> None:
         """
         Most clients commit without waiting for an answer, and get none.
         """
@@ -94,7 +94,7 @@ class GroupOffsetTests(AdminCase):
         self.assertIsNone(self.answer())
         self.assertEqual("4", self.query())
 
-    def test_none(self) -> None:
+    def test_newGroupBeginsAtFirstMessage(self) -> None:
         """
         A new group begins with the first message of a queue that still has all
         its messages, of one that has none, and of one that is not there.
@@ -117,19 +117,19 @@ class GroupOffsetTests(AdminCase):
         header = QueryConsumerOffsetRequestHeader("G", "T", 0)
         self.refused(ResponseCode.QUERY_NOT_FOUND, RequestCode.QUERY_CONSUMER_OFFSET, header)
 
-    def test_old(self) -> None:
+    def test_oldQueueLeavesStartToClient(self) -> None:
         """
         So it has where the first message is so old that it would be read from the
         disk.
         """
         self.fill(3)
-        self.store._near = 200
+        self.store.reader.messages.near = 200
         header = QueryConsumerOffsetRequestHeader("G", "T", 0)
         self.refused(ResponseCode.QUERY_NOT_FOUND, RequestCode.QUERY_CONSUMER_OFFSET, header)
         self.commit("G", "T", 1)
         self.assertEqual("1", self.query())
 
-    def test_names(self) -> None:
+    def test_invalidNameIsRefused(self) -> None:
         """
         No offset is kept under a name that no topic or group can have: the file
         could not tell where one ends and the other begins.
@@ -139,7 +139,7 @@ class GroupOffsetTests(AdminCase):
             self.refused(ResponseCode.SYSTEM_ERROR, RequestCode.UPDATE_CONSUMER_OFFSET, header)
         self.assertEqual({}, self.offsets.wrapper().offsetTable)
 
-    def test_incomplete(self) -> None:
+    def test_missingFieldIsNamed(self) -> None:
         """
         A request that lacks a field is refused, and the answer names it.
         """
@@ -158,7 +158,7 @@ class QueueTests(AdminCase):
     Where queues begin and end.
     """
 
-    def test_ends(self) -> None:
+    def test_minAndMaxOffsetAreReturned(self) -> None:
         """
         The offset of the first message and the one that the next will get.
         """
@@ -181,9 +181,9 @@ class QueueTests(AdminCase):
             answer = self.succeed(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
             self.assertEqual({"offset": offset}, answer.extFields)
 
-    def test_earliest(self) -> None:
+    def test_earliestTimeIsReturned(self) -> None:
         """
-        When the first message was stored; -1 where there is none.
+        When the first message was stored; -1 if the queue is empty.
         """
         self.fill(2)
         for queueId, timestamp in ((0, str(NOW)), (1, "-1")):
@@ -197,7 +197,7 @@ class AllTests(AdminCase):
     Offsets of many groups.
     """
 
-    def test_all(self) -> None:
+    def test_wholeTableIsReturned(self) -> None:
         """
         A slave gets the whole table.
         """
@@ -206,7 +206,7 @@ class AllTests(AdminCase):
         body = decodeBody(ConsumerOffsetSerializeWrapper, answer.body)
         self.assertEqual({"T@G": {0: 1, 1: 2}}, body.offsetTable)
 
-    def test_delays(self) -> None:
+    def test_delayOffsetsAreReturned(self) -> None:
         """
         And the table of delays, first without one delivered, then with some.
         """
@@ -228,7 +228,7 @@ class AllTests(AdminCase):
         answer = self.succeed(RequestCode.QUERY_CORRECTION_OFFSET, header)
         return decodeBody(QueryCorrectionOffsetBody, answer.body).correctionOffsets
 
-    def test_corrections(self) -> None:
+    def test_leastOffsetsAreReturned(self) -> None:
         """
         The least offset of all groups in each queue, some left out; where the
         group that is compared with is before it, there is nothing to correct.
@@ -262,7 +262,7 @@ class AllTests(AdminCase):
         self.offsets.removeGroup("new")
         return topics
 
-    def test_clone(self) -> None:
+    def test_cloneCopiesExistingTopics(self) -> None:
         """
         A group gets another's offsets in one topic or in all, of those that are
         there.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.pull}: what a pull is answered.
+Tests for L{txrocket.processors.messages.pull}: what a pull is answered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from txrocket.model import (
     TopicConfig,
 )
 from txrocket.protocol.bodies import OffsetMovedEvent
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import PullMessageResponseHeader
@@ -240,7 +240,7 @@ class RefusedTests(PullTests):
         """
         From a broker that may not be read from nothing is pulled.
         """
-        self.pull.broker = attrs.evolve(self.pull.broker, brokerPermission=PERM_WRITE)
+        self.brokerSettings.now = attrs.evolve(self.brokerSettings.now, brokerPermission=PERM_WRITE)
         self.assertRefused(self.pulled(), ResponseCode.NO_PERMISSION, "brokerPermission forbids")
 
     def test_group(self) -> None:
@@ -248,7 +248,7 @@ class RefusedTests(PullTests):
         A group that does not exist, and is not made, gets nothing; nor does one
         that may not consume.
         """
-        self.groups.settings = attrs.evolve(self.groups.settings, autoCreateSubscriptionGroup=False)
+        self.change(autoCreateSubscriptionGroup="false")
         answer = self.pulled()
         self.assertRefused(answer, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "group G does not")
         self.successResultOf(self.groups.put(SubscriptionGroupConfig("G", consumeEnable=False)))
@@ -385,9 +385,9 @@ class SuggestedTests(PullTests):
         If they may, the broker that the group is configured for, and another while
         what it pulls is old.
         """
-        self.pull.settings = PullSettings(slaveReadEnable=True)
+        self.pullSettings.now = PullSettings(slaveReadEnable=True)
         self.assertEqual(self.suggested(), 2)
-        self.store._near = 1
+        self.store.reader.messages.near = 1
         self.assertEqual(self.suggested(), 3)
 
 

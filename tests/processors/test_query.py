@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.query}.
+Tests for L{txrocket.processors.messages.query}.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from tests.processors.admincase import BROKER, NOW, AdminCase
 from txrocket.model import MessageQueue
-from txrocket.processors.query import QueryProcessor
+from txrocket.processors.messages.query import QueryProcessor
 from txrocket.protocol.bodies import (
     ConsumeQueueData,
     GroupList,
@@ -20,7 +20,7 @@ from txrocket.protocol.bodies import (
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
 )
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
@@ -61,7 +61,7 @@ class MessageTests(AdminCase):
         self.assertEqual(ResponseCode.SUCCESS, answer.code)
         return [each.body for each in decodeRecords(answer.body)]
 
-    def test_key(self) -> None:
+    def test_messageIsFoundByKey(self) -> None:
         """
         A message is found by each of its keys and by its unique id; the answer
         says how far the index reaches.
@@ -81,7 +81,7 @@ class MessageTests(AdminCase):
             answer.extFields,
         )
 
-    def test_missing(self) -> None:
+    def test_missingMessageStillReportsIndex(self) -> None:
         """
         An answer without messages says how far the index reaches, too.
         """
@@ -103,7 +103,7 @@ class MessageTests(AdminCase):
         self.put(self.store, b"a", topic="Aa", KEYS="k")
         self.assertEqual(ResponseCode.QUERY_NOT_FOUND, self.query("k", topic="BB").code)
 
-    def test_most(self) -> None:
+    def test_resultsAreBounded(self) -> None:
         """
         As many are given as were asked for; of a unique id 32, as many as may have
         it by being sent again.
@@ -145,7 +145,7 @@ class QueueTests(AdminCase):
         answer = self.succeed(RequestCode.QUERY_CONSUME_QUEUE, header)
         return decodeBody(QueryConsumeQueueResponseBody, answer.body)
 
-    def test_entries(self) -> None:
+    def test_entriesAreListed(self) -> None:
         """
         Entries tell where records are, how long, and the hashes of their tags.
         """
@@ -160,7 +160,7 @@ class QueueTests(AdminCase):
         )
         self.assertEqual((None, None), (body.subscriptionData, body.filterData))
 
-    def test_bounded(self) -> None:
+    def test_entriesAreBounded(self) -> None:
         """
         However many are asked for, no more than 1024 are given, and never less
         than none.
@@ -171,7 +171,7 @@ class QueueTests(AdminCase):
         self.assertEqual(1024, len(self.entries(0, 2**31 - 1).queueData or ()))
         self.assertEqual((), self.entries(0, -1).queueData)
 
-    def test_group(self) -> None:
+    def test_groupsSubscriptionIsShown(self) -> None:
         """
         With a group comes what it subscribes to, and that its filter is none; or
         that it is not there.
@@ -215,7 +215,7 @@ class QueueFilterTests(QueueTests):
         own = QueryProcessor(self.store, self.consumers, lambda group, topic: f"{group}@{topic}")
         return {**super().codes(), **own.codes()}
 
-    def test_group(self) -> None:
+    def test_groupsSubscriptionIsShown(self) -> None:
         """
         With a group that is there comes what is kept of its filter.
         """
@@ -246,7 +246,7 @@ class ConsumptionTests(AdminCase):
         answer = self.succeed(RequestCode.QUERY_CONSUME_TIME_SPAN, header)
         return decodeBody(QueryConsumeTimeSpanBody, answer.body).consumeTimeSpanSet
 
-    def test_times(self) -> None:
+    def test_progressIsShownAsTimes(self) -> None:
         """
         The times of the first message, the last, and the last consumed one, as
         numbers and as Java writes them; and how long the next has waited.
@@ -294,7 +294,7 @@ class ConsumptionTests(AdminCase):
         header = QueryConsumeTimeSpanRequestHeader("T", "G")
         self.refused(ResponseCode.TOPIC_NOT_EXIST, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
 
-    def test_groups(self) -> None:
+    def test_groupsOfTopicAreListed(self) -> None:
         """
         The groups of a topic are those that subscribe to it, and those that have
         offsets in it.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.registration}.
+Tests for L{txrocket.processors.nameserver.registration}.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from twisted.logger import LogLevel
 from tests.processors.namesrvcase import NameServerTests
 from tests.remoting.doubles import lose
 from txrocket.model import DataVersion, TopicConfig
-from txrocket.processors import registration
+from txrocket.processors.nameserver import registration
 from txrocket.protocol.bodies import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
+from txrocket.protocol.bodies.registerbroker import decodingRegisterBroker
 from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.fastjson import Gradual
 from txrocket.protocol.headers import (
     PutKVConfigRequestHeader,
     QueryDataVersionRequestHeader,
@@ -25,8 +27,6 @@ from txrocket.protocol.headers import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from txrocket.protocol.javajson import Gradual
-from txrocket.protocol.registration import decodingRegisterBroker
 
 ADDRESS = "192.0.2.1:10911"
 HEADER = RegisterBrokerRequestHeader("broker-a", ADDRESS, "east", "h:2", 0)
@@ -37,7 +37,7 @@ class RegisterTests(NameServerTests):
     REGISTER_BROKER.
     """
 
-    def test_forms(self) -> None:
+    def test_plainAndCompressedBodiesAreAccepted(self) -> None:
         """
         Plain and compressed bodies are taken.
         """
@@ -47,7 +47,7 @@ class RegisterTests(NameServerTests):
             self.assertEqual((answer.code, answer.extFields, answer.body), (0, {}, b""))
         self.assertEqual(set(self.routes.topicQueueTable), {"T1", "T2"})
 
-    def test_time(self) -> None:
+    def test_registrationTimeIsRecorded(self) -> None:
         """
         It is noted when it was, in milliseconds.
         """
@@ -55,7 +55,7 @@ class RegisterTests(NameServerTests):
         self.register("T")
         self.assertEqual(self.routes.brokerLiveTable[ADDRESS].lastUpdateTimestamp, 1500)
 
-    def test_slave(self) -> None:
+    def test_slaveLearnsItsMaster(self) -> None:
         """
         A slave is answered where its master is.
         """
@@ -66,7 +66,7 @@ class RegisterTests(NameServerTests):
             RegisterBrokerResponseHeader("192.0.2.1:10912", ADDRESS),
         )
 
-    def test_orders(self) -> None:
+    def test_orderOfTopicsIsReturned(self) -> None:
         """
         A broker is told the order of topics, if there ever was one.
         """
@@ -74,7 +74,7 @@ class RegisterTests(NameServerTests):
         self.ask(RequestCode.PUT_KV_CONFIG, header)
         self.assertEqual(decodeBody(KVTable, self.register().body), KVTable({"T": "broker-a:8"}))
 
-    def test_crc(self) -> None:
+    def test_wrongCrcIsRefused(self) -> None:
         """
         A body that does not match its CRC is refused; 0 is not checked.
         """
@@ -108,10 +108,10 @@ class RegisterTests(NameServerTests):
         self.assertEqual(set(self.routes.topicQueueTable), {"T"})
         self.assertEqual(self.routes.filterServerTable, {ADDRESS: ("f:1",)})
 
-    def test_malformed(self) -> None:
+    def test_malformedBodyIsRefused(self) -> None:
         """
         A body that is none is refused, and so is a name or an address that is
-        empty; nobody is registered by that.
+        empty; no broker is registered by that.
         """
         answers = [
             self.ask(RequestCode.REGISTER_BROKER, HEADER, b"{", version=version)
@@ -125,7 +125,7 @@ class RegisterTests(NameServerTests):
         self.assertEqual([each.code for each in answers], [ResponseCode.SYSTEM_ERROR] * 5)
         self.assertEqual(self.routes.brokerLiveTable, {})
 
-    def test_unread(self) -> None:
+    def test_sameVersionIsReadOnce(self) -> None:
         """
         Topics are read once for each version.
         """
@@ -185,7 +185,7 @@ class UnregisterTests(NameServerTests):
     UNREGISTER_BROKER.
     """
 
-    def test_unregister(self) -> None:
+    def test_unregisterIsRepeatable(self) -> None:
         """
         A broker is gone, and to say so again is no error.
         """
@@ -220,10 +220,10 @@ class QueryDataVersionTests(NameServerTests):
         self.assertEqual(answer.code, 0)
         return answer.decodeHeader(QueryDataVersionResponseHeader).changed, answer.body
 
-    def test_query(self) -> None:
+    def test_knownVersionIsReturned(self) -> None:
         """
         The version that is known is in the body; a broker that is not known gets
-        none.  Whoever is up to date was heard of.
+        none.  A broker that is up to date counts as alive.
         """
         self.assertEqual(self.query(DataVersion()), (True, b""))
         self.register()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.reply}: replies that are brought to who asked.
+Tests for L{txrocket.processors.messages.reply}: replies that are passed on to requesters.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ import attrs
 from twisted.logger import LogLevel
 from zope.interface import implementer
 
-from tests.processors.support import CLIENT, CLUSTER, BrokerTests, Client, longHeader, sendHeader
+from tests.processors.support import (
+    CLIENT,
+    CLUSTER,
+    BrokerTests,
+    Client,
+    longHeader,
+    sendHeader,
+)
 from tests.store.support import Held
-from txrocket.broker.interfaces import ISendHook, Sending
-from txrocket.broker.members import Client as Known
+from txrocket.broker.clients.registry import ClientChannelInfo as Known
+from txrocket.broker.interfaces import ISendHook, SendMessageContext
 from txrocket.broker.settings import SendSettings
 from txrocket.errors import NoPermission
 from txrocket.message import splitProperties
@@ -32,7 +39,7 @@ PROPERTIES = "CORRELATION_ID\x01c\x02MSG_TYPE\x01reply\x02REPLY_TO_CLIENT\x01ask
 
 class Replies(BrokerTests):
     """
-    The base: one who asked, and is connected.
+    The base: a connected requester.
     """
 
     def setUp(self) -> None:
@@ -57,7 +64,7 @@ class Replies(BrokerTests):
 
     def pushed(self, request: RemotingCommand) -> RemotingCommand:
         """
-        What is brought to who asked for a reply, which waits.
+        The request with a reply that the requester gets.
         """
         self.client.write(request)
         self.clock.advance(0)
@@ -89,9 +96,9 @@ class ReplyTests(Replies):
     Replies.
     """
 
-    def test_pushed(self) -> None:
+    def test_requesterGetsReply(self) -> None:
         """
-        Who asked is brought the reply: body, flags and properties, and when it was
+        The requester gets the reply: body, flags and properties, and when it was
         brought; who replied, as the broker sees it, and where the broker is.
         """
         header = sendHeader(
@@ -124,9 +131,9 @@ class ReplyTests(Replies):
         )
         self.assertEqual(push.body, b"42")
 
-    def test_answered(self) -> None:
+    def test_replierIsAnsweredAfterwards(self) -> None:
         """
-        Who replied is answered once who asked has it, with the place where the reply
+        The replier is answered once the requester has it, with the place where the reply
         is kept, as it was sent.
         """
         answer = self.answer(self.replied())
@@ -167,16 +174,16 @@ class ReplyTests(Replies):
         """
         Replies need not be kept; then the answer says that it is nowhere.
         """
-        self.send.settings = SendSettings(storeReplyMessageEnable=False)
+        self.sendSettings.now = SendSettings(storeReplyMessageEnable=False)
         answer = self.answer(self.replied())
         self.assertEqual(answer.code, 0)
         self.assertEqual(answer.extFields["msgId"], "0")
         self.assertEqual(answer.extFields["queueOffset"], "0")
         self.assertEqual(self.stored(TOPIC), [])
 
-    def test_gone(self) -> None:
+    def test_absentRequesterIsReported(self) -> None:
         """
-        If who asked is not there, who replied is told so; and the reply is kept.
+        If the requester is not connected, the replier gets an error; the reply is stored.
         """
         self.asker.lose()
         answer = self.answerTo(self.replied())
@@ -185,27 +192,27 @@ class ReplyTests(Replies):
         [record] = self.stored(TOPIC)
         self.assertEqual(answer.extFields["msgId"], record.offsetMsgId)
 
-    def test_nobody(self) -> None:
+    def test_missingRequesterIsRefused(self) -> None:
         """
-        A reply that does not say who asked goes to nobody.
+        A reply without a requester is refused.
         """
         for properties in ("CORRELATION_ID\x01c", None):
             answer = self.answerTo(self.replied(sendHeader(TOPIC, properties=properties)))
             self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
             self.assertIn("REPLY_TO_CLIENT", answer.remark or "")
 
-    def test_refused(self) -> None:
+    def test_refusedReplyIsReported(self) -> None:
         """
-        Who asked may not want it.
+        The requester may refuse it.
         """
         self.take(self.pushed(self.replied()), ResponseCode.SYSTEM_ERROR, "no, thanks")
         [answer] = self.client.answers()
         self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
         self.assertIn("no, thanks", answer.remark or "")
 
-    def test_silent(self) -> None:
+    def test_silentRequesterTimesOut(self) -> None:
         """
-        It has ten seconds to take it.
+        The requester has ten seconds to answer.
         """
         self.pushed(self.replied())
         self.clock.advance(9)
@@ -217,7 +224,7 @@ class ReplyTests(Replies):
 
     def test_lostMeanwhile(self) -> None:
         """
-        If its connection ends before that, nobody waits.
+        If its connection ends before that, the replier is answered at once.
         """
         self.pushed(self.replied())
         self.asker.lose()
@@ -225,9 +232,9 @@ class ReplyTests(Replies):
         [answer] = self.client.answers()
         self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
 
-    def test_oneway(self) -> None:
+    def test_onewayReplyGetsNoResponse(self) -> None:
         """
-        Who replies need not want to know.
+        A oneway reply gets no response.
         """
         self.take(self.pushed(self.replied(flag=ONEWAY_FLAG)))
         self.assertEqual(self.client.answers(), [])
@@ -237,13 +244,13 @@ class ReplyTests(Replies):
         """
         A broker that takes no messages yet brings no replies, as Java's.
         """
-        self.send.settings = SendSettings(startAcceptSendRequestTimeStamp=2**62)
+        self.sendSettings.now = SendSettings(startAcceptSendRequestTimeStamp=2**62)
         answer = self.answerTo(self.replied())
         self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
         self.assertEqual(set(answer.extFields), {"MSG_REGION", "TRACE_ON"})
         self.assertEqual(self.asker.answers(), [])
 
-    def test_topic(self) -> None:
+    def test_invalidTopicIsRefused(self) -> None:
         """
         The topic must be there, and be one that may be written to; and then nothing
         is brought.
@@ -254,7 +261,7 @@ class ReplyTests(Replies):
         self.assertEqual(self.answerTo(self.replied()).code, ResponseCode.NO_PERMISSION)
         self.assertEqual(self.asker.answers(), [])
 
-    def test_compressed(self) -> None:
+    def test_storedReplyKeepsCompressionFlag(self) -> None:
         """
         What is kept of a compressed reply says that it is compressed, and nothing of
         transactions: it would not be found.
@@ -265,9 +272,9 @@ class ReplyTests(Replies):
         [record] = decodeRecords(data, inflate=False)
         self.assertEqual((record.sysFlag, record.body), (0x301, b"\x78\x9c"))
 
-    def test_disk(self) -> None:
+    def test_failedDiskDoesNotAffectRequester(self) -> None:
         """
-        A disk that does not take a reply changes nothing for those who have it; it
+        A disk that does not take a reply changes nothing for the requester; it
         is counted and logged.
         """
         push = self.pushed(self.replied())
@@ -291,7 +298,7 @@ class ReplyTests(Replies):
 
 class FindingTests(Replies):
     """
-    Who asked, among those who are connected.
+    The requester among the connected clients.
     """
 
     def test_newConnection(self) -> None:
@@ -336,7 +343,7 @@ class SyncTests(Replies):
 
     def test_onTheDisk(self) -> None:
         """
-        Who replied waits for the disk; who asked does not.
+        The replier waits for the disk; the requester does not.
         """
         self.take(self.pushed(self.replied()))
         self.assertEqual(self.client.answers(), [])
@@ -344,7 +351,7 @@ class SyncTests(Replies):
         [answer] = self.client.answers()
         self.assertEqual(answer.code, 0)
 
-    def test_late(self) -> None:
+    def test_slowDiskIsNotWaitedFor(self) -> None:
         """
         A disk that takes too long is waited for no longer: the reply is there.
         """
@@ -372,10 +379,10 @@ class Hook:
 
     def __init__(self) -> None:
         self.refuses = False
-        self.seen: list[Sending] = []
-        self.answers: list[int] = []
+        self.seen: list[SendMessageContext] = []
+        self.responses: list[int] = []
 
-    def beforeSend(self, sending: Sending) -> None:
+    def beforeSend(self, sending: SendMessageContext) -> None:
         """
         A reply is about to be brought.
         """
@@ -384,11 +391,11 @@ class Hook:
         self.seen.append(attrs.evolve(sending))
         sending.note("HOOKED", "yes")
 
-    def afterSend(self, sending: Sending, response: RemotingCommand) -> None:
+    def afterSend(self, sending: SendMessageContext, response: RemotingCommand) -> None:
         """
         A reply was brought.
         """
-        self.answers.append(response.code)
+        self.responses.append(response.code)
 
 
 class HookTests(Replies):
@@ -401,7 +408,7 @@ class HookTests(Replies):
         self.hooks = [self.hook]
         super().setUp()
 
-    def test_looks(self) -> None:
+    def test_hookSeesReply(self) -> None:
         """
         They look at replies as at other messages, may change them, and are told of
         the answer.
@@ -409,17 +416,17 @@ class HookTests(Replies):
         push = self.pushed(self.replied())
         told = push.decodeHeader(ReplyMessageRequestHeader)
         self.assertEqual(splitProperties(told.properties or "")["HOOKED"], "yes")
-        self.assertEqual(self.hook.answers, [])
+        self.assertEqual(self.hook.responses, [])
         self.take(push)
-        self.assertEqual(self.hook.answers, [0])
+        self.assertEqual(self.hook.responses, [0])
         [seen] = self.hook.seen
         self.assertEqual((seen.topic, seen.body, seen.properties), (TOPIC, b"42", PROPERTIES))
         [record] = self.stored(TOPIC)
         self.assertEqual(record.properties["HOOKED"], "yes")
 
-    def test_refuses(self) -> None:
+    def test_refusingHookStopsReply(self) -> None:
         """
-        One that refuses a reply keeps it from who asked.
+        A hook that refuses a reply keeps it from the requester.
         """
         self.hook.refuses = True
         self.assertEqual(self.answerTo(self.replied()).code, ResponseCode.NO_PERMISSION)

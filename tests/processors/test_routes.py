@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.routes}.
+Tests for L{txrocket.processors.nameserver.routes}.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from twisted.logger import LogLevel
 from tests.processors.namesrvcase import NameServerTests
 from txrocket.model import TopicConfig, TopicRouteData
 from txrocket.protocol.bodies import ClusterInfo, TopicList
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import (
     AddWritePermOfBrokerRequestHeader,
@@ -47,9 +47,9 @@ class RouteTests(NameServerTests):
         self.assertEqual((answer.code, answer.remark, answer.extFields), (0, None, {}))
         return answer.body
 
-    def test_forms(self) -> None:
+    def test_newPeersGetStandardJson(self) -> None:
         """
-        Peers from V4_9_4 on, and those who say so, get standard JSON.
+        Peers from V4_9_4 on, and those that ask for it, get standard JSON.
         """
         self.register("T")
         for _ in range(2):
@@ -58,7 +58,7 @@ class RouteTests(NameServerTests):
             self.assertEqual(self.route(version=63, accept=True), self.STANDARD)
             self.assertEqual(self.route(version=63, accept=False), self.OLD)
 
-    def test_changes(self) -> None:
+    def test_changedRouteIsEncodedAnew(self) -> None:
         """
         A route is what is known now, though its bytes are kept.
         """
@@ -71,7 +71,7 @@ class RouteTests(NameServerTests):
         self.register(servers=("f:1",), version=2)
         self.assertIn(b'"filterServerTable":{"192.0.2.1:10911":["f:1"]}', self.route())
 
-    def test_unknown(self) -> None:
+    def test_unknownTopicIsRefused(self) -> None:
         """
         A topic that no broker has is TOPIC_NOT_EXIST.
         """
@@ -80,7 +80,7 @@ class RouteTests(NameServerTests):
         self.assertEqual((answer.code, answer.body), (ResponseCode.TOPIC_NOT_EXIST, b""))
         self.assertIn("no broker that is registered here has topic T", answer.remark or "")
 
-    def test_order(self) -> None:
+    def test_orderFollowsSetting(self) -> None:
         """
         The order of a topic is told while orderMessageEnable says so.
         """
@@ -112,9 +112,9 @@ class OperatorTests(NameServerTests):
         """
         return [each["broker-a"].perm for each in self.routes.topicQueueTable.values()]
 
-    def test_perms(self) -> None:
+    def test_wipedTopicsAreCountedAndLogged(self) -> None:
         """
-        The number of topics is answered, and it is logged who asked for it.
+        The response has the number of topics, and the log names the peer.
         """
         answer = self.ask(
             RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePermOfBrokerRequestHeader("broker-a")
@@ -134,7 +134,7 @@ class OperatorTests(NameServerTests):
             ],
         )
 
-    def test_delete(self) -> None:
+    def test_topicIsDeletedInCluster(self) -> None:
         """
         A topic is deleted in a cluster, or everywhere if none is named.
         """
@@ -166,7 +166,7 @@ class ListTests(NameServerTests):
         super().setUp()
         self.register(*(TopicConfig(f"T{flag}", topicSysFlag=flag) for flag in range(4)))
 
-    def test_clusters(self) -> None:
+    def test_clustersAreListedAsJava(self) -> None:
         """
         Clusters and brokers, as 4.9.7 writes them.
         """
@@ -178,7 +178,7 @@ class ListTests(NameServerTests):
         )
         self.assertEqual(decodeBody(ClusterInfo, answer.body), self.routes.clusterInfo())
 
-    def test_topics(self) -> None:
+    def test_topicListsHaveTheirCodes(self) -> None:
         """
         Each list has its code.
         """
@@ -203,7 +203,7 @@ class ListTests(NameServerTests):
             TopicList(frozenset({"east", "broker-a"}), "192.0.2.1:10911"),
         )
 
-    def test_cluster(self) -> None:
+    def test_topicsOfClusterAreListed(self) -> None:
         """
         A cluster's topics; a cluster that is not known has none.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.send}: what may be sent, what is stored, what is
+Tests for L{txrocket.processors.messages.send}: what may be sent, what is stored, what is
 answered.
 """
 
@@ -17,16 +17,16 @@ from tests.processors.support import (
     sendHeader,
 )
 from tests.store.support import HOST, START, Held
-from txrocket.broker.decisions import HALF_TOPIC
-from txrocket.broker.settings import DelaySettings, SendSettings
+from txrocket.broker.settings import SendSettings
+from txrocket.broker.transaction.opmessages import HALF_TOPIC
 from txrocket.message import Message
 from txrocket.model import PERM_READ, TopicConfig, TopicFilterType
-from txrocket.processors import sound as soundModule
-from txrocket.protocol.batch import encodeBatch
+from txrocket.processors.messages import checkedtopics as soundModule
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.messageid import decodeMessageId
 from txrocket.protocol.record import PROPERTIES_LIMIT
+from txrocket.protocol.record.batch import encodeBatch
 from txrocket.store.settings import FlushDiskType
 
 
@@ -87,7 +87,7 @@ class StoredTests(BrokerTests):
         """
         What senders are told of the broker follows its settings.
         """
-        self.send.broker = attrs.evolve(self.send.broker, regionId="r", traceOn=False)
+        self.brokerSettings.now = attrs.evolve(self.brokerSettings.now, regionId="r", traceOn=False)
         fields = self.sent().extFields
         self.assertEqual((fields["MSG_REGION"], fields["TRACE_ON"]), ("r", "false"))
         fields = self.sent(queueId=9).extFields
@@ -223,7 +223,7 @@ class RefusedTests(BrokerTests):
         others go elsewhere because the name servers say so, and those that are on
         their way are taken.
         """
-        self.send.broker = attrs.evolve(self.send.broker, brokerPermission=PERM_READ)
+        self.brokerSettings.now = attrs.evolve(self.brokerSettings.now, brokerPermission=PERM_READ)
         self.topic("O", order=True)
         self.assertRefused(
             self.sent(topic="O"), ResponseCode.NO_PERMISSION, "brokerPermission forbids"
@@ -240,7 +240,7 @@ class RefusedTests(BrokerTests):
         self.topic("O", queues=1, order=True)
         self.assertEqual(self.sent(topic="O", queueId=3).code, ResponseCode.SYSTEM_ERROR)
         self.assertEqual(self.sent(topic="O").code, ResponseCode.SUCCESS)
-        self.send.broker = attrs.evolve(self.send.broker, brokerPermission=PERM_READ)
+        self.brokerSettings.now = attrs.evolve(self.brokerSettings.now, brokerPermission=PERM_READ)
         self.assertEqual(self.sent(topic="O").code, ResponseCode.NO_PERMISSION)
         self.topic("O", perm=PERM_READ)
         answer = self.sent(topic="O")
@@ -254,14 +254,14 @@ class RefusedTests(BrokerTests):
         for name in "ABCDA":
             self.topic(name)
             self.assertEqual(self.sent(topic=name).code, ResponseCode.SUCCESS)
-        self.assertLessEqual(len(self.send.sound.configs), 2)
+        self.assertLessEqual(len(self.send._checked.configs), 2)
 
     def test_notYet(self) -> None:
         """
         Before C{startAcceptSendRequestTimeStamp} nothing is taken.
         """
         at = self.now() + 1000
-        self.send.settings = SendSettings(startAcceptSendRequestTimeStamp=at)
+        self.sendSettings.now = SendSettings(startAcceptSendRequestTimeStamp=at)
         self.assertRefused(self.sent(), ResponseCode.SYSTEM_ERROR, str(at))
         self.clock.advance(1)
         self.assertEqual(self.sent().code, ResponseCode.SUCCESS)
@@ -373,7 +373,7 @@ class RefusedTests(BrokerTests):
         """
         With C{rejectTransactionMessage} no half is taken, and all else is.
         """
-        self.send.settings = SendSettings(rejectTransactionMessage=True)
+        self.sendSettings.now = SendSettings(rejectTransactionMessage=True)
         answer = self.sent(properties="TRAN_MSG\x01true\x02PGROUP\x01P", sysFlag=4)
         self.assertRefused(answer, ResponseCode.NO_PERMISSION, "rejectTransactionMessage")
         self.assertEqual(self.sent(properties="TRAN_MSG\x01false").code, 0)
@@ -452,7 +452,7 @@ class RefusedTests(BrokerTests):
         """
         A broker that keeps no such messages says so, by 5.x's code.
         """
-        self.timers.settings = DelaySettings(timerWheelEnable=False)
+        self.change(timerWheelEnable="false")
         answer = self.sent(properties="TIMER_DELAY_MS\x011000")
         self.assertRefused(answer, ResponseCode.SYSTEM_ERROR, "timerWheelEnable is false")
 
@@ -533,7 +533,7 @@ class BusyTests(BrokerTests):
         self.inThread = self.held
         super().setUp()
         self.topic()
-        self.send.settings = SendSettings(sendThreadPoolQueueCapacity=3)
+        self.sendSettings.now = SendSettings(sendThreadPoolQueueCapacity=3)
 
     def work(self) -> None:
         """
@@ -570,7 +570,7 @@ class BusyTests(BrokerTests):
         When the first has waited for longer than C{osPageCacheBusyTimeOutMills},
         the next would wait as long, and is told so at once.
         """
-        self.send.settings = SendSettings()
+        self.sendSettings.now = SendSettings()
         self.assertEqual(self.wait(self.message()), [])
         self.clock.advance(1)
         self.assertEqual(self.wait(self.message()), [])
@@ -591,7 +591,7 @@ class BusyTests(BrokerTests):
         """
         Without C{brokerFastFailureEnable} all wait.
         """
-        self.send.settings = SendSettings(
+        self.sendSettings.now = SendSettings(
             sendThreadPoolQueueCapacity=1, brokerFastFailureEnable=False
         )
         self.wait(self.message())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.sendback}: what becomes of messages that consumers
+Tests for L{txrocket.processors.messages.sendback}: what becomes of messages that consumers
 could not deal with.
 """
 
@@ -14,16 +14,16 @@ import attrs
 
 from tests.processors.support import CLIENT, CLUSTER, BrokerTests, sendHeader
 from tests.store.support import HOST, Held
-from txrocket.broker.settings import GroupSettings, SendSettings
+from txrocket.broker.settings import SendSettings
 from txrocket.errors import StoreError
 from txrocket.message import Message, MessageExt
 from txrocket.model import PERM_READ, PERM_WRITE, SubscriptionGroupConfig, TopicConfig
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import ConsumerSendMsgBackRequestHeader
 from txrocket.protocol.messageid import decodeMessageId
 from txrocket.protocol.record import decodeRecords
+from txrocket.protocol.record.batch import encodeBatch
 from txrocket.store.settings import FlushDiskType
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -96,7 +96,7 @@ class AgainTests(Backs):
     Messages that are tried again.
     """
 
-    def test_stored(self) -> None:
+    def test_sentBackMessageIsParked(self) -> None:
         """
         The message waits at the third level, as it was: body, flags, time and place
         of birth.  It is one time older, and says which topic and queue it goes to,
@@ -137,7 +137,7 @@ class AgainTests(Backs):
             },
         )
 
-    def test_comes(self) -> None:
+    def test_retryComesAfterItsDelay(self) -> None:
         """
         After ten seconds, and not before, it is in the group's retry topic.
         """
@@ -151,7 +151,7 @@ class AgainTests(Backs):
         self.assertEqual((record.body, record.reconsumeTimes, record.tags), (b"hello", 1, "t"))
         self.assertEqual(record.properties["RETRY_TOPIC"], "T")
 
-    def test_levels(self) -> None:
+    def test_eachRetryWaitsLonger(self) -> None:
         """
         It waits one level longer each time, at last at the longest.
         """
@@ -170,7 +170,7 @@ class AgainTests(Backs):
         [record] = self.waiting(1)
         self.assertEqual(record.reconsumeTimes, 6)
 
-    def test_again(self) -> None:
+    def test_originIsKept(self) -> None:
         """
         However often it comes, it says which topic and which id it had first.
         """
@@ -186,14 +186,14 @@ class AgainTests(Backs):
 
     def test_blankOrigin(self) -> None:
         """
-        An origin that is blank is none.
+        A blank origin is replaced.
         """
         self.back(self.put(properties="ORIGIN_MESSAGE_ID\x01 "))
         [sent] = self.stored()
         [record] = self.waiting(3)
         self.assertEqual(record.properties["ORIGIN_MESSAGE_ID"], sent.offsetMsgId)
 
-    def test_topic(self) -> None:
+    def test_retryTopicIsCreated(self) -> None:
         """
         The group and its retry topic are made if they are not there; the topic with
         as many queues as the group has for that, each of which may be chosen.
@@ -228,7 +228,7 @@ class AgainTests(Backs):
         [record] = decodeRecords(self.store.get(SCHEDULE, 2, 0, 32).data, inflate=False)
         self.assertEqual((record.body, record.sysFlag), (body, 1))
 
-    def test_counted(self) -> None:
+    def test_sendBackIsCounted(self) -> None:
         """
         It is counted for the group and the topic that it came from first, and where
         it is put.
@@ -241,7 +241,7 @@ class AgainTests(Backs):
         self.back(record.commitLogOffset)
         self.assertEqual(self.stats.backs, [("G", "T"), ("G", "T")])
 
-    def test_oldest(self) -> None:
+    def test_largestCountIsKept(self) -> None:
         """
         A message that was tried as often as can be told stays so old.
         """
@@ -255,7 +255,7 @@ class DeadTests(Backs):
     Messages that are not tried again.
     """
 
-    def test_stored(self) -> None:
+    def test_deadLetterIsStoredAtOnce(self) -> None:
         """
         A dead letter lies in the one queue of the group's topic for them, at once.
         It says what a message says that is tried again, but for the delay.
@@ -288,7 +288,7 @@ class DeadTests(Backs):
         self.assertEqual(self.back(self.put(reconsumeTimes=times), **changes).code, 0)
         return self.store.maxOffset("%DLQ%G", 0) > before
 
-    def test_times(self) -> None:
+    def test_maximumComesFromRequestOrGroup(self) -> None:
         """
         The request says how often a message is tried again, or else the group: 16
         times, unless it says otherwise.
@@ -311,7 +311,7 @@ class DeadTests(Backs):
         )
         self.assertTrue(self.dead(1, most=1, version=OLD + 1))
 
-    def test_wanted(self) -> None:
+    def test_negativeLevelIsDead(self) -> None:
         """
         A negative level says that its consumer gives it up.
         """
@@ -341,7 +341,7 @@ class RefusedTests(Backs):
         """
         The group must be there, or be allowed to be made.
         """
-        self.groups.settings = GroupSettings(autoCreateSubscriptionGroup=False)
+        self.change(autoCreateSubscriptionGroup="false")
         said = self.refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, self.back(self.put()))
         self.assertIn("consumer group G does not exist", said)
 
@@ -367,9 +367,9 @@ class RefusedTests(Backs):
         said = self.refused(ResponseCode.NO_PERMISSION, self.back(offset))
         self.assertIn("topic %RETRY%G may not be written to", said)
         self.topic("%RETRY%G")
-        self.send.broker = attrs.evolve(self.send.broker, brokerPermission=PERM_READ)
+        self.brokerSettings.now = attrs.evolve(self.brokerSettings.now, brokerPermission=PERM_READ)
         self.refused(ResponseCode.NO_PERMISSION, self.back(offset))
-        self.send.broker = attrs.evolve(self.send.broker, brokerPermission=PERM_WRITE)
+        self.brokerSettings.now = attrs.evolve(self.brokerSettings.now, brokerPermission=PERM_WRITE)
         self.assertEqual(self.back(offset).code, 0)
 
     def test_noQueues(self) -> None:
@@ -401,7 +401,7 @@ class RefusedTests(Backs):
         self.assertIn("properties of", said)
         self.assertEqual(self.stats.failures, 1)
 
-    def test_disk(self) -> None:
+    def test_failedDiskIsRefused(self) -> None:
         """
         A disk that does not take it has it refused, and it may be sent back again.
         """
@@ -414,7 +414,7 @@ class RefusedTests(Backs):
         self.assertEqual(self.back(offset).code, 0)
         self.assertEqual(len(self.waiting(3)), 1)
 
-    def test_crowded(self) -> None:
+    def test_crowdedDiskIsRefused(self) -> None:
         """
         So does one that is too full for more.
         """
@@ -423,7 +423,7 @@ class RefusedTests(Backs):
         self.store.retention.clean()
         self.assertIn("95%", self.refused(ResponseCode.SYSTEM_ERROR, self.back(offset)))
 
-    def test_unreadable(self) -> None:
+    def test_unreadableMessageIsRefused(self) -> None:
         """
         So does one that does not give the message.
         """
@@ -490,7 +490,7 @@ class SyncTests(HeldDisk):
         self.assertEqual(self.store.flusher.flushed.offset, self.store.log.end)
         self.assertEqual(self.stats.backs, [("G", "T")])
 
-    def test_late(self) -> None:
+    def test_slowDiskIsRefused(self) -> None:
         """
         A disk that takes too long has it refused: it may come twice then, and is not
         lost.
@@ -503,12 +503,12 @@ class SyncTests(HeldDisk):
         self.assertEqual(self.stats.backs, [])
         self.work()
 
-    def test_busy(self) -> None:
+    def test_busyDiskIsRefusedEarly(self) -> None:
         """
         While too much waits for the disk, more is refused early.
         """
         self.topic("%RETRY%G")
-        self.send.settings = SendSettings(sendThreadPoolQueueCapacity=1)
+        self.sendSettings.now = SendSettings(sendThreadPoolQueueCapacity=1)
         self.assertEqual(self.write(self.message()), [])
         [answer] = self.write(self.request(self.offset))
         self.assertEqual(answer.code, ResponseCode.SYSTEM_BUSY)
@@ -519,7 +519,7 @@ class SyncTests(HeldDisk):
         A broker that takes no messages yet takes them back all the same, as Java.
         """
         self.topic("%RETRY%G")
-        self.send.settings = SendSettings(startAcceptSendRequestTimeStamp=2**62)
+        self.sendSettings.now = SendSettings(startAcceptSendRequestTimeStamp=2**62)
         self.write(self.request(self.offset))
         self.work()
         [answer] = self.client.answers()
@@ -557,11 +557,11 @@ class NewTopicTests(HeldDisk):
         self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
         self.flushLoggedErrors()
 
-    def test_busy(self) -> None:
+    def test_asyncSendIsNotRefused(self) -> None:
         """
         Who need not wait for the disk is not refused because of it.
         """
-        self.send.settings = SendSettings(sendThreadPoolQueueCapacity=1)
+        self.sendSettings.now = SendSettings(sendThreadPoolQueueCapacity=1)
         self.topic("%RETRY%G")
         answers = self.write(self.message(), self.request(self.offset))
         self.assertEqual([each.code for each in answers], [0, 0])
@@ -587,7 +587,7 @@ class DirectTests(Backs):
         header = sendHeader("%RETRY%G", reconsumeTimes=times, maxReconsumeTimes=most, **changes)
         return self.answerTo(self.message(header, version=version))
 
-    def test_again(self) -> None:
+    def test_messageWithRetriesIsParked(self) -> None:
         """
         With times left they wait as they wish, and go to that topic.
         """
@@ -597,7 +597,7 @@ class DirectTests(Backs):
         self.assertEqual(record.properties["REAL_TOPIC"], "%RETRY%G")
         self.assertEqual(record.reconsumeTimes, 3)
 
-    def test_dead(self) -> None:
+    def test_messageWithoutRetriesIsDead(self) -> None:
         """
         Without, they are dead letters, at once whatever delay they ask for; Java has
         them come late.
@@ -612,7 +612,7 @@ class DirectTests(Backs):
         self.assertEqual(self.waiting(5), [])
         self.assertEqual(self.topics.get("%DLQ%G"), TopicConfig("%DLQ%G", 1, 1))
 
-    def test_times(self) -> None:
+    def test_maximumComesFromMessageOrGroup(self) -> None:
         """
         The message says how often it is tried, or else the group; a client before
         V3_4_9 says nothing of it.
@@ -633,14 +633,14 @@ class DirectTests(Backs):
         """
         The group must be there, or be allowed to be made.
         """
-        self.groups.settings = GroupSettings(autoCreateSubscriptionGroup=False)
+        self.change(autoCreateSubscriptionGroup="false")
         answer = self.direct(0)
         self.assertEqual(answer.code, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
-        self.groups.settings = GroupSettings()
+        self.change(autoCreateSubscriptionGroup="true")
         self.assertEqual(self.direct(0).code, 0)
         self.assertIn("G", self.groups.table)
 
-    def test_batch(self) -> None:
+    def test_batchIsNotRerouted(self) -> None:
         """
         Nor does a batch of them go anywhere else.
         """
@@ -692,7 +692,7 @@ class DirectSyncTests(HeldDisk):
         [answer] = self.client.answers()
         self.assertEqual(answer.code, 0)
 
-    def test_late(self) -> None:
+    def test_slowDiskIsReported(self) -> None:
         """
         A disk that takes too long has the sender told so.
         """

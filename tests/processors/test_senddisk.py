@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.send} and the disk: nobody is told that a message
+Tests for L{txrocket.processors.messages.send} and the disk: nobody is told that a message
 is stored before it is, and everybody who waits is told something.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 import attrs
 
@@ -20,16 +21,16 @@ from tests.processors.support import (
 )
 from tests.store.support import Held
 from txrocket.message import Message
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
+from txrocket.protocol.record.batch import encodeBatch
 from txrocket.store.settings import FlushDiskType
 
 FULL = OSError(errno.ENOSPC, "full")
 BROKEN = OSError(errno.EIO, "broken")
 
 
-class CreditTests(BrokerTests):
+class CommitTests(BrokerTests):
     """
     ASYNC_FLUSH: who sends is told once the message is in the files.
     """
@@ -65,7 +66,7 @@ class CreditTests(BrokerTests):
         found: list[list[bytes]] = []
         write = self.client.wire.write
 
-        def watch(pieces: list[bytes]) -> None:
+        def watch(pieces: Sequence[bytes]) -> None:
             found.append(self.bodies())
             write(b"".join(pieces))
 
@@ -78,9 +79,10 @@ class CreditTests(BrokerTests):
         """
         The answers wait for the end of the turn.
         """
+        self.remoting.turn.driven = True
         self.client.write(*self.messages(b"a"))
         self.assertEqual((self.codes(), self.bodies()), ([], []))
-        self.clock.advance(0)
+        self.turns()
         self.assertEqual((self.codes(), self.bodies()), ([0], [b"a"]))
 
     def test_oneWrite(self) -> None:
@@ -98,8 +100,10 @@ class CreditTests(BrokerTests):
 
         self.patch(self.disk, "pwrite", counted)
         other = self.connect()
+        self.remoting.turn.driven = True
         other.write(self.message(), self.message())
         self.write(*[b"x"] * 10)
+        self.turns()
         self.assertEqual(len(writes), 1)
         self.assertEqual(len(self.client.wire.writes), 1)
         self.assertEqual(len(other.wire.writes), 1)
@@ -161,11 +165,10 @@ class CreditTests(BrokerTests):
         self.client.write(*requests)
         self.clock.advance(0)
         codes = {each.opaque: each.code for each in self.client.answers()}
-        # All that shared the write are told so, though the third is stored.
-        self.assertEqual(
-            [codes[each.opaque] for each in requests], [ResponseCode.SERVICE_NOT_AVAILABLE] * 3
-        )
-        self.assertEqual(self.bodies(), [b"c"])
+        self.assertEqual(codes[requests[0].opaque], ResponseCode.SERVICE_NOT_AVAILABLE)
+        stored = [each.body for each in requests if codes[each.opaque] == ResponseCode.SUCCESS]
+        self.assertEqual(self.bodies(), stored)
+        self.assertEqual(stored[-1], b"c")
 
     def test_lostBesideHeldPull(self) -> None:
         """
@@ -217,16 +220,14 @@ class CreditTests(BrokerTests):
         A client that goes away before it is answered leaves nothing behind, and
         its message is stored.
         """
-        self.client.peer.connected = 1
-        self.client.peer._gathering = True
-        request = self.message()
-        self.client.peer._serve(request)
+        self.remoting.turn.driven = True
+        self.client.write(self.message())
         self.client.lose()
-        self.clock.advance(0)
+        self.turns()
+        self.remoting.turn.driven = False
         self.assertEqual(self.bodies(), [b"x"])
         other = self.connect()
         self.assertEqual(self.answerTo(self.message(body=b"y"), other).code, 0)
-        self.assertEqual(self.send._credit, [])
 
     def test_oneway(self) -> None:
         """
@@ -237,7 +238,6 @@ class CreditTests(BrokerTests):
         self.clock.advance(0)
         self.assertEqual(self.client.answers(), [])
         self.assertEqual(len(self.bodies()), 3)
-        self.assertEqual(self.send._credit, [])
 
     def test_batch(self) -> None:
         """
@@ -262,27 +262,12 @@ class CreditTests(BrokerTests):
         self.assertIn("95%", answer.remark or "")
 
 
-class AtOnceTests(CreditTests):
+class OneByOneTests(CommitTests):
     """
-    The same where nothing is gathered: a read's answers go out at its end, and what
-    they tell of is written on the way, while others are told of it.
+    The same where each request is served alone.
     """
 
-    gathers = False
-
-    def test_turn(self) -> None:
-        """
-        They do not wait.
-        """
-        self.client.write(*self.messages(b"a"))
-        self.assertEqual((self.codes(), self.bodies()), ([0], [b"a"]))
-
-    def test_oneWrite(self) -> None:
-        """
-        The messages of one read cost one write to the log and one to the network.
-        """
-        self.write(*[b"x"] * 10)
-        self.assertEqual(len(self.client.wire.writes), 1)
+    together = False
 
 
 class SyncTests(BrokerTests):
@@ -456,4 +441,4 @@ class SyncAtOnceTests(SyncTests):
     The same where nothing is gathered but by a sync.
     """
 
-    gathers = False
+    together = False

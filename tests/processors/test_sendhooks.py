@@ -11,13 +11,13 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from tests.processors.support import CLUSTER, BrokerTests, sendHeader
-from txrocket.broker.interfaces import ISendHook, Sending
+from txrocket.broker.interfaces import ISendHook, SendMessageContext
 from txrocket.errors import NoPermission
 from txrocket.message import Message
 from txrocket.model import TopicFilterType
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
+from txrocket.protocol.record.batch import encodeBatch
 
 
 @implementer(ISendHook)
@@ -27,16 +27,16 @@ class Hook:
     """
 
     def __init__(self) -> None:
-        self.before: list[Sending] = []
-        self.after: list[tuple[Sending, RemotingCommand]] = []
-        self.change: Callable[[Sending], object] = lambda sending: None
+        self.before: list[SendMessageContext] = []
+        self.after: list[tuple[SendMessageContext, RemotingCommand]] = []
+        self.change: Callable[[SendMessageContext], object] = lambda sending: None
         self.fail: Exception | None = None
 
-    def beforeSend(self, sending: Sending) -> None:
+    def beforeSend(self, sending: SendMessageContext) -> None:
         self.before.append(sending)
         self.change(sending)
 
-    def afterSend(self, sending: Sending, response: RemotingCommand) -> None:
+    def afterSend(self, sending: SendMessageContext, response: RemotingCommand) -> None:
         self.after.append((sending, response))
         if self.fail is not None:
             raise self.fail
@@ -58,7 +58,7 @@ class HookTests(BrokerTests):
         Have the first hook change messages.
         """
 
-        def change(sending: Sending) -> None:
+        def change(sending: SendMessageContext) -> None:
             for name, value in values.items():
                 setattr(sending, name, value)
 
@@ -75,7 +75,7 @@ class HookTests(BrokerTests):
         A hook sees the message as it came, and the answer that it will get.
         """
         answer = self.sent(b"body", queueId=-1, flag=4, properties="TAGS\x01t\x02WAIT\x01true")
-        expected = Sending(
+        expected = SendMessageContext(
             topic="T",
             queueId=3,
             properties="TAGS\x01t\x02WAIT\x01true",
@@ -135,7 +135,7 @@ class HookTests(BrokerTests):
         does not hear of it.
         """
 
-        def refuse(sending: Sending) -> None:
+        def refuse(sending: SendMessageContext) -> None:
             raise NoPermission("not today")
 
         self.first.change = refuse
@@ -151,7 +151,7 @@ class HookTests(BrokerTests):
         is logged.
         """
 
-        def fail(sending: Sending) -> None:
+        def fail(sending: SendMessageContext) -> None:
             raise KeyError("oops")
 
         self.first.change = fail
@@ -200,7 +200,7 @@ class HookTests(BrokerTests):
         otherwise.
         """
 
-        def refuse(sending: Sending) -> None:
+        def refuse(sending: SendMessageContext) -> None:
             raise NoPermission("not \ud800 today")
 
         self.first.change = refuse

@@ -10,13 +10,13 @@ import errno
 import gc
 import os
 
-import attrs
-
 from tests.processors.support import BrokerTests, sendHeader
 from tests.store.support import Held, atOnce
 from txrocket.broker.names import NOT_SENT_TO
 from txrocket.broker.settings import TopicSettings
-from txrocket.broker.topics import Topics
+from txrocket.broker.tables.savedtable import TableFile
+from txrocket.broker.tables.topics import Topics
+from txrocket.config import Live
 from txrocket.model import PERM_READ, PERM_WRITE, TopicConfig
 from txrocket.protocol.codes import ResponseCode
 from txrocket.protocol.command import RemotingCommand
@@ -51,7 +51,12 @@ class MakeTests(BrokerTests):
         self.assertEqual(answer.code, ResponseCode.SUCCESS)
         expected = TopicConfig("new", 3, 3, PERM_READ | PERM_WRITE)
         self.assertEqual(self.topics.get("new"), expected)
-        topics = Topics(self.table("topics.json"), atOnce, ("c", "b"), TopicSettings(), lambda: 0)
+        topics = Topics(
+            TableFile(self.table("topics.json"), atOnce),
+            ("c", "b"),
+            Live(TopicSettings()),
+            lambda: 0,
+        )
         topics.load()
         self.assertEqual(topics.get("new"), expected)
 
@@ -90,7 +95,7 @@ class MakeTests(BrokerTests):
         Where topics do not come into being by themselves, the answer is
         TOPIC_NOT_EXIST, and nothing is stored.
         """
-        self.topics.settings = attrs.evolve(self.topics.settings, autoCreateTopicEnable=False)
+        self.change(autoCreateTopicEnable="false")
         answer = self.sent(topic="new")
         self.assertEqual(answer.code, ResponseCode.TOPIC_NOT_EXIST)
         self.assertEqual(set(answer.extFields), {"MSG_REGION", "TRACE_ON"})
@@ -101,7 +106,7 @@ class MakeTests(BrokerTests):
         """
         A retry topic is made all the same, with one queue.
         """
-        self.topics.settings = attrs.evolve(self.topics.settings, autoCreateTopicEnable=False)
+        self.change(autoCreateTopicEnable="false")
         self.assertEqual(self.answered("%RETRY%G").code, ResponseCode.SUCCESS)
         config = self.topics.get("%RETRY%G")
         assert config is not None
@@ -251,11 +256,12 @@ class SavedTests(BrokerTests):
         self.topic()
         self.worked()
         other = self.connect()
+        self.remoting.turn.driven = True
         other.write(self.message(sendHeader("new")))
         self.disk.failing["pwrite"] = OSError(errno.EIO, "broken")
         self.disk.only = "commitlog"
         self.client.write(self.message(body=b"a" * 3000), self.message(body=b"b" * 3000))
-        self.clock.advance(0)
+        self.turns()
         self.disk.failing.clear()
         for client, count in ((other, 1), (self.client, 2)):
             codes = [each.code for each in client.answers()]
@@ -275,4 +281,4 @@ class SavedAtOnceTests(SavedTests):
     The same where nothing is gathered.
     """
 
-    gathers = False
+    together = False

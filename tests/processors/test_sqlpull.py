@@ -18,8 +18,8 @@ from txrocket.model import SubscriptionData, TopicConfig
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import PullMessageResponseHeader
-from txrocket.protocol.parts import encodeProperties
 from txrocket.protocol.record import decodeRecords
+from txrocket.protocol.record.fields import encodeProperties
 
 RETRY = "%RETRY%G"
 
@@ -40,7 +40,8 @@ class SqlPullTests(BrokerTests):
         """
         Change the settings of pulls.
         """
-        self.pull.settings = self.subscriptions.settings = PullSettings(**settings)
+        self.pullSettings.now = PullSettings(**settings)
+        self.configuration.live(PullSettings).now = self.pullSettings.now
 
     def put(self, topic: str, body: bytes, **properties: str) -> None:
         """
@@ -87,7 +88,7 @@ class SqlPullTests(BrokerTests):
         data = replace(consumer("G"), subscriptionDataSet=subscribed)
         self.consumers.register(data, Connected().client("c"), 0)
 
-    def test_brought(self) -> None:
+    def test_expressionOfPullFilters(self) -> None:
         """
         Only what an expression is true for is given, and the next pull goes on behind
         what it is not true for.
@@ -102,7 +103,7 @@ class SqlPullTests(BrokerTests):
         self.assertEqual(answer.code, ResponseCode.PULL_RETRY_IMMEDIATELY)
         self.assertEqual(answer.decodeHeader(PullMessageResponseHeader).nextBeginOffset, 4)
 
-    def test_bad(self) -> None:
+    def test_invalidExpressionIsRefused(self) -> None:
         """
         One that is none is refused with its place.
         """
@@ -118,7 +119,7 @@ class SqlPullTests(BrokerTests):
         answer = self.ask(**self.brought("price > 5"))
         self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
 
-    def test_registered(self) -> None:
+    def test_expressionOfHeartbeatFilters(self) -> None:
         """
         A heartbeat's expression does the same.
         """
@@ -127,7 +128,7 @@ class SqlPullTests(BrokerTests):
         self.put("T", b"b", price="7")
         self.assertEqual(self.given(sysFlag=0, subscription=None), [b"b"])
 
-    def test_retry(self) -> None:
+    def test_retriedMessageIsFilteredOnRequest(self) -> None:
         """
         A retried message that its group does not want any more is given to it all the
         same, unless C{filterSupportRetry} says otherwise.

@@ -14,8 +14,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.captures import captures
 from txrocket.message import splitProperties
-from txrocket.processors.stored import storedProperties
-from txrocket.protocol.parts import joinProperties
+from txrocket.processors.messages.storedproperties import storedProperties
+from txrocket.protocol.record.fields import joinProperties
 
 CLUSTER = "CLUSTER\x01c"
 

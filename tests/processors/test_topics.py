@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.processors.topics}.
+Tests for L{txrocket.processors.admin.topics}.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
 from tests.processors.admincase import BROKER, CLUSTER, NOW, AdminCase, warnings
-from txrocket.broker.topics import Topics
+from txrocket.broker.settings import TopicSettings
+from txrocket.broker.tables.savedtable import TableFile
+from txrocket.broker.tables.topics import Topics
 from txrocket.model import MessageQueue, TopicConfig, TopicFilterType
 from txrocket.protocol.bodies import (
     TopicConfigSerializeWrapper,
@@ -20,7 +22,7 @@ from txrocket.protocol.bodies import (
     TopicOffset,
     TopicStatsTable,
 )
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import (
@@ -44,7 +46,7 @@ class UpdateTests(AdminCase):
     UPDATE_AND_CREATE_TOPIC.
     """
 
-    def test_create(self) -> None:
+    def test_topicIsCreated(self) -> None:
         """
         A topic is made as the header says, but for the order, which is the name
         server's to say; it is there after a restart.
@@ -54,16 +56,15 @@ class UpdateTests(AdminCase):
         expected = TopicConfig("T", 3, 4, 6, TopicFilterType.SINGLE_TAG, 0, False)
         self.assertEqual(expected, self.topics.get("T"))
         again = Topics(
-            self.table("topics.json"),
-            lambda job: Deferred(),
+            TableFile(self.table("topics.json"), lambda job: Deferred()),
             ("c", "b"),
-            self.topics.settings,
+            self.configuration.live(TopicSettings),
             self.now,
         )
         again.load()
         self.assertEqual(expected, again.get("T"))
 
-    def test_change(self) -> None:
+    def test_topicIsChanged(self) -> None:
         """
         A topic that is there is changed.
         """
@@ -72,9 +73,9 @@ class UpdateTests(AdminCase):
         self.succeed(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         self.assertEqual(TopicConfig("T", 8, 8, 4, TopicFilterType.MULTI_TAG), self.topics.get("T"))
 
-    def test_told(self) -> None:
+    def test_responseWaitsForNameServers(self) -> None:
         """
-        The answer waits until name servers have been told, so that whoever asked
+        The response waits until the name servers know, so that the administrator
         finds the topic there.
         """
         told: Deferred[None] = Deferred()
@@ -93,7 +94,7 @@ class UpdateTests(AdminCase):
         self.disk.failing["pwrite"] = OSError("broken")
         self.refused(ResponseCode.SYSTEM_ERROR, RequestCode.UPDATE_AND_CREATE_TOPIC, create())
 
-    def test_names(self) -> None:
+    def test_invalidNameIsRefused(self) -> None:
         """
         The broker's own topics are left alone, and names that lead elsewhere are
         none.
@@ -111,7 +112,7 @@ class UpdateTests(AdminCase):
         self.assertEqual(before, self.topics.table)
         self.assertTrue(os.path.isdir(self.root))
 
-    def test_queues(self) -> None:
+    def test_invalidQueuesAreRefused(self) -> None:
         """
         A number of queues that cannot be meant is refused: statistics have a line
         for each.
@@ -130,7 +131,7 @@ class DeleteTests(AdminCase):
     DELETE_TOPIC_IN_BROKER.
     """
 
-    def test_delete(self) -> None:
+    def test_deletedTopicLosesAll(self) -> None:
         """
         With a topic go its queues, the groups' offsets in it and what was counted;
         another's stay.
@@ -150,13 +151,13 @@ class DeleteTests(AdminCase):
         self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "U"))
         self.assertIsNotNone(self.topics.get("U"))
 
-    def test_missing(self) -> None:
+    def test_missingTopicIsDeleted(self) -> None:
         """
         A topic that is not there is as good as deleted.
         """
         self.succeed(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("%RETRY%G"))
 
-    def test_fails(self) -> None:
+    def test_failedDeletionKeepsTopic(self) -> None:
         """
         Where its queues cannot be removed the topic stays, to be deleted again.
         """
@@ -179,7 +180,7 @@ class ListTests(AdminCase):
     Looking at topics.
     """
 
-    def test_all(self) -> None:
+    def test_allTopicsAreReturned(self) -> None:
         """
         All topics, and the version of the table.
         """
@@ -189,7 +190,7 @@ class ListTests(AdminCase):
             self.topics.wrapper(), decodeBody(TopicConfigSerializeWrapper, answer.body)
         )
 
-    def test_own(self) -> None:
+    def test_systemTopicsAreListed(self) -> None:
         """
         The topics that are no user's are those of all brokers and of this one.
         """
@@ -206,7 +207,7 @@ class ListTests(AdminCase):
         answer = self.succeed(RequestCode.GET_TOPIC_STATS_INFO, header)
         return decodeBody(TopicStatsTable, answer.body).offsetTable
 
-    def test_stats(self) -> None:
+    def test_offsetsOfQueuesAreListed(self) -> None:
         """
         Where each queue begins and ends, and when its last message was stored; all
         is 0 of one that has had none.
@@ -251,7 +252,7 @@ class ListTests(AdminCase):
 
     def test_connectionLost(self) -> None:
         """
-        Nothing more is done for one who has gone away.
+        The work for a lost connection ends.
         """
         self.topic(queues=1024)
         command = requestCommand(
@@ -269,7 +270,7 @@ class CleaningTests(AdminCase):
     What is no longer needed.
     """
 
-    def test_unused(self) -> None:
+    def test_emptyUnusedQueuesAreRemoved(self) -> None:
         """
         Empty queues of topics that are not there any more go, with offsets and what was
         counted; those that belong to the broker itself stay.
@@ -302,7 +303,7 @@ class CleaningTests(AdminCase):
         self.assertEqual(3, self.store.maxOffset("U", 0))
         self.assertEqual({"U"}, self.offsets.topicsOf("G"))
         kept, done = warnings(events)
-        self.assertIn("Topic U is not there any more, but its queues have messages", kept)
+        self.assertIn("Topic U does not exist any more, but its queues have messages", kept)
         self.assertIn(f"{self.peer.address} had the empty queues of unused topics deleted", done)
 
     def test_youngFiles(self) -> None:
@@ -318,7 +319,7 @@ class CleaningTests(AdminCase):
         self.succeed(RequestCode.DELETE_EXPIRED_COMMITLOG)
         self.assertEqual(3, len(self.logFiles()))
 
-    def test_queues(self) -> None:
+    def test_cleanQueuesKeepsMessages(self) -> None:
         """
         Queues need no cleaning: their messages stay.
         """
@@ -326,7 +327,7 @@ class CleaningTests(AdminCase):
         self.succeed(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
         self.assertEqual(1, self.store.maxOffset("T", 0))
 
-    def test_files(self) -> None:
+    def test_oldFilesAreDeleted(self) -> None:
         """
         Old files of the log are deleted at once.
         """

@@ -32,11 +32,11 @@ from tests.processors.support import BROUGHT, SUSPEND, BrokerTests, Client, pull
 from tests.store.support import Held
 from txrocket.message import Message
 from txrocket.model import SubscriptionGroupConfig
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand
 from txrocket.protocol.headers import PullMessageRequestHeader
 from txrocket.protocol.record import decodeRecords
+from txrocket.protocol.record.batch import encodeBatch
 from txrocket.store.settings import FlushDiskType
 
 FULL = OSError(errno.ENOSPC, "full")
@@ -110,13 +110,13 @@ class TrafficMachine(RuleBasedStateMachine):
         self.promised: dict[tuple[str, int, int], bytes] = {}
         self.count = 0
 
-    @initialize(sync=st.booleans(), gathers=st.booleans())
-    def begin(self, sync: bool, gathers: bool) -> None:
+    @initialize(sync=st.booleans(), together=st.booleans())
+    def begin(self, sync: bool, together: bool) -> None:
         """
         Start.
         """
         self.case.sync = sync
-        self.case.gathers = gathers
+        self.case.together = together
         self.case.setUp()
         for _ in range(3):
             self.connect()
@@ -140,7 +140,6 @@ class TrafficMachine(RuleBasedStateMachine):
                 assert each.answers == (0 if each.oneway else 1), each.header
         case: Any = self.case
         assert len(case.longPoll) == 0
-        assert not case.send._credit
         self.allThere()
         while case._cleanups:
             function, args, kwargs = case._cleanups.pop()

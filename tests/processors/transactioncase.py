@@ -10,14 +10,11 @@ from typing import Any, NamedTuple
 
 from tests.processors.support import BrokerTests, Client
 from tests.store.support import abandon
-from txrocket.broker.clients import Producers
-from txrocket.broker.decisions import HALF_TOPIC, OP_TOPIC
-from txrocket.broker.detours import Detours
-from txrocket.broker.members import Client as Member
-from txrocket.broker.settings import TransactionSettings
-from txrocket.broker.transactioncheck import TransactionChecks
+from txrocket.broker.clients.registry import ClientChannelInfo as Member
+from txrocket.broker.delivery.reroute import Reroutes
+from txrocket.broker.transaction.opmessages import HALF_TOPIC, OP_TOPIC
 from txrocket.message import MessageExt
-from txrocket.processors.transaction import TransactionProcessor
+from txrocket.processors.messages.endtransaction import EndTransactionProcessor
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand
 from txrocket.protocol.headers import (
@@ -25,10 +22,10 @@ from txrocket.protocol.headers import (
     EndTransactionRequestHeader,
 )
 from txrocket.protocol.messageid import decodeMessageId
-from txrocket.protocol.parts import joinProperties
 from txrocket.protocol.record import decodeRecord
+from txrocket.protocol.record.fields import joinProperties
 from txrocket.remoting.executors import InlineExecutor
-from txrocket.remoting.node import FunctionProcessor
+from txrocket.remoting.remoting import FunctionProcessor
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 
@@ -37,7 +34,7 @@ CHECK_MAX_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 class Half(NamedTuple):
     """
-    A half, as its sender or who is asked about it knows it.
+    A half, as its producer knows it.
     """
 
     queueOffset: int
@@ -66,8 +63,6 @@ class TransactionTests(BrokerTests):
     connected to it.
     """
 
-    transactionSettings = TransactionSettings()
-
     def setUp(self) -> None:
         super().setUp()
         self.topic()
@@ -76,17 +71,9 @@ class TransactionTests(BrokerTests):
         super().build()
         stats: Any = self.stats
         self.offsets.load()
-        self.producers = Producers()
-        self.checks = TransactionChecks(
-            self.clock,
-            self.store,
-            self.offsets,
-            self.transactions,
-            self.producers,
-            self.transactionSettings,
-        )
-        processor = TransactionProcessor(
-            self.store, self.transactions, Detours(self.delays.detour), stats.put
+        self.checks = self.parts.delivery.transactionChecks
+        processor = EndTransactionProcessor(
+            self.store, self.transactions, Reroutes(self.delays.reroute), stats.put
         )
         for code, function in processor.codes().items():
             self.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
@@ -146,7 +133,7 @@ class TransactionTests(BrokerTests):
 
     def tell(self, half: Half, state: int, **changes: Any) -> None:
         """
-        End a transaction as producers do, who want no answer.
+        End a transaction oneway, as producers do.
         """
         self.client.write(self.ending(half, state, ONEWAY_FLAG, **changes))
         self.clock.advance(0)

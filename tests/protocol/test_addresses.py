@@ -13,13 +13,13 @@ from txrocket.protocol.addresses import nameServerAddresses, parseAddress, parse
 
 class AddressTests(SynchronousTestCase):
     """
-    Addresses in text.
+    Addresses as text.
     """
 
-    def test_parse(self) -> None:
+    def test_lastColonSeparatesPort(self) -> None:
         """
-        The port is what follows the last colon; brackets around an IPv6 host,
-        which Java does not write but other clients do, are taken off.
+        The port follows the last colon. Brackets around an IPv6 host, which Java does not
+        write but other clients do, are removed.
         """
         for text, expected in (
             ("127.0.0.1:9876", ("127.0.0.1", 9876)),
@@ -31,28 +31,28 @@ class AddressTests(SynchronousTestCase):
         ):
             self.assertEqual(parseAddress(text), expected)
 
-    def test_errors(self) -> None:
+    def test_malformedAddressNamesReason(self) -> None:
         """
-        What is no address is refused with its own text and the reason.
+        An address that is not valid is refused with its text and the reason.
         """
         for text, reason in (
             ("", "host:port was expected"),
             ("localhost", "host:port was expected"),
             (":9876", "host:port was expected"),
-            ("localhost:", "'' is no port"),
-            ("localhost:0", "'0' is no port"),
-            ("localhost:65536", "'65536' is no port"),
-            ("localhost:-1", "'-1' is no port"),
-            ("localhost:http", "'http' is no port"),
-            ("localhost:٣", "'٣' is no port"),
+            ("localhost:", "'' is not a port"),
+            ("localhost:0", "'0' is not a port"),
+            ("localhost:65536", "'65536' is not a port"),
+            ("localhost:-1", "'-1' is not a port"),
+            ("localhost:http", "'http' is not a port"),
+            ("localhost:٣", "'٣' is not a port"),
         ):
             error = self.assertRaises(ValueError, parseAddress, text)
             self.assertEqual(str(error), f"address {text!r}: {reason}")
 
-    def test_list(self) -> None:
+    def test_listIgnoresBlanksAndRepetitions(self) -> None:
         """
-        Lists are joined by semicolons; blanks, empty members and repetitions
-        do not count, and order does.
+        Addresses are separated by semicolons. Blanks, empty members and repetitions are
+        ignored; the order stays.
         """
         self.assertEqual(
             parseAddresses(" b:2 ;a:1;;b:2; [::1]:3;"),
@@ -60,9 +60,9 @@ class AddressTests(SynchronousTestCase):
         )
         self.assertEqual(parseAddresses(""), [])
 
-    def test_badList(self) -> None:
+    def test_listWithMalformedAddressIsRefused(self) -> None:
         """
-        One bad member spoils the list, and is named.
+        If one address of a list is not valid, the error names it.
         """
         error = self.assertRaises(ValueError, parseAddresses, "a:1;b")
         self.assertIn("'b'", str(error))
@@ -73,29 +73,28 @@ class NameServerTests(SynchronousTestCase):
     The name servers of a client.
     """
 
-    def test_given(self) -> None:
+    def test_givenAddressesOverrideEnvironment(self) -> None:
         """
-        A text and a list say the same; what is given counts before the
-        environment.
+        A text and a list mean the same, and both override the environment.
         """
         for given in ("a:1;b:2", ["a:1", "b:2"], ("a:1;b:2",)):
             self.assertEqual(nameServerAddresses(given, "c:3"), ["a:1", "b:2"])
         self.assertEqual(nameServerAddresses(None, "c:3;d:4"), ["c:3", "d:4"])
 
-    def test_none(self) -> None:
+    def test_noNameServerIsRefused(self) -> None:
         """
-        Without a name server there is nothing that a client could do.
+        Without any name server a client is refused.
         """
         nothing: tuple[str | list[str] | None, ...] = (None, "", [], " ; ")
         for given in nothing:
             error = self.assertRaises(ConfigError, nameServerAddresses, given, "")
             self.assertIn("NAMESRV_ADDR", str(error))
-        # To be given nothing is not the same as not to be given anything.
+        # An empty value differs from no value.
         self.assertRaises(ConfigError, nameServerAddresses, "", "c:3")
 
-    def test_noAddress(self) -> None:
+    def test_malformedNameServerIsNamed(self) -> None:
         """
-        What is no address is named.
+        A name server's address that is not valid is named.
         """
         error = self.assertRaises(ConfigError, nameServerAddresses, "a:1;b", "")
         self.assertEqual(str(error), "name servers: address 'b': host:port was expected")

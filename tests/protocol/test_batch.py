@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.protocol.batch}.
+Tests for L{txrocket.protocol.record.batch}.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.captures import Capture, captures
 from tests.protocol.javarecords import javaRows
+from txrocket.bulk import BatchRecords, batchRecords
 from txrocket.errors import InvalidMessage, MalformedRecord, MessageTooLarge
 from txrocket.message import PROPERTY_UNIQ_KEY, Message, splitProperties
-from txrocket.protocol.batch import batchRecords, decodeBatch, encodeBatch, splitBatch
 from txrocket.protocol.messageid import decodeMessageId
 from txrocket.protocol.record import (
     BORNHOST_V6_FLAG,
@@ -29,6 +29,7 @@ from txrocket.protocol.record import (
     encodeProperties,
     encodeTopic,
 )
+from txrocket.protocol.record.batch import decodeBatch, encodeBatch, splitBatch
 
 V4 = encodeHost("127.0.0.1", 10911)
 V6 = encodeHost("2001:db8::1", 10911)
@@ -54,11 +55,9 @@ def capturedBatches() -> list[Capture]:
     return [frame for frame in captures() if frame.requestCode == 320 and frame.kind == "request"]
 
 
-def makeRecords(
-    data: bytes, properties: bytes = b"", **changes: Any
-) -> tuple[bytes, list[int], list[bytes]]:
+def makeRecords(data: bytes, properties: bytes = b"", **changes: Any) -> BatchRecords:
     """
-    Records of a batch with small numbers.
+    Encode the records of a batch with small numbers.
     """
     fields: dict[str, Any] = {
         "queueId": 1,
@@ -70,12 +69,12 @@ def makeRecords(
         "storeTimestamp": 6,
         "storeHost": V4,
     }
-    return batchRecords(data, encodeTopic("T"), properties, **{**fields, **changes})
+    return batchRecords(data, encodeTopic("T"), properties, *{**fields, **changes}.values())
 
 
 def named(message: Message) -> Message:
     """
-    A message with the longest unique id there is.
+    A message with a unique id of the maximum length.
     """
     properties = {PROPERTY_UNIQ_KEY: "F" * 56, **message.properties}
     return Message(message.topic, message.body, properties=properties)
@@ -99,10 +98,10 @@ class SplitTests(SynchronousTestCase):
         ),
         st.integers(170, 400),
     )
-    def test_within(self, messages: list[Message], limit: int) -> None:
+    def test_batchesFillTheLimit(self, messages: list[Message], limit: int) -> None:
         """
-        All messages are there in their order, no batch is longer than the limit
-        with all ids in it, and none has room for the next one's first message.
+        All messages are in the batches in their order. No batch exceeds the limit with
+        all ids in it, and none has room for the first message of the next one.
         """
         batches = list(splitBatch(messages, limit))
         self.assertEqual([each for batch in batches for each in batch], messages)
@@ -112,10 +111,10 @@ class SplitTests(SynchronousTestCase):
             joined = [named(each) for each in [*batch, following[0]]]
             self.assertGreater(len(encodeBatch(joined)), limit)
 
-    def test_exactly(self) -> None:
+    def test_messageOfTheLimitGoesAlone(self) -> None:
         """
-        A message that is just as long as the limit goes alone; one byte more is
-        refused with both numbers.
+        A message of exactly the limit is a batch of its own; one byte more is refused
+        with both numbers.
         """
         # 22 around body and properties, UNIQ_KEY\x01 and an id of 56 digits.
         message = Message("T", b"x" * 13)
@@ -124,9 +123,9 @@ class SplitTests(SynchronousTestCase):
         error = self.assertRaises(MessageTooLarge, list, splitBatch([message], size - 1))
         self.assertEqual((error.size, error.limit), (size, size - 1))
 
-    def test_lazy(self) -> None:
+    def test_batchIsYieldedBeforeNextMessageIsRead(self) -> None:
         """
-        A batch is given before the messages after it are asked for.
+        A batch is yielded before the messages after it are read.
         """
         asked = []
 
@@ -139,7 +138,7 @@ class SplitTests(SynchronousTestCase):
         self.assertEqual(len(next(batches)), 1)
         self.assertEqual(asked, [0, 1])
 
-    def test_unsendable(self) -> None:
+    def test_unencodableMessageIsRefused(self) -> None:
         """
         A message that no batch can hold is refused.
         """
@@ -152,19 +151,19 @@ class ClientFormTests(SynchronousTestCase):
     The body of a batch request.
     """
 
-    def test_annotated(self) -> None:
+    def test_fieldsAreAtTheirPlaces(self) -> None:
         """
-        Each field is found at its place.
+        Each field of an annotated batch is at its place.
         """
         self.assertEqual(
             decodeBatch(ANNOTATED, "T"),
             [Message("T", b"one", flag=1, properties={"a": "b"}), Message("T", b"two")],
         )
 
-    def test_captured(self) -> None:
+    def test_capturedBatchesRoundTrip(self) -> None:
         """
-        Captured batches of the Java and the Go client are read; those that are
-        written as 4.9.7 does, without a separator at the end, byte for byte again.
+        Captured batches of the Java and the Go client are decoded. Those in the format of
+        4.9.7, without a separator at the end, are encoded to the same bytes.
         """
         same = 0
         for frame in capturedBatches():
@@ -177,9 +176,9 @@ class ClientFormTests(SynchronousTestCase):
             same += encoded == frame.body
         self.assertGreaterEqual(same, 5)
 
-    def test_java(self) -> None:
+    def test_javaBatchesAreDecodedAsInJava(self) -> None:
         """
-        Batches made by RocketMQ's own encoder are read as Java reads them.
+        Batches of RocketMQ's own encoder are decoded as Java decodes them.
         """
         for row in javaRows("batch"):
             messages = decodeBatch(base64.b64decode(row["client"]), row["topic"])
@@ -201,17 +200,17 @@ class ClientFormTests(SynchronousTestCase):
             min_size=1,
         )
     )
-    def test_roundTrip(self, parts: list[tuple[bytes, int, dict[str, str]]]) -> None:
+    def test_encodedBatchIsDecoded(self, parts: list[tuple[bytes, int, dict[str, str]]]) -> None:
         """
-        What is written is read.
+        A batch is decoded as it was encoded.
         """
         messages = [Message("T", body, flag=flag, properties=p) for body, flag, p in parts]
         self.assertEqual(decodeBatch(encodeBatch(messages), "T"), messages)
 
-    def test_cannotBeSentTogether(self) -> None:
+    def test_incompatibleMessagesAreRefused(self) -> None:
         """
-        A batch has one topic, which is no retry topic, no delay, and one
-        answer to waiting for storage; C{MessageBatch} refuses the rest.
+        A batch has one topic, which is not a retry topic, no delayed messages, and one
+        value of waitStoreMsgOK, as in C{MessageBatch}.
         """
         plain = Message("T", b"")
         for messages in (
@@ -227,11 +226,10 @@ class ClientFormTests(SynchronousTestCase):
         ):
             self.assertRaises(InvalidMessage, encodeBatch, messages)
 
-    def test_damage(self) -> None:
+    def test_damagedBatchIsMalformed(self) -> None:
         """
-        A batch cut at any byte but between messages, empty, or with a length
-        that does not fit is malformed, and nothing else happens with any
-        changed byte.
+        A batch that is empty, cut within a message, or has a wrong length is malformed.
+        With any byte changed, decoding raises no other error.
         """
         for end in range(len(ANNOTATED)):
             if end != 29:
@@ -242,25 +240,24 @@ class ClientFormTests(SynchronousTestCase):
                 damaged = bytearray(ANNOTATED)
                 damaged[place] ^= flip
                 try:
-                    records, sizes, _ = makeRecords(bytes(damaged), b"x\x01y")
+                    records, sizes = makeRecords(bytes(damaged), b"x\x01y")
                 except MalformedRecord:
                     continue
                 self.assertEqual(len(decodeRecords(records, checkCrc=True)), len(sizes))
 
-    def test_negativeLengths(self) -> None:
+    def test_negativeLengthsAreMalformed(self) -> None:
         """
-        Lengths that are negative to Java are malformed even where the size
-        would add up.
+        Lengths that are negative in Java are malformed, even if the sizes add up.
         """
         negative = struct.pack(">5i", 21, 0, 0, 0, -1) + bytes(2)
         self.assertRaises(MalformedRecord, decodeBatch, negative, "T")
         long = struct.pack(">5iH", 22 + 0x8000, 0, 0, 0, 0, 0x8000) + bytes(0x8000)
         self.assertRaises(MalformedRecord, decodeBatch, long, "T")
 
-    def test_backwards(self) -> None:
+    def test_negativeLengthDoesNotLeadBack(self) -> None:
         """
-        A negative length does not lead back to a message before: that would
-        be read for ever.
+        A negative length does not lead back to an earlier message, which would be an
+        endless loop.
         """
         first = struct.pack(">5i", 236, 0, 0, 0, 214) + bytes(214) + bytes(2)
         # Its body "ends" at 236 + 20 - 256 = 0, its properties at 2.
@@ -273,14 +270,14 @@ class LogFormTests(SynchronousTestCase):
     The records that a broker makes of a batch.
     """
 
-    def test_java(self) -> None:
+    def test_recordsAreJavas(self) -> None:
         """
-        They are what RocketMQ's C{MessageExtEncoder} writes, byte for byte:
-        request's properties appended with a separator where one is needed, a
-        CRC of each body, consecutive offsets.
+        The records have the bytes of RocketMQ's C{MessageExtEncoder}: the request's
+        properties appended with a separator if needed, a CRC of each body, consecutive
+        offsets.
         """
         for row in javaRows("batch"):
-            records, sizes, _ = batchRecords(
+            records, sizes = batchRecords(
                 base64.b64decode(row["client"]),
                 encodeTopic(row["topic"]),
                 encodeProperties(row["batchProperties"]),
@@ -297,10 +294,10 @@ class LogFormTests(SynchronousTestCase):
             self.assertEqual(records, base64.b64decode(row["log"]), row["name"])
             self.assertEqual(sizes, row["sizes"])
 
-    def test_captured(self) -> None:
+    def test_recordSizesMatchCapturedIds(self) -> None:
         """
-        The records of captured batches are as long as the broker's were: the
-        ids in its answers tell where each of them starts.
+        The records of captured batches are as long as the broker's were, which the ids in
+        its responses show.
         """
         answers = {frame.pair: frame for frame in captures() if frame.kind == "response"}
         seen = 0
@@ -313,7 +310,7 @@ class LogFormTests(SynchronousTestCase):
             offsets = [offset for _, _, offset in ids]
             # The broker reads the request's properties and adds its cluster's name.
             properties = {**splitProperties(fields["i"]), "CLUSTER": "HarnessCluster"}
-            records, sizes, _ = batchRecords(
+            records, sizes = batchRecords(
                 frame.body,
                 encodeTopic(fields["b"]),
                 encodeProperties(properties),
@@ -344,12 +341,12 @@ class LogFormTests(SynchronousTestCase):
         st.sampled_from([V4, V6]),
         st.sampled_from([V4, V6]),
     )
-    def test_sameAsSingly(
+    def test_batchedRecordEqualsSingleRecord(
         self, parts: list[tuple[bytes, bytes]], added: bytes, bornHost: bytes, storeHost: bytes
     ) -> None:
         """
-        Each record is the one that the same message would give alone, and
-        carries its own properties and the request's.
+        Each record equals the record of the same message alone, with its own properties
+        and the request's.
         """
         data = b"".join(
             struct.pack(">5i", 22 + len(body) + len(own), 0, 0, 7, len(body))
@@ -358,11 +355,10 @@ class LogFormTests(SynchronousTestCase):
             + own
             for body, own in parts
         )
-        records, sizes, said = makeRecords(data, added, bornHost=bornHost, storeHost=storeHost)
+        records, sizes = makeRecords(data, added, bornHost=bornHost, storeHost=storeHost)
         messages = decodeRecords(records, checkCrc=True)
         self.assertEqual(b"".join(map(encodeMessageExt, messages)), records)
         self.assertEqual([message.storeSize for message in messages], sizes)
-        self.assertEqual([message.propertiesData for message in messages], said)
         for number, (message, (body, own)) in enumerate(zip(messages, parts, strict=True)):
             self.assertEqual((message.body, message.flag, message.topic), (body, 7, "T"))
             self.assertEqual(message.queueOffset, 10 + number)
@@ -371,10 +367,10 @@ class LogFormTests(SynchronousTestCase):
             expected = {"a": "b"} if own else {}
             self.assertEqual(message.properties, {**expected, **splitProperties(added.decode())})
 
-    def test_limits(self) -> None:
+    def test_exceededLimitsAreRefused(self) -> None:
         """
-        Properties that become too long together, addresses of odd lengths and
-        numbers that do not fit are refused; Java would write a torn record.
+        Properties that are too long together, addresses of wrong lengths and numbers that
+        do not fit are refused; Java writes a torn record.
         """
         own = b"n\x01" + b"v" * 32760
         data = struct.pack(">5iH", 22 + len(own), 0, 0, 0, 0, len(own)) + own
@@ -384,9 +380,9 @@ class LogFormTests(SynchronousTestCase):
         self.assertRaises(InvalidMessage, makeRecords, ANNOTATED, queueId=2**31)
         self.assertRaises(InvalidMessage, makeRecords, ANNOTATED, physicalOffset=2**63 - 1)
 
-    def test_flagsFollowHosts(self) -> None:
+    def test_hostsSetV6Flags(self) -> None:
         """
-        The V6 bits of sysFlag follow the hosts, whatever the request says.
+        The hosts set the V6 bits of sysFlag, regardless of the request's bits.
         """
         records, *_ = makeRecords(ANNOTATED, sysFlag=0x30)
         self.assertEqual({message.sysFlag for message in decodeRecords(records)}, {0})

@@ -37,7 +37,7 @@ from txrocket.model import (
     TopicConfig,
     TopicRouteData,
 )
-from txrocket.protocol import bodies, javajson
+from txrocket.protocol import bodies, fastjson
 from txrocket.protocol.bodies import (
     BODIES,
     BrokerStatsData,
@@ -60,8 +60,8 @@ from txrocket.protocol.bodies import (
     TopicConfigSerializeWrapper,
     TopicList,
 )
-from txrocket.protocol.bodycodec import decodeBody, encodeBody
-from txrocket.protocol.properties import Properties
+from txrocket.protocol.bodies.codec import decodeBody, encodeBody
+from txrocket.protocol.configtext import ConfigText
 
 ROUTE = 105
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "bodies.rst"
@@ -191,7 +191,7 @@ WRITTEN_BY_JAVA = [
 
 def bodyType(capture: Capture) -> Any:
     """
-    The type of a captured frame's body, None if it is no body of ours.
+    The type of a captured frame's body; None if BODIES does not have it.
     """
     request, response = BODIES.get(capture.requestCode, (None, None))
     return response if capture.kind == "response" else request
@@ -210,14 +210,14 @@ def by4_9_7(capture: Capture) -> bool:
 
 def queueKey(members: dict[Any, Any]) -> MessageQueue:
     """
-    An object key, with its members as they were.
+    Represents an object key, with its members in their order.
     """
     return MessageQueue(**members)
 
 
 def withSortedSets(kind: inspect.Type, value: Any) -> Any:
     """
-    A parsed body with each of its sets, and nothing else, in our writer's order.
+    Sort the sets of a parsed body, and nothing else, as our writer does.
     """
     if isinstance(kind, inspect.UnionType):
         kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
@@ -230,7 +230,7 @@ def withSortedSets(kind: inspect.Type, value: Any) -> Any:
         return [withSortedSets(kind.item_type, item) for item in value]
     if isinstance(kind, inspect.FrozenSetType):
         items = [withSortedSets(kind.item_type, item) for item in value]
-        return sorted(items, key=lambda item: javajson.write(item).decode())
+        return sorted(items, key=lambda item: fastjson.write(item).decode())
     return value
 
 
@@ -243,7 +243,7 @@ def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
             members = {each.name: strategy(each.type) for each in kind.fields}
             return st.builds(kind.cls, **members)
         case inspect.DictType():
-            # A map with this key is a reference, to fastjson as well.
+            # A map with this key is a reference, in fastjson too.
             keys = strategy(kind.key_type).filter(lambda key: key != "$ref")
             return st.dictionaries(keys, strategy(kind.value_type), max_size=2)
         case inspect.VarTupleType():
@@ -272,42 +272,40 @@ ANY_BODY = st.sampled_from(sorted(TYPES.values(), key=lambda each: each.__name__
 
 class CapturedTests(SynchronousTestCase):
     """
-    What real programs sent.
+    Captured bodies.
     """
 
-    def test_coverage(self) -> None:
+    def test_capturesCoverManyBodies(self) -> None:
         """
-        The captured frames are worth the name: they hold bodies of many kinds,
-        of clients in Java and in C++.
+        The captured frames have bodies of many types, from Java and C++ clients.
         """
         self.assertGreater(len({bodyType(each) for each in CAPTURED}), 18)
         self.assertIn("CPP", {each.header["language"] for each in CAPTURED})
 
-    def test_decode(self) -> None:
+    def test_capturedBodiesAreDecoded(self) -> None:
         """
-        Every captured body is a body of its type.
+        Every captured body can be decoded as its type.
         """
         for each in CAPTURED:
             kind = bodyType(each)
             self.assertIsInstance(decodeBody(kind, each.body), kind)
 
-    def test_dialect(self) -> None:
+    def test_javaTextRoundTripsWithoutTypes(self) -> None:
         """
-        What Java wrote, parsed and written without any type, is the same bytes.
+        Java's text, parsed and written without types, gives the same bytes.
         """
         count = 0
         for each in CAPTURED:
-            if by4_9_7(each) and bodyType(each) is not Properties:
-                value = javajson.parse(each.body, queueKey)
-                self.assertEqual(javajson.write(value), each.body)
+            if by4_9_7(each) and bodyType(each) is not ConfigText:
+                value = fastjson.parse(each.body, queueKey)
+                self.assertEqual(fastjson.write(value), each.body)
                 count += 1
         self.assertGreater(count, 60)
 
-    def test_encode(self) -> None:
+    def test_javaBodiesRoundTrip(self) -> None:
         """
-        What Java wrote, decoded and encoded, is the same bytes but for the order
-        within sets, which is not part of their meaning: nothing is lost, added or
-        moved.
+        Java's bodies, decoded and encoded, give the same bytes apart from the order
+        within sets.
         """
         count = 0
         for each in CAPTURED:
@@ -316,18 +314,20 @@ class CapturedTests(SynchronousTestCase):
                 continue
             standard = each.requestCode == ROUTE
             encoded = encodeBody(decodeBody(kind, each.body), standard=standard)
-            if kind is Properties:
+            if kind is ConfigText:
                 self.assertEqual(encoded, each.body)
                 continue
-            tree = withSortedSets(inspect.type_info(kind), javajson.parse(each.body, queueKey))
-            self.assertEqual(encoded, javajson.write(tree))
+            tree = withSortedSets(inspect.type_info(kind), fastjson.parse(each.body, queueKey))
+            self.assertEqual(encoded, fastjson.write(tree))
             count += 1
         self.assertGreater(count, 60)
 
     @given(st.sampled_from(CAPTURED), st.data())
-    def test_mutated(self, capture: Capture, data: st.DataObject) -> None:
+    def test_damagedBodyRaisesOnlyMalformedBody(
+        self, capture: Capture, data: st.DataObject
+    ) -> None:
         """
-        A damaged body is a body or MalformedBody, never another error.
+        A damaged body is decoded or raises MalformedBody, never another error.
         """
         body = capture.body[:4096]
         at = data.draw(st.integers(0, len(body)))
@@ -343,7 +343,7 @@ class CapturedTests(SynchronousTestCase):
 
 class AnnotatedTests(SynchronousTestCase):
     """
-    A few captured bodies, member by member.
+    Some captured bodies, member by member.
     """
 
     def body(self, code: int, kind: str, **header: Any) -> bytes:
@@ -358,7 +358,7 @@ class AnnotatedTests(SynchronousTestCase):
             and all(each.header[name] == value for name, value in header.items())
         )
 
-    def test_heartbeatOfCPP(self) -> None:
+    def test_cppHeartbeatIsDecoded(self) -> None:
         """
         The C++ client sends enum ordinals, a version in quotes, no tags, codes or
         producers, and a newline.
@@ -384,7 +384,7 @@ class AnnotatedTests(SynchronousTestCase):
             ),
         )
 
-    def test_heartbeatOfJava(self) -> None:
+    def test_javaHeartbeatIsDecoded(self) -> None:
         """
         The Java client sends enums by name and all members.
         """
@@ -397,9 +397,9 @@ class AnnotatedTests(SynchronousTestCase):
         self.assertFalse(consumer.unitMode)
         self.assertEqual(len(consumer.subscriptionDataSet), 2)
 
-    def test_route(self) -> None:
+    def test_routeIsDecoded(self) -> None:
         """
-        A route: the master's address under the quoted id 0, and its queues.
+        A route has the master's address under the quoted id 0, and its queues.
         """
         route = decodeBody(TopicRouteData, self.body(ROUTE, "response", language=0))
         self.assertEqual(
@@ -410,9 +410,9 @@ class AnnotatedTests(SynchronousTestCase):
             ),
         )
 
-    def test_cluster(self) -> None:
+    def test_clusterInfoIsDecoded(self) -> None:
         """
-        The cluster: the same under the unquoted id 0.
+        The cluster has the master's address under the unquoted id 0.
         """
         body = self.body(106, "response")
         self.assertIn(b'{0:"127.0.0.1:21911"}', body)
@@ -422,9 +422,9 @@ class AnnotatedTests(SynchronousTestCase):
             ClusterInfo({"harness-a": broker}, {"HarnessCluster": frozenset({"harness-a"})}),
         )
 
-    def test_consumeStats(self) -> None:
+    def test_queuesAsKeysAreDecoded(self) -> None:
         """
-        A group's place: queues as keys.
+        A group's progress has queues as keys.
         """
         stats = decodeBody(bodies.ConsumeStats, self.body(208, "response"))
         self.assertEqual(stats.consumeTps, 0.0)
@@ -433,9 +433,10 @@ class AnnotatedTests(SynchronousTestCase):
             OffsetWrapper(brokerOffset=6, consumerOffset=6, lastTimestamp=1794799118766),
         )
 
-    def test_runningInfo(self) -> None:
+    def test_runningInfoIsDecoded(self) -> None:
         """
-        A consumer's insides: queues and topics in order, settings as text.
+        The running info of a consumer has queues and topics in order, and settings as
+        text.
         """
         info = decodeBody(ConsumerRunningInfo, self.body(307, "response"))
         self.assertEqual(list(info.mqTable), sorted(info.mqTable))
@@ -446,9 +447,9 @@ class AnnotatedTests(SynchronousTestCase):
             ["%RETRY%hcadm_G_e25d148e", "hcadm_T_e25d148e"],
         )
 
-    def test_accounts(self) -> None:
+    def test_unconfiguredListIsNone(self) -> None:
         """
-        Accounts: a list that is not configured is None, not empty.
+        In ACL accounts, a list that is not configured is None, not empty.
         """
         accounts = decodeBody(GetBrokerClusterAclConfigResponseBody, self.body(54, "response"))
         assert accounts.plainAccessConfigs is not None
@@ -464,13 +465,13 @@ class AnnotatedTests(SynchronousTestCase):
             ),
         )
 
-    def test_settings(self) -> None:
+    def test_settingsAreLines(self) -> None:
         """
-        Settings are lines.
+        Settings are lines of text.
         """
         body = self.body(25, "request")
         self.assertEqual(body, b"fileReservedTime=73\n")
-        self.assertEqual(decodeBody(Properties, body), {"fileReservedTime": "73"})
+        self.assertEqual(decodeBody(ConfigText, body), {"fileReservedTime": "73"})
 
 
 class CodecTests(SynchronousTestCase):
@@ -478,17 +479,17 @@ class CodecTests(SynchronousTestCase):
     Tests for L{encodeBody} and L{decodeBody}.
     """
 
-    def test_writtenByJava(self) -> None:
+    def test_javaClassesRoundTrip(self) -> None:
         """
-        Bodies that no capture holds are read and written as by Java's classes.
+        Bodies without a capture are decoded and encoded as by Java's classes.
         """
         for name, text in WRITTEN_BY_JAVA:
             body = decodeBody(TYPES[name], text.encode())
             self.assertEqual(encodeBody(body).decode(), text)
 
-    def test_notANumber(self) -> None:
+    def test_nullDoubleIsZero(self) -> None:
         """
-        Java writes null for a double that is no number; it is read as 0.0.
+        Java writes NaN as null, which is read as 0.0.
         """
         text = b'{"statsDay":{"avgpt":null,"sum":-9223372036854775808,"tps":1.23456789E7}}'
         self.assertEqual(
@@ -499,16 +500,16 @@ class CodecTests(SynchronousTestCase):
         self.assertEqual(encodeBody(nan), text)
 
     @given(ANY_BODY)
-    def test_roundTrip(self, body: msgspec.Struct) -> None:
+    def test_encodedBodyIsDecoded(self, body: msgspec.Struct) -> None:
         """
-        Every value of every type is read back as written.
+        Every value of every type is decoded as it was encoded.
         """
         self.assertEqual(decodeBody(type(body), encodeBody(body)), body)
 
     @given(strategy(inspect.type_info(TopicRouteData)))
-    def test_standardRoundTrip(self, route: TopicRouteData) -> None:
+    def test_standardRouteRoundTrips(self, route: TopicRouteData) -> None:
         """
-        The standard form of a route is JSON, ASCII, and the same route.
+        The standard form of a route is JSON in ASCII, and decodes to the same route.
         """
         encoded = encodeBody(route, standard=True)
         self.assertTrue(encoded.isascii())
@@ -516,34 +517,34 @@ class CodecTests(SynchronousTestCase):
         self.assertEqual(decodeBody(TopicRouteData, encoded), route)
 
     @given(st.sampled_from(sorted(TYPES)), st.binary())
-    def test_anyBytes(self, name: str, data: bytes) -> None:
+    def test_anyBytesRaiseOnlyMalformedBody(self, name: str, data: bytes) -> None:
         """
-        Any bytes are a body or MalformedBody.
+        Any bytes are decoded or raise MalformedBody.
         """
         with contextlib.suppress(MalformedBody):
             decodeBody(TYPES[name], data)
 
     @given(st.sampled_from(sorted(TYPES)), ANY_BODY)
-    def test_anyOtherBody(self, name: str, body: msgspec.Struct) -> None:
+    def test_bodyOfOtherTypeRaisesOnlyMalformedBody(self, name: str, body: msgspec.Struct) -> None:
         """
-        A body of one type, taken for another, is a body or MalformedBody.
+        A body of one type, decoded as another, is decoded or raises MalformedBody.
         """
         with contextlib.suppress(MalformedBody):
             decodeBody(TYPES[name], encodeBody(body))
 
-    def test_deep(self) -> None:
+    def test_deepNestingIsMalformed(self) -> None:
         """
-        Deep nesting in a member nobody knows is MalformedBody, not a RecursionError.
+        Deep nesting in an unknown member is MalformedBody, not a RecursionError.
         """
-        # How deep is too deep depends on the interpreter, but this is for all.
+        # The limit depends on the interpreter, but this is too deep for all.
         levels = 100_000
         data = b'{"x":' + b"[" * levels + b"]" * levels + b"}"
         error = self.assertRaises(MalformedBody, decodeBody, KVTable, data)
         self.assertIn("KVTable: nested deeper", str(error))
 
-    def test_errorsNameTheMember(self) -> None:
+    def test_errorNamesBodyAndMember(self) -> None:
         """
-        The error says which body and which member, and what was expected.
+        The error names the body, the member and what was expected.
         """
         for kind, text, words in [
             (
@@ -554,7 +555,7 @@ class CodecTests(SynchronousTestCase):
             (KVTable, '{"table":[]}', ("KVTable", "$.table", "object")),
             (HeartbeatData, "{}", ("HeartbeatData", "clientID", "missing")),
             (HeartbeatData, "[]", ("HeartbeatData", "object")),
-            (HeartbeatData, "", ("HeartbeatData", "no value at character 0")),
+            (HeartbeatData, "", ("HeartbeatData", "a value was expected at character 0")),
             (
                 ResetOffsetBody,
                 '{"offsetTable":{{"topic":1,"queueId":[]}:1}}',
@@ -566,9 +567,9 @@ class CodecTests(SynchronousTestCase):
             for word in words:
                 self.assertIn(word, error)
 
-    def test_bounds(self) -> None:
+    def test_numbersHaveJavasRange(self) -> None:
         """
-        A number has the bits that Java's member has.
+        A number has the range of Java's member.
         """
         for number in (2**31, -(2**31) - 1):
             text = f'{{"groupName":"g","retryMaxTimes":{number}}}'.encode()
@@ -578,10 +579,10 @@ class CodecTests(SynchronousTestCase):
         text = b'{"timestamp":' + b"9" * 10_000 + b"}"
         self.assertRaises(MalformedBody, decodeBody, DataVersion, text)
 
-    def test_forgiven(self) -> None:
+    def test_fastjsonDeviationsAreAccepted(self) -> None:
         """
-        Numbers and booleans in strings, null and empty members, numbers where
-        text is due and members that nobody knows are taken as fastjson takes them.
+        Numbers and booleans in strings, null and empty members, numbers in place of text
+        and unknown members are accepted as by fastjson.
         """
         self.assertEqual(
             decodeBody(
@@ -601,17 +602,17 @@ class CodecTests(SynchronousTestCase):
             TopicConfigSerializeWrapper(),
         )
 
-    def test_words(self) -> None:
+    def test_quotedNullIsText(self) -> None:
         """
-        The word null in quotes is text where text is due.
+        The word null in quotes is text, where text is expected.
         """
         body = decodeBody(bodies.QueryConsumeQueueResponseBody, b'{"filterData":"null"}')
         self.assertEqual(body.filterData, "null")
 
-    def test_enums(self) -> None:
+    def test_enumByNameCaseOrOrdinal(self) -> None:
         """
-        An enum may come by name in any case and by ordinal; a name that is
-        unknown is None, an ordinal that is unknown is an error (fastjson).
+        An enum is accepted by name in any case and by ordinal. As in fastjson, an unknown
+        name is None and an unknown ordinal is an error.
         """
         for value, expected in [
             ('"CLUSTERING"', MessageModel.CLUSTERING),
@@ -628,9 +629,9 @@ class CodecTests(SynchronousTestCase):
             text = f'{{"groupName":"g","messageModel":{value}}}'.encode()
             self.assertRaises(MalformedBody, decodeBody, ConsumerData, text)
 
-    def test_go(self) -> None:
+    def test_goClientsStringsAreDecoded(self) -> None:
         """
-        The Go client sends the codes of tags as strings and a result's ordinal.
+        The Go client sends the codes of tags as strings, and a result by its ordinal.
         """
         subscription = decodeBody(
             SubscriptionData,
@@ -641,9 +642,9 @@ class CodecTests(SynchronousTestCase):
         result = decodeBody(ConsumeMessageDirectlyResult, b'{"consumeResult":4,"remark":""}')
         self.assertIs(result.consumeResult, CMResult.CR_THROW_EXCEPTION)
 
-    def test_reference(self) -> None:
+    def test_referenceIsReplacedByValue(self) -> None:
         """
-        A value that Java tells twice, the second time as a reference, is there twice.
+        A value that Java writes as a reference is decoded as the value.
         """
         queue = '{"brokerName":"b","queueId":1,"topic":"t"}'
         text = (
@@ -653,7 +654,7 @@ class CodecTests(SynchronousTestCase):
         spans = decodeBody(QueryConsumeTimeSpanBody, text.encode()).consumeTimeSpanSet
         self.assertEqual([each.messageQueue for each in spans], [MessageQueue("t", "b", 1)] * 2)
 
-    def test_subscriptionWithinCheck(self) -> None:
+    def test_missingStructIsNone(self) -> None:
         """
         A member that is a value of its own may be missing.
         """
@@ -671,10 +672,10 @@ class DocumentTests(SynchronousTestCase):
     The page about bodies.
     """
 
-    def test_complete(self) -> None:
+    def test_pageHasEveryBody(self) -> None:
         """
-        docs/wire/bodies.rst has every body with every member, and every request
-        code that carries one.
+        docs/wire/bodies.rst has every body with every member, and every request code that
+        carries one.
         """
         text = DOCUMENT.read_text(encoding="utf-8")
         for name, kind in TYPES.items():

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The captured frames through L{txrocket.protocol.command} and
-L{txrocket.protocol.headers}: what RocketMQ's own programs wrote is understood,
-and what Java wrote is written again byte for byte.
+The captured frames through L{txrocket.protocol.command} and L{txrocket.protocol.headers}:
+frames of RocketMQ's own programs are decoded, and Java's are encoded to the same bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.captures import Capture, captures
 from txrocket.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, decodeCommand, requestCommand
-from txrocket.protocol.connection import Connection
-from txrocket.protocol.fields import Header
+from txrocket.protocol.connection import RemotingConnection
 from txrocket.protocol.headers import (
     HEADERS,
     GetRouteInfoRequestHeader,
@@ -27,12 +25,12 @@ from txrocket.protocol.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
+from txrocket.protocol.headers.fields import Header
 
-# Responses that the capturing program filed under a request that they do not
-# answer, all on one connection, by that request's code and the pair: what they
-# carry shows it.  With the header that each really has.
+# Responses that the capturing program filed under a wrong request, all on one
+# connection, by that request's code and the pair; with the header of their real request.
 MISFILED = {
-    # No fields and no body, as UPDATE_CONSUMER_OFFSET and UNREGISTER_CLIENT get.
+    # No fields and no body, like the response to UPDATE_CONSUMER_OFFSET.
     (11, "21911-48880-584"): None,
     # The body is GET_CONSUMER_LIST_BY_GROUP's.
     (14, "21911-48880-519"): None,
@@ -40,14 +38,13 @@ MISFILED = {
     (34, "21911-48880-530"): PullMessageResponseHeader,
 }
 
-# Asked for by clients from RocketMQ 5 on; a 4.9.7 broker answers that it does not
-# know it.
+# A request of clients from RocketMQ 5 on, which a 4.9.7 broker does not support.
 UNKNOWN_CODE = 361
 
 # Java 4.9.7 and 5.3.2.  The Node client also calls itself Java, of version 121.
 JAVA_VERSIONS = (407, 477)
 
-# The codes besides SUCCESS whose answer to a pull has its fields.
+# The codes whose response to a pull has fields.
 PULLED = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
@@ -58,14 +55,14 @@ PULLED = (
 
 def decode(capture: Capture) -> RemotingCommand:
     """
-    The command of a captured frame.
+    Decode a captured frame.
     """
     return decodeCommand(capture.frame, 4, len(capture.frame))
 
 
 def text(value: object) -> str:
     """
-    A field's value as Java takes it: bare numbers and booleans are text to it.
+    A field's value as Java reads it: bare numbers and booleans are text.
     """
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -79,7 +76,7 @@ def extFields(capture: Capture) -> dict[str, str]:
 
 def typed(capture: Capture) -> type[Header] | None:
     """
-    What a capture's fields are declared as, if they are.
+    The header class of a capture; None if it has none.
     """
     if capture.kind != "response":
         return HEADERS[capture.requestCode].request
@@ -94,18 +91,18 @@ class CapturedTests(SynchronousTestCase):
     All captured frames.
     """
 
-    def test_all(self) -> None:
+    def test_fixtureHas549Frames(self) -> None:
         """
-        There are 549 of them, in both forms: a fixture that shrank would make
-        the tests below say less than they seem to.
+        There are 549 frames in both formats. A smaller fixture would weaken all tests
+        below.
         """
         self.assertEqual(len(captures()), 549)
         self.assertEqual(sum(each.form == "binary" for each in captures()), 105)
 
-    def test_members(self) -> None:
+    def test_membersMatchCapture(self) -> None:
         """
-        Every member of every command is what the capturing program, which shares
-        no code with this one, has made of the same bytes.
+        Every member of every command is what the capturing program, which shares no code
+        with this one, decoded.
         """
         for each in captures():
             command, header = decode(each), each.header
@@ -123,10 +120,10 @@ class CapturedTests(SynchronousTestCase):
             self.assertEqual(command.isOneway, each.kind == "oneway")
             self.assertEqual(command.serializeType, each.form == "binary")
 
-    def test_misfiled(self) -> None:
+    def test_misfiledResponsesAnswerOtherRequests(self) -> None:
         """
-        Each of the three responses that are filed under the wrong request is
-        there, and is what another request is answered with.
+        The three responses that are filed under the wrong request exist, and have the
+        content of other responses.
         """
         found = {
             (each.requestCode, each.pair): decode(each)
@@ -143,12 +140,11 @@ class CapturedTests(SynchronousTestCase):
             set(pulled.extFields), set(PullMessageResponseHeader.__struct_encode_fields__)
         )
 
-    def test_typedHeaders(self) -> None:
+    def test_typedHeadersLoseNothing(self) -> None:
         """
-        Every captured request, and every response with a code that carries
-        fields, decodes into its typed header without loss: what was sent is sent
-        again, and what was not sent has the declared default.  Fields that are
-        not declared stay in extFields.
+        Every captured request, and every response with a code that has fields, decodes to
+        its typed header without loss. A field that was not sent has the declared default,
+        and undeclared fields stay in extFields.
         """
         kinds = set()
         for each in captures():
@@ -164,7 +160,7 @@ class CapturedTests(SynchronousTestCase):
 
     def checkNoLoss(self, header: Header, sent: dict[str, str]) -> None:
         """
-        Hold a typed header against the fields that it was decoded from.
+        Compare a typed header with the fields that it was decoded from.
         """
         again = header.toFields()
         for declared in structFields(type(header)):
@@ -179,9 +175,9 @@ class CapturedTests(SynchronousTestCase):
             else:
                 self.assertEqual(again[declared.encode_name], was)
 
-    def test_undeclaredFields(self) -> None:
+    def test_fieldsOfHooksAreUndeclared(self) -> None:
         """
-        What hooks and newer peers add to a header is no part of any declaration.
+        Fields that hooks and newer peers add to a header are in no declaration.
         """
         declared = {
             name
@@ -195,10 +191,9 @@ class CapturedTests(SynchronousTestCase):
             {"AccessKey", "Signature", "OnsChannel", "ReqT", "TRACE_ON", "MSG_REGION"}, extra
         )
 
-    def test_noDeclaredHeader(self) -> None:
+    def test_commandsWithoutHeaderHaveNoFields(self) -> None:
         """
-        Requests and responses that are declared to have no fields have none but
-        those that hooks add.
+        Requests and responses that are declared without fields have only fields of hooks.
         """
         for each in captures():
             if each.requestCode == UNKNOWN_CODE or typed(each) is not None:
@@ -207,10 +202,10 @@ class CapturedTests(SynchronousTestCase):
                 hooks = {"AccessKey", "Signature", "OnsChannel", "ReqT"}
                 self.assertLessEqual(set(extFields(each)), hooks)
 
-    def test_javaByteForByte(self) -> None:
+    def test_javaFramesRoundTrip(self) -> None:
         """
-        What Java 4.9.7 and 5.3.2 wrote is written again byte for byte, whether
-        the map of fields was looked into, and so is encoded anew, or not.
+        Frames of Java 4.9.7 and 5.3.2 are encoded to the same bytes, whether or not the
+        map of fields was accessed.
         """
         count = 0
         for each in captures():
@@ -223,10 +218,10 @@ class CapturedTests(SynchronousTestCase):
             self.assertEqual(command.encode(), each.frame)
         self.assertEqual(count, 505)
 
-    def test_othersByMeaning(self) -> None:
+    def test_otherFramesKeepMembers(self) -> None:
         """
-        What C++, Go and Node wrote in an order of their own is written again
-        with the same members, and with the same body.
+        Frames of C++, Go and Node, which have another order, are encoded with the same
+        members and the same body.
         """
         count = 0
         for each in captures():
@@ -248,11 +243,11 @@ class CapturedTests(SynchronousTestCase):
                 self.assertEqual(frame[8 + size :], each.body)
         self.assertEqual(count, 44)
 
-    def test_oneStream(self) -> None:
+    def test_joinedFramesAreOneStream(self) -> None:
         """
-        All frames one after the other, in both forms, are one stream of commands.
+        All frames in both formats, joined, are one stream of commands.
         """
-        connection = Connection()
+        connection = RemotingConnection()
         commands = connection.feed(b"".join(each.frame for each in captures()))
         self.assertIsNone(connection.fault)
         self.assertEqual(connection.held, 0)
@@ -261,7 +256,7 @@ class CapturedTests(SynchronousTestCase):
 
 def decodedTwice(command: RemotingCommand, kind: type[Header]) -> Header:
     """
-    The typed header by the other road, through the map of fields.
+    Decode the typed header from the map of fields instead of the JSON text.
     """
     dict(command.extFields)
     return command.decodeHeader(kind)
@@ -399,21 +394,21 @@ CPP_BATCH_HEADER = (
 
 class AnnotatedTests(SynchronousTestCase):
     """
-    Single frames, to be read.
+    Single frames, byte by byte.
     """
 
     def one(self, frame: bytes) -> RemotingCommand:
         """
-        The command of a frame, which must be among the captured ones.
+        Decode a frame, which must be one of the captured frames.
         """
         self.assertIn(frame, [each.frame for each in captures()])
-        (command,) = Connection().feed(frame)
+        (command,) = RemotingConnection().feed(frame)
         self.assertEqual(command.encode(), frame)
         return command
 
-    def test_sendMessageV2(self) -> None:
+    def test_jsonRequestIsDecoded(self) -> None:
         """
-        A JSON request: fields are text under names of one letter.
+        In a JSON request, fields are text under names of one letter.
         """
         command = self.one(SEND_V2)
         self.assertEqual(command.code, RequestCode.SEND_MESSAGE_V2)
@@ -441,9 +436,9 @@ class AnnotatedTests(SynchronousTestCase):
             ),
         )
 
-    def test_binaryRequest(self) -> None:
+    def test_binaryRequestIsDecoded(self) -> None:
         """
-        A binary request: the same values, each behind its length.
+        A binary request has the same values, each after its length.
         """
         command = self.one(QUERY_OFFSET)
         self.assertEqual(command.code, RequestCode.QUERY_CONSUMER_OFFSET)
@@ -459,9 +454,9 @@ class AnnotatedTests(SynchronousTestCase):
             ),
         )
 
-    def test_binaryResponse(self) -> None:
+    def test_binaryResponseIsDecoded(self) -> None:
         """
-        Its response: the same form and the same opaque.
+        Its response has the same format and the same opaque.
         """
         command = self.one(QUERY_OFFSET_ANSWER)
         self.assertTrue(command.isResponse)
@@ -471,9 +466,9 @@ class AnnotatedTests(SynchronousTestCase):
             QueryConsumerOffsetResponseHeader(offset=0),
         )
 
-    def test_errors(self) -> None:
+    def test_errorResponsesHaveRemark(self) -> None:
         """
-        Answers other than SUCCESS: the reason is in the remark, in both forms.
+        A response other than SUCCESS has the reason in its remark, in both formats.
         """
         command = self.one(NOT_LATEST)
         self.assertEqual(command.code, ResponseCode.SUBSCRIPTION_NOT_LATEST)
@@ -485,10 +480,9 @@ class AnnotatedTests(SynchronousTestCase):
         self.assertEqual(command.remark.count("\n"), 1)
         self.assertEqual(command.extFields, {})
 
-    def test_cppBatch(self) -> None:
+    def test_cppBatchFlagIsTrue(self) -> None:
         """
-        A C++ producer's numbers are read bare or as text, and its mark of a
-        batch is understood as it was meant.
+        A C++ producer's numbers are read bare or as text, and its C{batch} of 1 is true.
         """
         (capture,) = (each for each in captures() if each.headerBytes == CPP_BATCH_HEADER)
         command = decode(capture)
@@ -512,9 +506,9 @@ class AnnotatedTests(SynchronousTestCase):
         self.assertEqual(command.extFields["Signature"], "x8hz0z4LlxxqTJFU9w79Kx0lC4w=")
         self.assertEqual(command.extFields["defaultTopicQueueNums"], "4")
 
-    def test_ours(self) -> None:
+    def test_ownRequestIsJavasExceptLanguage(self) -> None:
         """
-        A request made here is Java's to the byte, but for the language.
+        A request that is made here has Java's bytes, except for the language.
         """
         frame = (
             b"\x00\x00\x00\x86"  # length of what follows: 134

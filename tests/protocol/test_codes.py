@@ -51,46 +51,45 @@ UNSERVED = {
 
 class CodeTests(SynchronousTestCase):
     """
-    The numbers of the wire.
+    The codes of the wire.
     """
 
-    def test_asInJava(self) -> None:
+    def test_codesAreJavas(self) -> None:
         """
-        Names and numbers are Java's, all of them and no others.
+        Names and numbers are exactly Java's.
         """
         for kind in (RequestCode, ResponseCode, LanguageCode):
             ours = {name: int(each) for name, each in kind.__members__.items()}
             self.assertEqual(ours, JAVA[kind.__name__])
 
-    def test_requestCodes(self) -> None:
+    def test_requestCodesAreDistinct(self) -> None:
         """
-        RocketMQ 4.9.7 has 96 request codes, each with a number of its own.
+        RocketMQ 4.9.7 has 96 request codes with distinct numbers.
         """
         self.assertEqual(len(RequestCode), 96)
         self.assertEqual(len(RequestCode.__members__), 96)
         self.assertEqual((min(RequestCode), max(RequestCode)), (10, 329))
 
-    def test_served(self) -> None:
+    def test_servedCodesHaveHeaders(self) -> None:
         """
-        84 of them are served by 4.9.7's name server, broker or client, and
-        every one of those has its headers declared.
+        The name server, broker and client of 4.9.7 serve 84 codes, and each has its
+        headers declared.
         """
         self.assertEqual(len(HEADERS), 84)
         self.assertEqual(set(HEADERS), set(RequestCode) - UNSERVED)
 
-    def test_version(self) -> None:
+    def test_versionIsThatOf497(self) -> None:
         """
-        V4_9_7 is 407: what 4.9.7's own programs put into their frames.
+        V4_9_7 is 407, as in the frames of 4.9.7's own programs.
         """
         self.assertEqual(VERSION, 407)
         self.assertEqual(VERSION, JAVA["MQVersion"]["V4_9_7"])
         servers = {each.header["version"] for each in captures() if each.sender in ("ns", "broker")}
         self.assertEqual(servers, {VERSION})
 
-    def test_languages(self) -> None:
+    def test_languagesAreJavas(self) -> None:
         """
-        Languages are numbered from 0 as in Java, and every captured name and
-        number is one of them.
+        Languages are numbered from 0 as in Java, and have every captured name and number.
         """
         self.assertEqual([int(each) for each in LanguageCode], list(range(13)))
         self.assertEqual((LanguageCode.JAVA, LanguageCode.PYTHON, LanguageCode.RUST), (0, 3, 12))
@@ -101,10 +100,10 @@ class CodeTests(SynchronousTestCase):
             else:
                 self.assertEqual(LanguageCode(language), LanguageCode.JAVA)
 
-    def test_capturedCodes(self) -> None:
+    def test_capturedCodesHaveNames(self) -> None:
         """
-        Every captured request code has a name, but for the one that only newer
-        clients send; every captured response code has one.
+        Every captured request code has a name, except one that only newer clients send;
+        every captured response code has one.
         """
         unknown = {each.requestCode for each in captures()} - set(RequestCode)
         self.assertEqual(unknown, {361})
@@ -112,26 +111,25 @@ class CodeTests(SynchronousTestCase):
             if each.kind == "response":
                 ResponseCode(each.header["code"])
 
-    def test_serializeTypes(self) -> None:
+    def test_firstByteIsSerializeType(self) -> None:
         """
-        The first byte of a header's length is 0 for JSON and 1 for the binary
-        form.
+        The first byte of a header's length is 0 for JSON and 1 for the binary format.
         """
         for each in captures():
             form = SerializeType.JSON if each.form == "json" else SerializeType.ROCKETMQ
             self.assertEqual(each.frame[4], form)
 
-    def test_requestName(self) -> None:
+    def test_requestNameHasNameAndNumber(self) -> None:
         """
-        A reader sees name and number, or the bare number of an unknown code.
+        The text of a code has name and number, or only the number if it is unknown.
         """
         self.assertEqual(requestName(11), "PULL_MESSAGE (11)")
         self.assertEqual(requestName(361), "361")
         self.assertEqual(requestName(30001), "INSPECT_LOCKS (30001)")
 
-    def test_own(self) -> None:
+    def test_inspectCodesAreNotRocketMQs(self) -> None:
         """
-        Our own codes are none of RocketMQ's, and each is on a page of its own.
+        Our own codes differ from all of RocketMQ's, and each is documented.
         """
         self.assertEqual(set(InspectCode) & set(RequestCode), set())
         text = INSPECTION.read_text(encoding="utf-8")
@@ -144,10 +142,10 @@ class DocumentTests(SynchronousTestCase):
     The page about codes.
     """
 
-    def test_complete(self) -> None:
+    def test_pageHasEveryCode(self) -> None:
         """
-        docs/wire/codes.rst has every code, and for a response code the error
-        that stands for it and whether it is retriable.
+        docs/wire/codes.rst has every code; for a response code also its error and whether
+        that is retriable.
         """
         text = DOCUMENT.read_text(encoding="utf-8")
         for kind in (RequestCode, ResponseCode, LanguageCode):

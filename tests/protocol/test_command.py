@@ -24,11 +24,11 @@ from txrocket.protocol.command import (
     rawRequest,
     rawResponse,
     requestCommand,
-    requestTemplate,
     responseCommand,
 )
-from txrocket.protocol.fields import headerFromFields
 from txrocket.protocol.headers import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from txrocket.protocol.headers.fields import headerFromFields
+from txrocket.protocol.headertemplates import requestTemplate
 
 
 def jsonCommand(header: bytes) -> RemotingCommand:
@@ -59,13 +59,13 @@ def binaryHeader(fields: bytes, remark: bytes = b"", language: int = 3) -> bytes
 
 class JsonTests(SynchronousTestCase):
     """
-    JSON headers that are not as they should be.
+    JSON headers that are not regular.
     """
 
-    def test_notUtf8(self) -> None:
+    def test_textThatIsNotUtf8IsMalformed(self) -> None:
         """
-        Text that is not UTF-8 is a malformed header: at once in a member of the
-        command, when they are looked at in its fields.
+        Text that is not UTF-8 is a malformed header: at once in a member of the command,
+        at the first access in its fields.
         """
         self.assertRaises(MalformedHeader, jsonCommand, b'{"remark":"\xff"}')
         for fields in (b'{"topic":"\xff"}', b'{"\xff":"T"}', b'{"\xff":1}'):
@@ -75,10 +75,10 @@ class JsonTests(SynchronousTestCase):
             with self.assertRaises(MalformedHeader):
                 command.extFields  # noqa: B018
 
-    def test_emptyFieldsAreKept(self) -> None:
+    def test_emptyFieldsAreForwarded(self) -> None:
         """
-        A command that came with an empty map of fields is sent on with it, even
-        after somebody looked into the map; one that came without stays without.
+        A command with an empty map of fields is forwarded with it, even after an access
+        to the map; a command without a map is forwarded without.
         """
         for fields in (b'"extFields":{},', b""):
             header = (
@@ -89,10 +89,10 @@ class JsonTests(SynchronousTestCase):
             self.assertEqual(command.extFields, {})
             self.assertEqual(command.encode()[8:], header)
 
-    def test_members(self) -> None:
+    def test_missingAndUnknownMembersAreAccepted(self) -> None:
         """
-        A header may lack any member, have unknown ones, and end in white space;
-        its own state is not to be set from outside.
+        A header may lack any member, have unknown members, and end in white space. It
+        cannot set the command's internal state.
         """
         command = jsonCommand(b"{}")
         self.assertEqual(
@@ -104,9 +104,9 @@ class JsonTests(SynchronousTestCase):
         self.assertEqual(command.opaque, 7)
         self.assertEqual((command.body, command.extFields, command.serializeType), (b"", {}, 0))
 
-    def test_malformed(self) -> None:
+    def test_wrongTypesAreMalformed(self) -> None:
         """
-        What is no JSON object, or has a member of another type, is malformed.
+        A header that is not a JSON object, or has a member of a wrong type, is malformed.
         """
         for header in (
             b"",
@@ -129,20 +129,19 @@ class JsonTests(SynchronousTestCase):
         ):
             self.assertRaises(MalformedHeader, jsonCommand, header)
 
-    def test_deepNesting(self) -> None:
+    def test_deepNestingIsMalformed(self) -> None:
         """
-        Nesting beyond what the decoder's stack takes is malformed, in members
-        that nobody reads too.
+        Nesting beyond the decoder's stack is malformed, even in unknown members.
         """
         for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
             nested = opening * 50000 + b"1" + closing * 50000
             for member in (b"extFields", b"new", b"code"):
                 self.assertRaises(MalformedHeader, jsonCommand, b'{"%b":%b}' % (member, nested))
 
-    def test_fieldsOfWrongType(self) -> None:
+    def test_fieldsThatAreNoMapAreRefusedAtAccess(self) -> None:
         """
-        Fields that are no map of plain values are refused when they are looked
-        at; null is no fields at all.
+        Fields that are not a map of strings, numbers and booleans are refused at the
+        first access; null means no fields.
         """
         for fields in (b"[]", b"5", b'{"a":[]}'):
             command = jsonCommand(b'{"extFields":%b}' % fields)
@@ -152,15 +151,15 @@ class JsonTests(SynchronousTestCase):
         self.assertRaises(MissingField, command.decodeHeader, DeleteTopicRequestHeader)
         self.assertEqual(command.extFields, {})
 
-    def test_withoutFields(self) -> None:
+    def test_noFieldsLacksRequiredField(self) -> None:
         """
-        A command that came without fields lacks whatever a typed header needs.
+        A command without fields lacks the required fields of a typed header.
         """
         self.assertRaises(MissingField, jsonCommand(b"{}").decodeHeader, DeleteTopicRequestHeader)
 
-    def test_nullAndEmpty(self) -> None:
+    def test_emptyTextIsNotNull(self) -> None:
         """
-        An empty remark is not a missing one, and an empty field is there.
+        An empty remark is not a missing one, and an empty field exists.
         """
         command = RemotingCommand(remark="", fields={"a": ""})
         again = jsonCommand(command.encode()[8:])
@@ -175,10 +174,10 @@ class BinaryTests(SynchronousTestCase):
     Binary headers.
     """
 
-    def test_nullAndEmpty(self) -> None:
+    def test_emptyTextIsNull(self) -> None:
         """
-        A length of zero is null: an empty remark is none, and an empty field is
-        not there.
+        A length of zero is null: an empty remark is L{None}, and an empty field does not
+        exist.
         """
         command = RemotingCommand(remark="", fields={"a": "", "b": "x"}, serializeType=1)
         again = binaryCommand(command.encode()[8:])
@@ -187,7 +186,7 @@ class BinaryTests(SynchronousTestCase):
         again = binaryCommand(binaryHeader(b""))
         self.assertEqual((again.remark, again.extFields), (None, {}))
 
-    def test_body(self) -> None:
+    def test_bodyFollowsHeader(self) -> None:
         """
         The body begins where the header ends.
         """
@@ -195,9 +194,9 @@ class BinaryTests(SynchronousTestCase):
         command = binaryCommand(binaryHeader(fields), b"body")
         self.assertEqual((command.extFields, command.body), ({"a": "b"}, b"body"))
 
-    def test_longNames(self) -> None:
+    def test_longestNameIs32767Bytes(self) -> None:
         """
-        A name may be up to 32767 bytes long; one byte more cannot be sent.
+        A name may have up to 32767 bytes; a longer one cannot be sent.
         """
         for size in (63, 64, 32767):
             command = RemotingCommand(fields={"n" * size: "v"}, serializeType=1)
@@ -206,10 +205,10 @@ class BinaryTests(SynchronousTestCase):
         command = RemotingCommand(fields={"n" * 32768: "v"}, serializeType=1)
         self.assertRaises(InvalidMessage, command.encode)
 
-    def test_doesNotFit(self) -> None:
+    def test_lengthBeyondHeaderIsMalformed(self) -> None:
         """
-        A length that leads beyond what it lies in is malformed, even where the
-        frame goes on with a body.
+        A length beyond the end of its container is malformed, even if the frame continues
+        with a body.
         """
         body = bytes(100)
         for header in (
@@ -228,9 +227,9 @@ class BinaryTests(SynchronousTestCase):
             self.assertRaises(MalformedHeader, binaryCommand, header, body)
             self.assertRaises(MalformedHeader, binaryCommand, header)
 
-    def test_notUtf8(self) -> None:
+    def test_textThatIsNotUtf8IsMalformed(self) -> None:
         """
-        Text that is not UTF-8 is malformed, in the remark, in names and values.
+        Text that is not UTF-8 is malformed in the remark, in names and in values.
         """
         for header in (
             binaryHeader(b"", b"\xff"),
@@ -239,7 +238,7 @@ class BinaryTests(SynchronousTestCase):
         ):
             self.assertRaises(MalformedHeader, binaryCommand, header)
 
-    def test_lengthsAreOfBytes(self) -> None:
+    def test_lengthsCountBytes(self) -> None:
         """
         Lengths count bytes, not characters.
         """
@@ -248,20 +247,18 @@ class BinaryTests(SynchronousTestCase):
         self.assertIn("né".encode() + struct.pack(">i", 12), header)
         self.assertEqual(binaryCommand(header).extFields, {"ü": "\U0001f680"})
 
-    def test_languages(self) -> None:
+    def test_unknownLanguageIsOther(self) -> None:
         """
-        A language without a name here is OTHER, and a name without a number is
-        sent as OTHER's.
+        An unknown number of a language is OTHER, and an unknown name is sent as OTHER.
         """
         for number, name in ((3, "PYTHON"), (12, "RUST"), (13, "OTHER"), (-1, "OTHER")):
             self.assertEqual(binaryCommand(binaryHeader(b"", language=number)).language, name)
         frame = RemotingCommand(language="COBOL", serializeType=1).encode()
         self.assertEqual(frame[10], 7)
 
-    def test_wideNumbers(self) -> None:
+    def test_codeBeyond16BitsIsRefused(self) -> None:
         """
-        A code that does not fit 16 bits cannot be sent; a version wraps, as in
-        Java.
+        A code beyond 16 bits cannot be sent; a version wraps, as in Java.
         """
         for code in (32768, -32769):
             command = RemotingCommand(code, serializeType=1)
@@ -275,13 +272,13 @@ class BinaryTests(SynchronousTestCase):
 
 class UnsendableTests(SynchronousTestCase):
     """
-    Commands that cannot be written.
+    Commands that cannot be encoded.
     """
 
-    def test_halfASurrogatePair(self) -> None:
+    def test_loneSurrogateIsRefused(self) -> None:
         """
-        Text that has no UTF-8 form is refused as a message that cannot be sent,
-        wherever it stands and in both forms.
+        A lone surrogate is refused as a message that cannot be sent, at any place and in
+        both formats.
         """
         for form in (0, 1):
             for command in (
@@ -291,18 +288,18 @@ class UnsendableTests(SynchronousTestCase):
             ):
                 self.assertRaises(InvalidMessage, command.encode)
 
-    def test_numberOutOfRange(self) -> None:
+    def test_numberOutOfRangeIsRefused(self) -> None:
         """
-        A number that neither form can hold is refused in the same way.
+        A number beyond both formats is refused in the same way.
         """
         for form in (0, 1):
             command = RemotingCommand(opaque=2**64, serializeType=form)
             self.assertRaises(InvalidMessage, command.encode)
 
-    def test_limits(self) -> None:
+    def test_longFrameOrHeaderIsRefused(self) -> None:
         """
-        A frame over the limit, and a header over 16 MiB under whatever limit,
-        are refused before they are sent.
+        A frame over the limit, and a header over 16 MiB with any limit, are refused
+        before they are sent.
         """
         command = RemotingCommand(5, body=b"x" * 100)
         size = len(command.encode())
@@ -316,12 +313,13 @@ class UnsendableTests(SynchronousTestCase):
 
 class MakingTests(SynchronousTestCase):
     """
-    Commands of ours.
+    Commands that this program makes.
     """
 
-    def test_request(self) -> None:
+    def test_requestHasLanguageAndFlag(self) -> None:
         """
-        A request says who sends it, and whether it wants an answer.
+        A request has the sender's language and version, and the flag for a oneway
+        request.
         """
         command = requestCommand(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))
         self.assertEqual((command.language, command.version), ("PYTHON", VERSION))
@@ -331,9 +329,9 @@ class MakingTests(SynchronousTestCase):
         self.assertEqual((command.flag, command.extFields, command.body), (ONEWAY_FLAG, {}, b"{}"))
         self.assertTrue(command.isOneway and not command.isResponse)
 
-    def test_response(self) -> None:
+    def test_responseHasFlag(self) -> None:
         """
-        A response is marked as one; without a code it is a success.
+        A response has its flag; without a code it is SUCCESS.
         """
         command = responseCommand()
         self.assertEqual((command.code, command.remark), (ResponseCode.SUCCESS, None))
@@ -343,9 +341,9 @@ class MakingTests(SynchronousTestCase):
         self.assertEqual((command.extFields, command.body), ({"topic": "T"}, b"body"))
         self.assertTrue(command.isResponse and not command.isOneway)
 
-    def test_addedFields(self) -> None:
+    def test_addedFieldsAreSent(self) -> None:
         """
-        What is put into extFields is sent, beside what came: a hook signs so.
+        Fields that are added to extFields are sent with the others, as a signature is.
         """
         command = jsonCommand(b'{"extFields":{"topic":"T"}}')
         command.extFields["Signature"] = "s"
@@ -356,18 +354,18 @@ class MakingTests(SynchronousTestCase):
             self.assertEqual(again.extFields, {"topic": "T", "Signature": "s"})
         self.assertEqual(command.decodeHeader(DeleteTopicRequestHeader).topic, "T")
 
-    def test_formMayChange(self) -> None:
+    def test_commandIsForwardedInOtherFormat(self) -> None:
         """
-        A command that came in one form can be sent on in the other.
+        A command that was received in one format can be sent in the other.
         """
         command = jsonCommand(b'{"code":11,"opaque":5,"extFields":{"a":"b"},"version":407}')
         command.serializeType = 1
         fields = b"\x00\x01a\x00\x00\x00\x01b"
         self.assertEqual(command.encode()[8:], binaryHeader(fields, language=0))
 
-    def test_words(self) -> None:
+    def test_strHasCodeOpaqueAndRemark(self) -> None:
         """
-        A log line has what a reader looks for.
+        The text of a command for logs has its code, opaque, size and remark.
         """
         command = RemotingCommand(11, opaque=5, body=b"xyz")
         self.assertEqual(str(command), "<request PULL_MESSAGE (11) opaque 5, body of 3 bytes>")
@@ -382,7 +380,7 @@ INT = st.integers(-(2**31), 2**31 - 1)
 
 class RawTests(SynchronousTestCase):
     """
-    Commands whose fields are JSON already.
+    Commands whose fields are already JSON.
     """
 
     @given(
@@ -393,7 +391,7 @@ class RawTests(SynchronousTestCase):
         st.dictionaries(TEXT, TEXT, min_size=1, max_size=4),
         st.sampled_from(["PYTHON", "JAVA"]),
     )
-    def test_same(
+    def test_rawFieldsAreEncodedAsMap(
         self,
         code: int,
         flag: int,
@@ -403,17 +401,16 @@ class RawTests(SynchronousTestCase):
         language: str,
     ) -> None:
         """
-        They are written as those are whose fields are a map.
+        They have the same bytes as commands whose fields are a map.
         """
         raw = Raw(orjson.dumps(fields))
         quick = RemotingCommand(code, language, VERSION, opaque, flag, remark, raw)
         plain = RemotingCommand(code, language, VERSION, opaque, flag, remark, fields=fields)
         self.assertEqual(quick.encode(), plain.encode())
 
-    def test_request(self) -> None:
+    def test_rawRequestFieldsCanBeChanged(self) -> None:
         """
-        A request of that kind is one like any other, also for who looks at its
-        fields or adds some.
+        The fields of such a request can be read and added to as those of any other.
         """
         for oneway in (False, True):
             plain = requestCommand(RequestCode.PULL_MESSAGE, None, b"body", oneway=oneway)
@@ -426,9 +423,9 @@ class RawTests(SynchronousTestCase):
             self.assertEqual(quick.encode(), plain.encode())
 
     @given(st.integers(0, 2**31 - 1), st.text(), st.booleans())
-    def test_template(self, number: int, value: str, oneway: bool) -> None:
+    def test_filledTemplateEqualsRequest(self, number: int, value: str, oneway: bool) -> None:
         """
-        A header that is filled into a template is the one that is made for one request.
+        A header from a template has the bytes of the header that is made for one request.
         """
         plain = requestCommand(RequestCode.PULL_MESSAGE, oneway=oneway)
         plain.extFields["a"], plain.opaque = value, number
@@ -438,13 +435,13 @@ class RawTests(SynchronousTestCase):
 
 class NamingTests(SynchronousTestCase):
     """
-    What an error says.
+    The texts of errors.
     """
 
-    def test_valueThatLooksLikeTheReason(self) -> None:
+    def test_errorNamesFieldNotItsValue(self) -> None:
         """
-        The field that an error names is the one at fault, not one that a peer
-        wrote into its value.
+        An error names the field, even if the peer's value looks like a reason with
+        another field.
         """
         fields = {
             "topic": "T",

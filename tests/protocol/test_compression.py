@@ -36,36 +36,36 @@ class CompressionTests(SynchronousTestCase):
     Compressed bodies.
     """
 
-    def test_roundTrip(self) -> None:
+    def test_compressedBodyIsDecompressed(self) -> None:
         """
-        What a client compresses, a consumer inflates, by each method.
+        A body is decompressed as it was compressed, by each method.
         """
         for kind in KINDS:
             for body in (b"", b"x", b"hello" * 1000):
                 self.assertEqual(inflate(deflate(body, kind), COMPRESSED_FLAG | kind), body)
 
-    def test_default(self) -> None:
+    def test_defaultIsZlibLevel5(self) -> None:
         """
-        zlib at level 5 is the default, as the Java client's; a sysFlag without
-        a type means it too.
+        zlib at level 5 is the default, as in the Java client, and a sysFlag without a
+        type means zlib.
         """
         body = b"hello " * 100
         self.assertEqual(deflate(body), zlib.compress(body, 5))
         self.assertEqual(inflate(deflate(body), COMPRESSED_FLAG), body)
 
-    def test_limit(self) -> None:
+    def test_resultOverLimitIsRefused(self) -> None:
         """
-        A body may become exactly as long as the limit, and no byte longer.
+        A result may have exactly the limit, and no byte more.
         """
         for kind in KINDS:
             packed = deflate(bytes(1000), kind)
             self.assertEqual(len(inflate(packed, kind, 1000)), 1000)
             self.assertRaises(MalformedRecord, inflate, packed, kind, 999)
 
-    def test_bombs(self) -> None:
+    def test_decompressionBombIsRefused(self) -> None:
         """
-        A small body that would fill the memory is refused, whether or not it
-        says how large it becomes.
+        A small body that would fill the memory is refused, with or without its size in
+        the header.
         """
         zeros = bytes(INFLATED_LIMIT // 8)
         for kind in KINDS:
@@ -80,10 +80,10 @@ class CompressionTests(SynchronousTestCase):
         self.assertLess(len(bomb), 100_000)
         self.assertRaises(MalformedRecord, decodeRecords, bomb)
 
-    def test_damage(self) -> None:
+    def test_damagedBodyIsMalformed(self) -> None:
         """
-        A compressed body cut at any byte is malformed; one with any byte
-        changed gives bytes or that error.
+        A compressed body that is cut at any byte is malformed; one with any byte changed
+        gives bytes or that error.
         """
         for kind in KINDS:
             packed = deflate(b"hello world " * 10, kind)
@@ -96,35 +96,35 @@ class CompressionTests(SynchronousTestCase):
                     with contextlib.suppress(MalformedRecord):
                         self.assertIsInstance(inflate(bytes(damaged), kind, 10000), bytes)
 
-    def test_unknownType(self) -> None:
+    def test_unknownTypeIsRefused(self) -> None:
         """
-        A type that 4.9.7 does not know is named in a typed error.
+        A type that 4.9.7 does not know is named in the error.
         """
         error = self.assertRaises(UnsupportedCompression, inflate, b"", 0x501)
         self.assertIn("type 5", str(error))
         self.assertRaises(UnsupportedCompression, deflate, b"", 0x400)
 
-    def test_libraryMissing(self) -> None:
+    def test_missingLibraryIsNamed(self) -> None:
         """
-        Without its library, LZ4 or Zstandard gives an error that names the
-        package to install; zlib needs none.
+        Without its library, LZ4 or Zstandard gives an error that names the package to
+        install; zlib needs none.
         """
         samples = {kind: deflate(b"hello", kind) for kind in KINDS}
         for kind, module, package in (
             (COMPRESSION_LZ4_TYPE, "lz4.frame", "lz4"),
             (COMPRESSION_ZSTD_TYPE, "zstandard", "zstandard"),
         ):
-            # None there makes Python refuse the import.
+            # With None there, Python refuses the import.
             self.patch(sys, "modules", {**sys.modules, module: None})
             error = self.assertRaises(UnsupportedCompression, inflate, samples[kind], kind)
             self.assertIn(f"pip install {package}", str(error))
             self.assertRaises(UnsupportedCompression, deflate, b"hello", kind)
         self.assertEqual(inflate(samples[COMPRESSION_ZLIB_TYPE], 1), b"hello")
 
-    def test_inflated(self) -> None:
+    def test_inflatedMessageIsNotCompressed(self) -> None:
         """
-        A message is inflated once: the copy says that it is not compressed.
-        One that is not compressed is given back, and an empty body stays one.
+        The decompressed copy of a message has no compression flag. A message that is not
+        compressed is returned as it is, and an empty body stays empty.
         """
         stored = decodeRecord(makeRecord(body=deflate(b"hello"), sysFlag=0x305))
         message = inflated(stored)

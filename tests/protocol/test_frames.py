@@ -25,7 +25,7 @@ from txrocket.errors import (
 )
 from txrocket.protocol.codes import LanguageCode
 from txrocket.protocol.command import RemotingCommand
-from txrocket.protocol.connection import Connection
+from txrocket.protocol.connection import RemotingConnection
 from txrocket.protocol.frames import FRAME_LIMIT, FrameBuffer
 
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -88,12 +88,12 @@ class ChunkingTests(SynchronousTestCase):
     """
 
     @given(st.lists(commands(), max_size=5), st.lists(st.integers(0, 2**20), max_size=12))
-    def test_anyCuts(self, sent: list[RemotingCommand], places: list[int]) -> None:
+    def test_anyCutsGiveSameCommands(self, sent: list[RemotingCommand], places: list[int]) -> None:
         """
-        Commands of both forms come out as they went in, and nothing is left
-        over, wherever the stream was cut.
+        Commands of both formats are decoded as they were encoded, and no bytes remain,
+        wherever the stream is cut.
         """
-        connection = Connection()
+        connection = RemotingConnection()
         received = []
         for piece in cut(b"".join(each.encode() for each in sent), places):
             received += connection.feed(piece)
@@ -101,13 +101,13 @@ class ChunkingTests(SynchronousTestCase):
         self.assertEqual([meaning(each) for each in received], [meaning(each) for each in sent])
         self.assertEqual(connection.held, 0)
 
-    def test_byteByByte(self) -> None:
+    def test_lastByteCompletesCommand(self) -> None:
         """
-        A command is there with its last byte and not before, and until then
-        exactly its own bytes are held.
+        A command is complete with its last byte and not before; until then exactly its
+        own bytes are held.
         """
         for command in (RemotingCommand(5, body=b"body"), RemotingCommand(5, serializeType=1)):
-            connection = Connection()
+            connection = RemotingConnection()
             frame = command.encode()
             for count in range(1, len(frame)):
                 self.assertEqual(connection.feed(frame[count - 1 : count]), [])
@@ -116,80 +116,80 @@ class ChunkingTests(SynchronousTestCase):
             self.assertEqual(meaning(received), meaning(command))
             self.assertEqual(connection.held, 0)
 
-    def test_restOfOneStartOfNext(self) -> None:
+    def test_pieceMayHoldSeveralFrames(self) -> None:
         """
         A piece may end one frame, hold others and start one more.
         """
         frame = RemotingCommand(5).encode()
-        connection = Connection()
+        connection = RemotingConnection()
         self.assertEqual(len(connection.feed(frame[:10])), 0)
         self.assertEqual(len(connection.feed(frame[10:] + frame + frame[:3])), 2)
         self.assertEqual(connection.held, 3)
         self.assertEqual(len(connection.feed(frame[3:])), 1)
 
-    def test_longThenShort(self) -> None:
+    def test_shortFrameDoesNotWaitAfterLongOne(self) -> None:
         """
-        A long frame that came in pieces does not make a short one after it wait:
-        the short one's length is known with its own four bytes.
+        A long frame that came in pieces does not delay a short one after it: the short
+        one's length is known with its own four bytes.
         """
         long, short = RemotingCommand(5, body=bytes(1000)).encode(), RemotingCommand(6).encode()
-        connection = Connection()
+        connection = RemotingConnection()
         connection.feed(long[:500])
         self.assertEqual(len(connection.feed(long[500:] + short[:3])), 1)
         (command,) = connection.feed(short[3:])
         self.assertEqual(command.code, 6)
 
-    def test_nothing(self) -> None:
+    def test_noBytesGiveNoCommands(self) -> None:
         """
-        No bytes are no news.
+        An empty piece gives no commands.
         """
-        connection = Connection()
+        connection = RemotingConnection()
         self.assertEqual(connection.feed(b""), [])
         self.assertEqual((connection.held, connection.fault), (0, None))
 
 
 class LimitTests(SynchronousTestCase):
     """
-    How long a frame may be.
+    The maximum length of a frame.
     """
 
-    def test_limit(self) -> None:
+    def test_limitIsJavas(self) -> None:
         """
-        The limit is Java's, and counts the length itself.
+        The limit is Java's, and includes the length itself.
         """
         self.assertEqual(FRAME_LIMIT, 16777216)
 
-    def test_exactly(self) -> None:
+    def test_frameOverLimitIsRefused(self) -> None:
         """
-        A frame of exactly the limit passes; one byte more is refused.
+        A frame of exactly the limit is accepted; one byte more is refused.
         """
         frame = RemotingCommand(5, body=b"x" * 20).encode()
-        connection = Connection(len(frame))
+        connection = RemotingConnection(len(frame))
         self.assertEqual(len(connection.feed(frame)), 1)
         self.assertIsNone(connection.fault)
-        connection = Connection(len(frame) - 1)
+        connection = RemotingConnection(len(frame) - 1)
         self.assertEqual(connection.feed(frame), [])
         assert isinstance(connection.fault, FrameTooLarge)
         self.assertEqual(connection.fault.size, len(frame))
         self.assertEqual(connection.fault.limit, len(frame) - 1)
 
-    def test_theRealLimit(self) -> None:
+    def test_defaultLimitIs16MiB(self) -> None:
         """
-        With the limit as it is, 16 MiB are announced in peace and a byte more is
-        not, before any byte of the frame came.
+        With the default limit, a length of 16 MiB is accepted and a byte more is refused,
+        before any byte of the frame arrives.
         """
         for length, fault in ((FRAME_LIMIT - 4, None), (FRAME_LIMIT - 3, FrameTooLarge)):
-            connection = Connection()
+            connection = RemotingConnection()
             self.assertEqual(connection.feed(struct.pack(">i", length)), [])
             self.assertEqual(type(connection.fault), fault or type(None))
 
-    def test_atOnce(self) -> None:
+    def test_lengthIsCheckedWithItsFourthByte(self) -> None:
         """
-        A length is judged with its fourth byte, though the four come one by one,
-        and nothing is held afterwards.
+        A length is checked with its fourth byte, even if the four arrive one by one, and
+        no bytes are held afterwards.
         """
         for length, kind in ((1000, FrameTooLarge), (3, InvalidFrameLength)):
-            connection = Connection(100)
+            connection = RemotingConnection(100)
             prefix = struct.pack(">i", length)
             for index in range(3):
                 connection.feed(prefix[index : index + 1])
@@ -198,13 +198,13 @@ class LimitTests(SynchronousTestCase):
             self.assertIsInstance(connection.fault, kind)
             self.assertEqual(connection.held, 0)
 
-    def test_tooShort(self) -> None:
+    def test_shortLengthIsFault(self) -> None:
         """
-        A length that is negative, or has no room for a header's length, breaks
-        the stream.
+        A length that is negative, or has no room for a header's length, is a fault of the
+        stream.
         """
         for length in (3, 1, 0, -1, -4, -5, -(2**31)):
-            connection = Connection()
+            connection = RemotingConnection()
             self.assertEqual(connection.feed(struct.pack(">i", length) + bytes(8)), [])
             assert isinstance(connection.fault, InvalidFrameLength)
             self.assertEqual(connection.fault.size, length)
@@ -213,8 +213,9 @@ class LimitTests(SynchronousTestCase):
         """
         Four bytes are a frame to the buffer; what they mean is for the decoder.
         """
-        buffer = FrameBuffer(whole)
-        self.assertEqual(buffer.feed(b"\x00\x00\x00\x04abcd"), [b"abcd"])
+        buffer = FrameBuffer()
+        data = b"\x00\x00\x00\x04\x02\x00\x00\x00"
+        self.assertEqual(buffer.runs(data), [(-1, data, 0, 8)])
         self.assertIsNone(buffer.fault)
 
     @given(st.lists(st.binary(max_size=60), max_size=20))
@@ -222,22 +223,22 @@ class LimitTests(SynchronousTestCase):
         """
         Whatever comes, no more than one frame of the limit is ever held.
         """
-        buffer = FrameBuffer(whole, 50)
+        buffer = FrameBuffer(50)
         for piece in pieces:
-            buffer.feed(piece)
+            buffer.runs(piece)
             self.assertLess(buffer.held, 50)
 
 
 class FaultTests(SynchronousTestCase):
     """
-    Streams that break.
+    Streams with a fault.
     """
 
     def fault(self, frame: bytes) -> ProtocolError:
         """
         What breaks a stream at this frame.
         """
-        connection = Connection()
+        connection = RemotingConnection()
         self.assertEqual(connection.feed(frame), [])
         assert connection.fault is not None
         return connection.fault
@@ -248,7 +249,7 @@ class FaultTests(SynchronousTestCase):
         nobody can tell where a next frame would begin.
         """
         good, bad = RemotingCommand(5).encode(), struct.pack(">iI", 4, 7 << 24)
-        connection = Connection()
+        connection = RemotingConnection()
         self.assertEqual(len(connection.feed(good + good + bad + good)), 2)
         fault = connection.fault
         assert isinstance(fault, UnknownSerializeType)
@@ -256,10 +257,10 @@ class FaultTests(SynchronousTestCase):
         self.assertEqual(connection.feed(good), [])
         self.assertEqual((connection.held, connection.fault), (0, fault))
 
-    def test_headerTooLong(self) -> None:
+    def test_headerLongerThanFrameIsFault(self) -> None:
         """
-        A header cannot be longer than its frame, even where the bytes of the
-        next frame are there.
+        A header cannot be longer than its frame, even if the bytes of the next frame are
+        there.
         """
         frame = struct.pack(">iI", 6, 3) + b"{}"
         fault = self.fault(frame + frame)
@@ -267,46 +268,34 @@ class FaultTests(SynchronousTestCase):
         self.assertEqual((fault.size, fault.room), (3, 2))
         self.assertIsInstance(self.fault(struct.pack(">iI", 4, 0xFFFFFF)), HeaderTooLong)
 
-    def test_serializeTypes(self) -> None:
+    def test_unknownSerializeTypeIsFault(self) -> None:
         """
-        There are two forms of header, and 254 numbers that are none.
+        There are two formats of header; the 254 other numbers are a fault.
         """
         for number in range(2, 256):
             fault = self.fault(struct.pack(">iI", 4, number << 24))
             assert isinstance(fault, UnknownSerializeType)
             self.assertEqual(fault.serializeType, number)
 
-    def test_otherErrors(self) -> None:
-        """
-        Only what the decoder says of the bytes is a fault of the stream; its own
-        accidents are not hidden.
-        """
-
-        def broken(data: bytes, start: int, stop: int) -> None:
-            raise ZeroDivisionError
-
-        self.assertRaises(ZeroDivisionError, FrameBuffer(broken).feed, bytes((0, 0, 0, 4)) * 2)
-
     @given(st.lists(st.binary(max_size=200), max_size=5))
-    def test_randomBytes(self, pieces: list[bytes]) -> None:
+    def test_randomBytesGiveCommandsOrFault(self, pieces: list[bytes]) -> None:
         """
         Random bytes are commands or a fault, and no other error.
         """
         self.swallow(pieces)
 
     @given(st.integers(0, 1), st.binary(max_size=100))
-    def test_randomHeaders(self, form: int, header: bytes) -> None:
+    def test_randomHeaderGivesCommandOrFault(self, form: int, header: bytes) -> None:
         """
-        Random bytes in a sound frame are a command or a fault.
+        Random bytes in a valid frame are a command or a fault.
         """
         self.swallow([struct.pack(">iI", 4 + len(header), form << 24 | len(header)) + header])
 
     @settings(max_examples=400)
     @given(st.data())
-    def test_mutatedCaptures(self, data: st.DataObject) -> None:
+    def test_mutatedFrameGivesCommandsOrFault(self, data: st.DataObject) -> None:
         """
-        Real frames with bytes changed, taken out or put in are commands or a
-        fault.
+        Real frames with bytes changed, removed or inserted are commands or a fault.
         """
         frame = bytearray(data.draw(st.sampled_from(captures())).frame[:600])
         # The middle of a body is of no interest here.
@@ -322,7 +311,7 @@ class FaultTests(SynchronousTestCase):
         Feed a connection, and look into all that comes out.
         """
         limit = 2000
-        connection = Connection(limit)
+        connection = RemotingConnection(limit)
         for piece in pieces:
             for command in connection.feed(piece):
                 try:
@@ -336,10 +325,9 @@ class FaultTests(SynchronousTestCase):
             self.assertIsInstance(connection.fault, ProtocolError)
             self.assertEqual(connection.held, 0)
 
-    def test_truncatedHeader(self) -> None:
+    def test_truncatedHeaderIsMalformed(self) -> None:
         """
-        A header that ends too early is malformed wherever it ends, in both
-        forms.
+        A header that ends too early is malformed wherever it ends, in both formats.
         """
         for form in (0, 1):
             command = RemotingCommand(
@@ -358,19 +346,19 @@ class OpaqueTests(SynchronousTestCase):
     The numbers of requests.
     """
 
-    def test_wraps(self) -> None:
+    def test_opaqueWrapsAfterJavasInt(self) -> None:
         """
-        Numbers count from 0 and start anew after Java's greatest int.
+        Numbers count from 0 and start again after Java's greatest int.
         """
-        connection = Connection()
+        connection = RemotingConnection()
         self.assertEqual([connection.nextOpaque() for _ in range(3)], [0, 1, 2])
         connection._opaque = 2**31 - 2
         self.assertEqual([connection.nextOpaque() for _ in range(3)], [2**31 - 1, 0, 1])
 
-    def test_ownNumbers(self) -> None:
+    def test_connectionsCountSeparately(self) -> None:
         """
-        Every connection has numbers of its own.
+        Every connection has its own numbers.
         """
-        first, second = Connection(), Connection()
+        first, second = RemotingConnection(), RemotingConnection()
         first.nextOpaque()
         self.assertEqual((first.nextOpaque(), second.nextOpaque()), (1, 0))

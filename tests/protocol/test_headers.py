@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.protocol.headers} and L{txrocket.protocol.fields}.
+Tests for L{txrocket.protocol.headers} and L{txrocket.protocol.headers.fields}.
 
 C{fixtures/headers.json} has the fields of RocketMQ 4.9.7's header classes with
 those that they inherit: name to Java type, with an exclamation mark where the
@@ -23,7 +23,6 @@ from txrocket.errors import MalformedField, MalformedHeader, MissingField, Proto
 from txrocket.protocol import headers
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, decodeCommand, requestCommand
-from txrocket.protocol.fields import Header, decodeExtFields, decodeHeader, headerFromFields
 from txrocket.protocol.headers import (
     HEADERS,
     CreateTopicRequestHeader,
@@ -34,6 +33,7 @@ from txrocket.protocol.headers import (
     SendMessageRequestHeaderV2,
     ViewMessageRequestHeader,
 )
+from txrocket.protocol.headers.fields import Header, decodeExtFields, decodeHeader, headerFromFields
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire" / "headers.rst"
 JAVA: dict[str, dict[str, str]] = json.loads(
@@ -45,13 +45,13 @@ DECLARED: dict[str, type[Header]] = {
     if isinstance(each, type) and issubclass(each, Header) and each is not Header
 }
 
-# Where a declaration is not Java's, and why.
+# Where a declaration differs from Java's, and why.
 NOT_REQUIRED = {
     # @CFNotNull on a primitive, or on a field with a value: Java cannot miss it.
     ("ResetOffsetRequestHeader", "isForce"),
     ("GetConsumeStatsInBrokerHeader", "isOrder"),
     ("CreateTopicRequestHeader", "order"),
-    # mqadmin does not send it unless it is told a file.
+    # mqadmin sends it only with a file.
     ("UpdateGlobalWhiteAddrsConfigRequestHeader", "aclFileFullPath"),
 }
 NOT_SENT = {
@@ -91,21 +91,21 @@ def declaration(header: type[Header]) -> dict[str, inspect.Field]:
 
 class DeclarationTests(SynchronousTestCase):
     """
-    The declarations against Java's.
+    The declarations compared with Java's.
     """
 
-    def test_fields(self) -> None:
+    def test_fieldsAreJavas(self) -> None:
         """
-        Every header has the fields of the Java class of its name, and no others.
+        Every header has exactly the fields of the Java class of its name.
         """
         self.assertEqual(set(DECLARED), set(JAVA))
         for name, header in DECLARED.items():
             expected = {each for each in JAVA[name] if (name, each) not in NOT_SENT}
             self.assertEqual(set(header.__struct_encode_fields__), expected, name)
 
-    def test_types(self) -> None:
+    def test_typesAreJavas(self) -> None:
         """
-        Every field has Java's type; int and Integer are one on the wire.
+        Every field has Java's type; int and Integer are the same on the wire.
         """
         for name, header in DECLARED.items():
             for wireName, each in declaration(header).items():
@@ -115,10 +115,9 @@ class DeclarationTests(SynchronousTestCase):
                     expected = "Literal"
                 self.assertEqual(javaType(each.type), expected, f"{name}.{wireName}")
 
-    def test_required(self) -> None:
+    def test_requiredFieldsAreJavas(self) -> None:
         """
-        A field must be there exactly where Java says so, but for those that
-        peers may leave out.
+        A field is required exactly if Java says so, except for fields that peers omit.
         """
         required = {
             (name, wireName)
@@ -134,16 +133,17 @@ class DeclarationTests(SynchronousTestCase):
         }
         self.assertEqual(required, java - NOT_REQUIRED)
 
-    def test_used(self) -> None:
+    def test_everyHeaderHasACode(self) -> None:
         """
         Every declared header belongs to at least one request code.
         """
         used = {each for pair in HEADERS.values() for each in pair if each is not None}
         self.assertEqual(used, set(DECLARED.values()))
 
-    def test_sameRequestSameFields(self) -> None:
+    def test_shortNamesMatchLongNames(self) -> None:
         """
-        The short names stand for the long ones, field by field.
+        The header with short names has the fields of the one with long names, field by
+        field.
         """
         long, short = HEADERS[RequestCode.SEND_MESSAGE], HEADERS[RequestCode.SEND_MESSAGE_V2]
         assert long.request is not None
@@ -153,7 +153,7 @@ class DeclarationTests(SynchronousTestCase):
         self.assertIs(long.response, short.response)
 
 
-# Words that a decoder which guesses types would take for something else.
+# Words that a decoder that guesses types would read as other types.
 texts = st.one_of(
     st.sampled_from(
         ["null", "true", "false", "0", "1", "-1", "1.5", "{}", "[]", '"', "\\", "\x01"]
@@ -188,7 +188,7 @@ def instances(
     """
     members = {each.name: values(each.type, text) for each in declaration(header).values()}
     if header is RegisterBrokerRequestHeader:
-        # None is not sent, and what is not sent is 0 to the reader.
+        # None is not sent, and a missing field is read as 0.
         members["bodyCrc32"] = st.integers(-(2**31), 2**31 - 1)
     if header is EndTransactionRequestHeader:
         members["commitOrRollback"] = st.sampled_from([0, 8, 12])
@@ -200,20 +200,20 @@ anyHeader = st.sampled_from(list(DECLARED.values())).flatmap(instances)
 
 class RoundTripTests(SynchronousTestCase):
     """
-    Typed headers through both forms.
+    Typed headers through both formats.
     """
 
     def passOn(self, command: RemotingCommand) -> RemotingCommand:
         """
-        The command that comes out at the other end.
+        Encode and decode a command.
         """
         frame = command.encode()
         return decodeCommand(frame, 4, len(frame))
 
-    def test_everyClass(self) -> None:
+    def test_everyHeaderRoundTrips(self) -> None:
         """
-        Every header class comes through JSON and binary as it went in, both when
-        it is decoded from the text and by way of the map of fields.
+        Every header class is decoded as it was encoded, in JSON and binary, from the text
+        and from the map of fields.
         """
 
         for kind in DECLARED.values():
@@ -221,7 +221,7 @@ class RoundTripTests(SynchronousTestCase):
 
     def checkClass(self, kind: type[Header]) -> None:
         """
-        Send headers of one class.
+        Round-trip headers of one class.
         """
 
         @settings(max_examples=8)
@@ -238,10 +238,10 @@ class RoundTripTests(SynchronousTestCase):
         check()
 
     @given(anyHeader)
-    def test_toFields(self, header: Header) -> None:
+    def test_toFieldsWritesJavasText(self, header: Header) -> None:
         """
-        Fields are text under the wire's names: booleans as Java spells them,
-        numbers in decimal, and nothing for what is None.
+        Fields are text under the wire's names: booleans in Java's spelling, decimal
+        numbers, and no field for None.
         """
         expected = {}
         for wireName, each in declaration(type(header)).items():
@@ -253,9 +253,9 @@ class RoundTripTests(SynchronousTestCase):
         self.assertEqual(header.toFields(), expected)
         self.assertEqual(headerFromFields(type(header), expected), header)
 
-    def test_emptyText(self) -> None:
+    def test_emptyTextIsAbsentInBinary(self) -> None:
         """
-        The empty text comes through JSON; in the binary form it is not there.
+        The empty text is kept in JSON; in the binary format the field is absent.
         """
         for form, expected in ((SerializeType.JSON, {"topic": ""}), (SerializeType.ROCKETMQ, {})):
             command = requestCommand(1, DeleteTopicRequestHeader(""))
@@ -284,12 +284,12 @@ def perhapsFields(value: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[type
 
 class StrangeFieldsTests(SynchronousTestCase):
     """
-    Fields that are not as declared.
+    Fields that differ from their declaration.
     """
 
     def checkDecoding(self, header: type[Header], decode: Any) -> Header | None:
         """
-        Decoding gives a header, or an error that names a field of it.
+        Assert that decoding gives a header, or an error that names one of its fields.
         """
         try:
             decoded: Header = decode()
@@ -305,10 +305,10 @@ class StrangeFieldsTests(SynchronousTestCase):
         return None
 
     @given(perhapsFields(st.one_of(st.text(), st.integers().map(str))))
-    def test_anyMap(self, drawn: tuple[type[Header], dict[str, str]]) -> None:
+    def test_anyMapNamesFirstWrongField(self, drawn: tuple[type[Header], dict[str, str]]) -> None:
         """
-        Any map of texts is a header, or its first wrong field is named; by both
-        roads alike.
+        Any map of texts is a header, or the error names its first wrong field; JSON text
+        and map give the same.
         """
         header, fields = drawn
         mapped = self.checkDecoding(header, lambda: headerFromFields(header, fields))
@@ -316,7 +316,7 @@ class StrangeFieldsTests(SynchronousTestCase):
         self.assertEqual(self.checkDecoding(header, lambda: decodeHeader(header, raw)), mapped)
 
     @given(perhapsFields(jsonValues))
-    def test_anyJson(self, drawn: tuple[type[Header], dict[str, Any]]) -> None:
+    def test_anyJsonIsHeaderOrError(self, drawn: tuple[type[Header], dict[str, Any]]) -> None:
         """
         Any JSON object is a header or a ProtocolError.
         """
@@ -325,16 +325,16 @@ class StrangeFieldsTests(SynchronousTestCase):
         self.checkDecoding(header, lambda: decodeHeader(header, raw))
 
     @given(st.sampled_from(list(DECLARED.values())), st.binary())
-    def test_anyBytes(self, header: type[Header], raw: bytes) -> None:
+    def test_anyBytesRaiseOnlyProtocolError(self, header: type[Header], raw: bytes) -> None:
         """
         Any bytes are a header or a ProtocolError.
         """
         self.checkDecoding(header, lambda: decodeHeader(header, raw))
 
-    def test_missing(self) -> None:
+    def test_missingFieldIsNamed(self) -> None:
         """
-        A field that is missing is named, with the name that it has in the code
-        where the wire's is a letter; null is as good as missing.
+        A missing field is named, also by its attribute if the wire's name is a letter;
+        null counts as missing.
         """
         error = self.assertRaises(MissingField, headerFromFields, DeleteTopicRequestHeader, {})
         self.assertEqual((error.header, error.field), ("DeleteTopicRequestHeader", "topic"))
@@ -343,10 +343,10 @@ class StrangeFieldsTests(SynchronousTestCase):
         for raw in (b"{}", b"null", b'{"topic":null}'):
             self.assertRaises(MissingField, decodeHeader, DeleteTopicRequestHeader, raw)
 
-    def test_malformed(self) -> None:
+    def test_malformedFieldIsNamed(self) -> None:
         """
-        A value that its type does not allow is refused with the field's name, in
-        whatever way it was sent.
+        A value that is not valid for its type is refused with the field's name, bare or
+        as text.
         """
         for raw in (
             b'{"offset":"x"}',
@@ -363,19 +363,19 @@ class StrangeFieldsTests(SynchronousTestCase):
             error = self.assertRaises(MalformedField, decodeHeader, ViewMessageRequestHeader, raw)
             self.assertEqual(error.field, "offset")
 
-    def test_bounds(self) -> None:
+    def test_numbersHaveJavasRange(self) -> None:
         """
-        A long holds what Java's does, and no number is rounded.
+        A long has the range of Java's, and no number is rounded.
         """
         for number in (2**63 - 1, -(2**63), 2**53 + 1):
             for raw in (b'{"offset":%d}', b'{"offset":"%d"}'):
                 header = decodeHeader(ViewMessageRequestHeader, raw % number)
                 self.assertEqual(header.offset, number)
 
-    def test_booleans(self) -> None:
+    def test_zeroAndOneAreBooleans(self) -> None:
         """
-        true, false, 1 and 0 are booleans, bare and as text; other words are
-        refused, where Java takes them all for false.
+        true, false, 1 and 0 are booleans, bare and as text; other words are refused,
+        which Java reads as false.
         """
         for raw, expected in (
             (b'{"topic":"T","acceptStandardJsonOnly":"true"}', True),
@@ -393,17 +393,17 @@ class StrangeFieldsTests(SynchronousTestCase):
         error = self.assertRaises(MalformedField, decodeHeader, GetRouteInfoRequestHeader, raw)
         self.assertEqual(error.field, "acceptStandardJsonOnly")
 
-    def test_textSentBare(self) -> None:
+    def test_bareNumberIsText(self) -> None:
         """
-        Text that was sent as a bare number or boolean is that text.
+        A text field accepts a bare number or boolean as its text.
         """
         for raw, topic in ((b"5", "5"), (b"1.5", "1.5"), (b"true", "true"), (b"false", "false")):
             header = decodeHeader(DeleteTopicRequestHeader, b'{"topic":%b}' % raw)
             self.assertEqual(header.topic, topic)
 
-    def test_choices(self) -> None:
+    def test_unknownChoiceIsRefused(self) -> None:
         """
-        A field with few values takes no others, and says which field it is.
+        A field with few possible values refuses others, and the error names the field.
         """
         fields = CreateTopicRequestHeader("T", "D", 1, 1, 6, "SINGLE_TAG").toFields()
         fields["topicFilterType"] = "NO_TAG"
@@ -418,10 +418,10 @@ class StrangeFieldsTests(SynchronousTestCase):
         )
         self.assertIn("commitOrRollback 4", str(malformed))
 
-    def test_extFields(self) -> None:
+    def test_extFieldsIsMapOfPlainValues(self) -> None:
         """
-        extFields is a map of plain values; null members are not there, and what
-        else it is, is refused.
+        extFields is a map of strings, numbers and booleans. Members that are null are
+        absent, and other values are refused.
         """
         raw = b'{"a":"x","b":1,"c":true,"d":null,"e":false,"f":1.5}'
         expected = {"a": "x", "b": "1", "c": "true", "e": "false", "f": "1.5"}
@@ -450,10 +450,10 @@ class DocumentTests(SynchronousTestCase):
         rows = section.split("\n   * - ")[2:]
         return [[cell.strip() for cell in row.split("\n     - ")[:3]] for row in rows]
 
-    def test_fields(self) -> None:
+    def test_pageHasEveryField(self) -> None:
         """
-        docs/wire/headers.rst has every header with every field, in order, with
-        its type and what stands in for it.
+        docs/wire/headers.rst has every header with every field, in order, with its type
+        and default.
         """
         for name, header in DECLARED.items():
             expected = []
@@ -470,10 +470,10 @@ class DocumentTests(SynchronousTestCase):
                 )
             self.assertEqual(self.rows(name), expected, name)
 
-    def test_codes(self) -> None:
+    def test_pageHasEveryServedCode(self) -> None:
         """
-        Every served code is there with its name and its headers, and every header
-        tells the codes that carry it.
+        Every served code is on the page with its name and its headers, and every header
+        has the codes that carry it.
         """
         text = DOCUMENT.read_text(encoding="utf-8")
         flowed = " ".join(text.split())

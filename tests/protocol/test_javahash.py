@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from txrocket.protocol import javahash
 from txrocket.protocol.javahash import javaHash, tagsCode
 
-# What String.hashCode gives on JDK 17.
+# Results of String.hashCode on JDK 17.
 JAVA = {
     "": 0,
     "a": 97,
@@ -28,7 +28,7 @@ JAVA = {
     "a🚀b🐍": -235433266,
     "\ud800": 55296,  # half a pair counts as it is
     "x\udc00y": 1861361,
-    # Around the chunks that the text is taken in.
+    # Lengths around the size of a chunk.
     "\uffff" * 32: 1466416640,
     "\uffff" * 33: -1785658881,
     "\xff" * 64: -1797555200,
@@ -55,45 +55,45 @@ class JavaHashTests(SynchronousTestCase):
     Java's hash of a string.
     """
 
-    def test_java(self) -> None:
+    def test_hashIsJavas(self) -> None:
         """
-        It is what the JDK computes: signed, over UTF-16 units.
+        The hash is what the JDK computes: signed, over UTF-16 units.
         """
         for text, expected in JAVA.items():
             self.assertEqual(javaHash(text), expected, text[:50])
 
     @given(st.text(st.characters(), max_size=200))
-    def test_anyText(self, text: str) -> None:
+    def test_anyTextHasJavasHash(self, text: str) -> None:
         """
-        Any text gives its hash, half surrogate pairs included.
+        Any text has its hash, lone surrogates included.
         """
         self.assertEqual(javaHash(text), definition(text))
 
     @given(st.text(max_size=100), st.text(max_size=100))
-    def test_prefix(self, prefix: str, rest: str) -> None:
+    def test_hashContinuesFromPrefix(self, prefix: str, rest: str) -> None:
         """
         A hash can be continued from that of a prefix.
         """
         self.assertEqual(javaHash(rest, javaHash(prefix)), javaHash(prefix + rest))
 
-    def test_everyLength(self) -> None:
+    def test_everyLengthHasJavasHash(self) -> None:
         """
-        No length falls between two steps.
+        Texts of every length around a step or a chunk have their hash.
         """
         for count in range(140):
             for letter in "\0z\xff\uffff":
                 self.assertEqual(javaHash(letter * count), definition(letter * count))
 
-    def test_longTagIsNotKept(self) -> None:
+    def test_longTagIsNotCached(self) -> None:
         """
-        The hash of a long tag is not remembered, and is the same.
+        The hash of a long tag is not cached, and is the same.
         """
         before = javahash._tagHash.cache_info().currsize
         for size in range(1025, 1030):
             self.assertEqual(tagsCode("t" * size), javaHash("t" * size))
         self.assertEqual(javahash._tagHash.cache_info().currsize, before)
 
-    def test_tagsCode(self) -> None:
+    def test_tagsCodeIsHashOrZero(self) -> None:
         """
         A tag's code is its hash; without a tag it is 0.
         """

@@ -40,9 +40,9 @@ class MessageIdTests(SynchronousTestCase):
     The broker's id.
     """
 
-    def test_java(self) -> None:
+    def test_messageIdIsJavas(self) -> None:
         """
-        It is what C{MessageDecoder.createMessageId} gives.
+        The id is that of C{MessageDecoder.createMessageId}.
         """
         for host, expected in (
             ("192.168.200.254", "C0A8C8FE00002A9F00000000075BCD15"),
@@ -51,9 +51,9 @@ class MessageIdTests(SynchronousTestCase):
             self.assertEqual(encodeMessageId(encodeHost(host, 10911), 123456789), expected)
             self.assertEqual(decodeMessageId(expected), (host, 10911, 123456789))
 
-    def test_captured(self) -> None:
+    def test_capturedIdNamesBroker(self) -> None:
         """
-        The ids that brokers answered to sends name the broker's address.
+        The ids in captured responses to sends contain the broker's address.
         """
         ids = [
             one
@@ -68,9 +68,9 @@ class MessageIdTests(SynchronousTestCase):
             self.assertEqual((host, port), ("127.0.0.1", 21911))
             self.assertEqual(encodeMessageId(encodeHost(host, port), offset), one)
 
-    def test_malformed(self) -> None:
+    def test_wrongDigitsAreRefused(self) -> None:
         """
-        Anything but 32 or 56 hexadecimal digits is refused.
+        Any text but 32 or 56 hexadecimal digits is refused.
         """
         good = "C0A8C8FE00002A9F00000000075BCD15"
         self.assertEqual(decodeMessageId(good.lower()), decodeMessageId(good))
@@ -81,9 +81,9 @@ class MessageIdTests(SynchronousTestCase):
         self.assertRaises(MalformedField, decodeMessageId, "１" * 32)
 
     @given(st.text())
-    def test_noise(self, text: str) -> None:
+    def test_anyTextRaisesOnlyMalformedField(self, text: str) -> None:
         """
-        Arbitrary text never gives another exception.
+        Any text is an id or raises MalformedField.
         """
         self.assertRaises(MalformedField, decodeMessageId, text)
 
@@ -101,9 +101,9 @@ class UniqueIdTests(SynchronousTestCase):
         source = UniqueIds(ip, 0x10B1F, -2, lambda: next(clock), utcMonthStart)
         return [source() for _ in times[1:]]
 
-    def test_layout(self) -> None:
+    def test_idHasItsFields(self) -> None:
         """
-        Address, pid, loader, time since the month began, counter.
+        The id has address, pid, loader, time since the month began, and counter.
         """
         now = utc(2023, 11, 1) + 0x1234ABCD
         [first, second] = self.ids([now, now, now + 1])
@@ -115,9 +115,9 @@ class UniqueIdTests(SynchronousTestCase):
         self.assertEqual(decodeUniqueId(long)[:2], ("::1", 0x0B1F))
         self.assertRaises(ValueError, self.ids, [now], b"\x01\x02")
 
-    def test_at(self) -> None:
+    def test_givenTimeIsUsed(self) -> None:
         """
-        Who knows the time need not ask for it again.
+        A caller that knows the time can pass it.
         """
         now = utc(2023, 11, 1)
         source = UniqueIds(bytes(4), 1, 1, lambda: now, utcMonthStart)
@@ -125,9 +125,9 @@ class UniqueIdTests(SynchronousTestCase):
         parts = [(each.elapsed, each.counter) for each in map(decodeUniqueId, made)]
         self.assertEqual(parts, [(0, 0), (7, 1), (0, 2)])
 
-    def test_counter(self) -> None:
+    def test_counterWrapsAfter16Bits(self) -> None:
         """
-        The counter wraps after 16 bits, and no two ids in a row are equal.
+        The counter wraps after 16 bits, and consecutive ids differ.
         """
         source = UniqueIds(bytes(4), 1, 1, lambda: utc(2023, 11, 2), utcMonthStart)
         made = [source() for _ in range(0x10001)]
@@ -136,39 +136,39 @@ class UniqueIdTests(SynchronousTestCase):
         self.assertEqual(len(set(made)), 0x10000)
 
     @given(st.lists(st.integers(0, 3), min_size=1, max_size=10))
-    def test_everyTime(self, times: list[int]) -> None:
+    def test_idHasTheTimeOfItsCall(self, times: list[int]) -> None:
         """
-        Each id has the time at which it was made, whether or not that is the time
-        of the one before.
+        Each id has the time of its call, whether or not the call before had the same
+        time.
         """
         start = utc(2023, 11, 1)
         made = self.ids([start, *[start + each for each in times]])
         self.assertEqual([decodeUniqueId(each).elapsed for each in made], times)
         self.assertEqual([int(each[-4:], 16) for each in made], list(range(len(times))))
 
-    def test_monthEnds(self) -> None:
+    def test_newMonthRestartsTime(self) -> None:
         """
-        With a new month the count begins anew, also over a year's end and
-        after a month without an id.
+        With a new month the time starts from 0 again, also at a year's end and after a
+        month without ids.
         """
         december = utc(2023, 12, 31, 23, 59, 59)
         made = self.ids([december, december, utc(2024, 1, 1), utc(2024, 3, 1) + 5])
         elapsed = [decodeUniqueId(one).elapsed for one in made]
         self.assertEqual(elapsed, [(31 * 24 * 3600 - 1) * 1000, 0, 5])
 
-    def test_clockSetBack(self) -> None:
+    def test_clockSetBackGivesZero(self) -> None:
         """
-        A clock that a time server set back behind the month's start by less
-        than 1,000 s gives 0; a larger jump gives a negative number, as in Java.
+        If a clock is set back less than 1,000 s before the month's start, the time is 0;
+        a larger jump gives a negative number, as in Java.
         """
         start = utc(2024, 5, 1)
         made = self.ids([start, start - 1, start - 999_999, start - 1_000_000])
         self.assertEqual([one[20:28] for one in made], ["00000000", "00000000", "FFF0BDC0"])
 
-    def test_time(self) -> None:
+    def test_futureTimeIsOfPreviousMonth(self) -> None:
         """
-        A time not before now belongs to the month before; Java's own method
-        dates an id of this very millisecond a month back.
+        A time that is not before now is in the previous month. As in Java, even the
+        current millisecond is.
         """
         # Made by MessageClientIDSetter in Asia/Shanghai at 1794829276396, and
         # dated by its getNearlyTimeFromID in the same millisecond.
@@ -179,10 +179,10 @@ class UniqueIdTests(SynchronousTestCase):
         self.assertEqual(made.time(1794829276396, shanghai), 1792150876396)
         self.assertEqual(made.time(1794829276397, shanghai), 1794829276396)
 
-    def test_captured(self) -> None:
+    def test_capturedIdsHaveBornTime(self) -> None:
         """
-        The ids in captured records are dated within two seconds of the
-        messages' birth, on a machine that kept UTC.
+        The ids in captured records have times within two seconds of the messages'
+        bornTimestamp, on a machine in UTC.
         """
         seen = 0
         for _, body in capturedBodies():
@@ -197,17 +197,17 @@ class UniqueIdTests(SynchronousTestCase):
                 seen += 1
         self.assertGreater(seen, 10)
 
-    def test_goClient(self) -> None:
+    def test_goClientsIdIsDecoded(self) -> None:
         """
-        The Go client's ids, partly in lower case, are read too.
+        The Go client's ids, partly in lower case, are decoded.
         """
         made = decodeUniqueId("C00002022CA2000000004dfa1110012c")
         self.assertEqual((made.host, made.pid, made.counter), ("192.0.2.2", 0x2CA2, 0x012C))
 
-    def test_monthStart(self) -> None:
+    def test_monthStartsAtLocalMidnight(self) -> None:
         """
-        A month begins at midnight of its first day in the zone that is given,
-        or the process's own.
+        A month begins at midnight of its first day in the given zone, or in the local
+        one.
         """
         east = timezone(timedelta(hours=8))
         self.assertEqual(monthStart(utc(2024, 2, 29, 15), UTC), utc(2024, 2, 1))

@@ -13,13 +13,13 @@ from txrocket.protocol.names import checkGroupName, checkSendTopic, checkTopicNa
 
 class NameTests(SynchronousTestCase):
     """
-    What Java's C{Validators} let pass, and what not.
+    The names that Java's C{Validators} accept and refuse.
     """
 
-    def test_legal(self) -> None:
+    def test_legalNamesAreAccepted(self) -> None:
         """
-        Letters, digits and four other characters, 127 for a topic and 255 for a
-        group at most.
+        Letters, digits and four other characters are accepted, at most 127 for a topic
+        and 255 for a group.
         """
         for name in ("a", "%RETRY%group", "A-Z_09|", "t" * 127):
             checkTopicName(name)
@@ -27,9 +27,10 @@ class NameTests(SynchronousTestCase):
             checkGroupName(name)
         checkGroupName("g" * 255)
 
-    def test_illegal(self) -> None:
+    def test_illegalNameIsQuotedShortened(self) -> None:
         """
-        What is wrong with a name is told, with no more of it than fits a line.
+        The error of a name that is not valid has the reason, and no more of the name than
+        fits into a line.
         """
         for check, what, limit in (
             (checkTopicName, "topic", 127),
@@ -49,10 +50,10 @@ class NameTests(SynchronousTestCase):
                 self.assertIn(reason, str(error))
                 self.assertLess(len(str(error)), 200)
 
-    def test_brokersOwn(self) -> None:
+    def test_brokersOwnTopicsAreRefused(self) -> None:
         """
-        The topics that Java's C{TopicValidator} keeps from senders are kept from
-        them here; what they inherit from is a topic like others.
+        Clients may not send to the topics that Java's C{TopicValidator} reserves; they
+        may send to TBW102.
         """
         for name in (
             "SCHEDULE_TOPIC_XXXX",

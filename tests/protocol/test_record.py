@@ -47,7 +47,7 @@ from txrocket.protocol.record import (
     storeTimestampAt,
 )
 
-# What a 4.9.7 broker answered to VIEW_MESSAGE_BY_ID for offset 16857608.
+# The response of a 4.9.7 broker to VIEW_MESSAGE_BY_ID for offset 16857608.
 ANNOTATED = bytes.fromhex(
     "000000e4"  # total size: 228
     "daa320a7"  # magic code of a message
@@ -81,7 +81,7 @@ V6 = encodeHost("2001:db8::1", 10911)
 ints = st.integers(-(2**31), 2**31 - 1)
 longs = st.integers(-(2**63), 2**63 - 1)
 hosts = st.one_of(st.binary(min_size=8, max_size=8), st.binary(min_size=20, max_size=20))
-# No surrogates: they are no Unicode text.
+# No surrogates, because they cannot be encoded.
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)
 
 
@@ -127,12 +127,12 @@ def makeRecord(**changes: Any) -> bytes:
 
 class CapturedTests(SynchronousTestCase):
     """
-    Records as RocketMQ 4.9.7 wrote them.
+    Records of RocketMQ 4.9.7.
     """
 
-    def test_annotated(self) -> None:
+    def test_fieldsAreAtTheirPlaces(self) -> None:
         """
-        Each field of a captured record is found at its place.
+        Each field of a captured record is at its place.
         """
         message = decodeRecord(ANNOTATED, checkCrc=True, brokerName="b0")
         self.assertEqual(
@@ -172,9 +172,9 @@ class CapturedTests(SynchronousTestCase):
         self.assertEqual(message.offsetMsgId, "7F000001000055970000000001013A08")
         self.assertIn(ANNOTATED, [body for code, body in capturedBodies() if code == 33])
 
-    def test_positions(self) -> None:
+    def test_positionsAreThoseOfFields(self) -> None:
         """
-        The fixed positions are those of the fields they are named after.
+        The position constants are the positions of their fields.
         """
         self.assertEqual(struct.unpack_from(">i", ANNOTATED, QUEUE_ID_POSITION), (3,))
         self.assertEqual(struct.unpack_from(">q", ANNOTATED, QUEUE_OFFSET_POSITION), (1,))
@@ -183,10 +183,10 @@ class CapturedTests(SynchronousTestCase):
         self.assertEqual(storeTimestampAt(ANNOTATED), 0x01A1E25D295A)
         self.assertEqual(measureRecord(ANNOTATED), (228, MESSAGE_MAGIC_CODE))
 
-    def test_everyRecord(self) -> None:
+    def test_capturedRecordsRoundTrip(self) -> None:
         """
-        Every captured record matches its CRC and is written again byte for byte,
-        from its properties as a mapping too.
+        Every captured record matches its CRC and is encoded to the same bytes, also from
+        its properties as a mapping.
         """
         bodies = capturedBodies()
         self.assertEqual({code for code, _ in bodies}, {11, 12, 33, 34, 39, 309})
@@ -196,9 +196,9 @@ class CapturedTests(SynchronousTestCase):
             for message in messages:
                 self.assertEqual(encodeProperties(message.properties), message.propertiesData)
 
-    def test_readFromFile(self) -> None:
+    def test_mappedFileIsDecodedAsBytes(self) -> None:
         """
-        A record is read out of a mapped file as out of bytes.
+        A record in a mapped file is decoded as one in bytes.
         """
         with mmap.mmap(-1, 4096) as mapped:
             mapped[100 : 100 + len(ANNOTATED)] = ANNOTATED
@@ -210,12 +210,12 @@ class CapturedTests(SynchronousTestCase):
 
 class JavaTests(SynchronousTestCase):
     """
-    Records made by RocketMQ 4.9.7's own encoder (L{tests.protocol.javarecords}).
+    Records of RocketMQ 4.9.7's own encoder (L{tests.protocol.javarecords}).
     """
 
-    def test_fields(self) -> None:
+    def test_fieldsAreDecodedAsInJava(self) -> None:
         """
-        Every field is read as Java reads it, with IPv4 and IPv6 hosts.
+        Every field is decoded as in Java, with IPv4 and IPv6 hosts.
         """
         same = (
             "topic flag queueId queueOffset commitLogOffset bornTimestamp storeTimestamp"
@@ -238,10 +238,10 @@ class JavaTests(SynchronousTestCase):
                 )
             self.assertEqual(storeTimestampAt(record), row["storeTimestamp"])
 
-    def test_bodies(self) -> None:
+    def test_javaCompressedBodiesAreDecompressed(self) -> None:
         """
-        Bodies that Java compressed with zlib, LZ4 and Zstandard are inflated,
-        and the flag that said so is gone.
+        Bodies that Java compressed with zlib, LZ4 and Zstandard are decompressed, and the
+        flag is removed.
         """
         kinds = set()
         for row in javaRows("record"):
@@ -251,9 +251,9 @@ class JavaTests(SynchronousTestCase):
             kinds.add(row["sysFlag"] & 0x701)
         self.assertEqual(kinds, {0, 0x1, 0x101, 0x201, 0x301})
 
-    def test_writtenAgain(self) -> None:
+    def test_sameValuesGiveJavasBytes(self) -> None:
         """
-        The same values give the same bytes, as Java wrote them.
+        The same values are encoded to Java's bytes.
         """
         for row in javaRows("record"):
             record = base64.b64decode(row["record"])
@@ -282,7 +282,7 @@ class JavaTests(SynchronousTestCase):
 
 class EncodeTests(SynchronousTestCase):
     """
-    Building records.
+    Encoding records.
     """
 
     @given(
@@ -291,7 +291,7 @@ class EncodeTests(SynchronousTestCase):
         st.dictionaries(words, words, max_size=5),
         st.tuples(ints, ints, longs, longs, ints, longs, hosts, longs, hosts, ints, longs),
     )
-    def test_roundTrip(
+    def test_encodedRecordIsDecoded(
         self,
         topic: str,
         body: bytes,
@@ -299,8 +299,8 @@ class EncodeTests(SynchronousTestCase):
         rest: tuple[int, int, int, int, int, int, bytes, int, bytes, int, int],
     ) -> None:
         """
-        What goes into a record comes out of it: any flags, hosts of either
-        kind, any text; and the V6 flags tell what the hosts are.
+        A record is decoded as it was encoded, with any flags, hosts of either kind and
+        any text; the V6 flags match the hosts.
         """
         record = encodeRecord(encodeTopic(topic), body, encodeProperties(properties), *rest)
         message = decodeRecord(record, checkCrc=True)
@@ -320,29 +320,28 @@ class EncodeTests(SynchronousTestCase):
         self.assertEqual(storeTimestampAt(record), message.storeTimestamp)
         self.assertEqual(encodeMessageExt(message), record)
 
-    def test_topBitOfCrc(self) -> None:
+    def test_crcHasNoTopBit(self) -> None:
         """
-        The CRC is stored without its top bit: Java masks it off.
+        The CRC is stored without its top bit, which Java masks off.
         """
         self.assertEqual(zlib.crc32(b"123456789"), 0xCBF43926)
         record = makeRecord(body=b"123456789")
         self.assertEqual(record[8:12].hex(), "4bf43926")
         decodeRecord(record, checkCrc=True)
 
-    def test_flagsFollowHosts(self) -> None:
+    def test_hostsSetV6Flags(self) -> None:
         """
-        A client cannot make a broker write a record whose flags claim another
-        layout than it has.
+        A client cannot make a broker write a record whose flags claim another layout.
         """
         record = makeRecord(sysFlag=BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG | 4)
         self.assertEqual(decodeRecord(record).sysFlag, 4)
         record = makeRecord(bornHost=V6)
         self.assertEqual(decodeRecord(record).sysFlag, BORNHOST_V6_FLAG)
 
-    def test_limits(self) -> None:
+    def test_longTopicOrPropertiesAreRefused(self) -> None:
         """
-        A topic has at most 127 bytes and properties 32767: Java keeps the
-        lengths in a signed byte and short.
+        A topic has at most 127 bytes and properties 32767, because Java stores the
+        lengths in a signed byte and a signed short.
         """
         decodeRecord(makeRecord(topic=encodeTopic("t" * 127), properties=b"p" * 32767))
         self.assertRaises(InvalidMessage, encodeTopic, "t" * 128)
@@ -351,25 +350,25 @@ class EncodeTests(SynchronousTestCase):
         self.assertEqual(len(encodeProperties({"n": "v" * 32765})), 32767)
         self.assertRaises(InvalidMessage, encodeProperties, {"n": "v" * 32766})
 
-    def test_numbersThatDoNotFit(self) -> None:
+    def test_numberBeyondItsFieldIsRefused(self) -> None:
         """
-        A number too large for its field is refused with a typed error.
+        A number too large for its field is refused with InvalidMessage.
         """
         self.assertRaises(InvalidMessage, makeRecord, queueId=2**31)
         self.assertRaises(InvalidMessage, makeRecord, queueOffset=2**63)
         self.assertRaises(InvalidMessage, makeRecord, sysFlag=2**40)
 
-    def test_hostLengths(self) -> None:
+    def test_wrongHostLengthIsRefused(self) -> None:
         """
-        A host has 8 or 20 bytes; struct would cut or pad anything else in silence.
+        A host has 8 or 20 bytes; struct would silently cut or pad others.
         """
         self.assertRaises(InvalidMessage, makeRecord, bornHost=b"\x7f\x00\x00\x01")
         self.assertRaises(InvalidMessage, makeRecord, storeHost=b"")
 
-    def test_encodeHost(self) -> None:
+    def test_mappedIPv4HostIsIPv4(self) -> None:
         """
-        An address is 4 or 16 bytes and a port of 4; IPv4 in IPv6's clothes is
-        IPv4, as Java's InetAddress has it.
+        An address is 4 or 16 bytes and a port of 4. An IPv4 address in IPv6 form is
+        encoded as IPv4, as by Java's InetAddress.
         """
         self.assertEqual(encodeHost("127.0.0.1", 21911).hex(), "7f00000100005597")
         self.assertEqual(encodeHost("::1", 1).hex(), "0" * 31 + "1" + "00000001")
@@ -377,9 +376,9 @@ class EncodeTests(SynchronousTestCase):
         for host, port in (("localhost", 1), ("", 1), ("127.0.0.1", -1), ("::1", 65536)):
             self.assertRaises(InvalidMessage, encodeHost, host, port)
 
-    def test_loneSurrogates(self) -> None:
+    def test_loneSurrogateIsRefused(self) -> None:
         """
-        Half a surrogate pair, as JSON can hold it, is refused with a typed error.
+        A lone surrogate, which JSON can hold, is refused with InvalidMessage.
         """
         self.assertRaises(InvalidMessage, encodeTopic, "\ud800")
         self.assertRaises(InvalidMessage, encodeProperties, {"n": "\udfff"})
@@ -390,10 +389,10 @@ class PropertiesTests(SynchronousTestCase):
     Properties as text.
     """
 
-    def test_join(self) -> None:
+    def test_propertiesAreJoinedAsInJava(self) -> None:
         """
-        Properties are joined as C{MessageDecoder.messageProperties2String} does:
-        no separator at the end, empty names and values written.
+        Properties are joined as by C{MessageDecoder.messageProperties2String}: no
+        separator at the end, empty names and values written.
         """
         for properties, text in (
             ({}, ""),
@@ -405,9 +404,9 @@ class PropertiesTests(SynchronousTestCase):
         ):
             self.assertEqual(joinProperties(properties), text)
 
-    def test_separatorsRefused(self) -> None:
+    def test_separatorInPropertyIsRefused(self) -> None:
         """
-        A separator in a name or value would make other properties of it.
+        A separator in a name or value is refused, because it would change the properties.
         """
         for properties in (
             {"a\x01": "b"},
@@ -419,10 +418,10 @@ class PropertiesTests(SynchronousTestCase):
             self.assertRaises(InvalidMessage, joinProperties, properties)
 
     @given(st.dictionaries(words, words))
-    def test_roundTrip(self, properties: dict[str, str]) -> None:
+    def test_joinedPropertiesAreSplit(self, properties: dict[str, str]) -> None:
         """
-        Names and values without separators survive, with or without a
-        separator at the end.
+        Names and values without separators are split as they were joined, with or without
+        a separator at the end.
         """
         text = joinProperties(properties)
         self.assertEqual(splitProperties(text), properties)
@@ -431,7 +430,7 @@ class PropertiesTests(SynchronousTestCase):
 
 class DamageTests(SynchronousTestCase):
     """
-    Bytes that are no sound record give L{MalformedRecord} and nothing else.
+    Bytes that are not a valid record raise L{MalformedRecord} and no other error.
     """
 
     def records(self) -> list[bytes]:
@@ -448,7 +447,7 @@ class DamageTests(SynchronousTestCase):
 
     def read(self, data: bytes) -> bool:
         """
-        Read by all ways; tell whether that went well.
+        Decode by all functions; return whether all succeeded.
         """
         try:
             for message in decodeRecords(data):
@@ -459,9 +458,9 @@ class DamageTests(SynchronousTestCase):
             return False
         return True
 
-    def test_cut(self) -> None:
+    def test_cutRecordIsMalformed(self) -> None:
         """
-        A record cut at any byte is malformed, alone or after a sound one.
+        A record that is cut at any byte is malformed, alone or after a valid one.
         """
         for record in self.records():
             for end in range(len(record)):
@@ -471,10 +470,10 @@ class DamageTests(SynchronousTestCase):
                 if end:
                     self.assertRaises(MalformedRecord, decodeRecords, record + record[:end])
 
-    def test_cutInLongerData(self) -> None:
+    def test_followingBytesDoNotCompleteRecord(self) -> None:
         """
-        A record is never completed with the bytes that come after it: its
-        parts have to fill exactly its size.
+        A record is never completed with the bytes after it: its parts must fill exactly
+        its size.
         """
         for record in self.records():
             for size in range(len(record)):
@@ -483,10 +482,10 @@ class DamageTests(SynchronousTestCase):
             longer = struct.pack(">i", len(record) + 1) + record[4:] + bytes(200)
             self.assertRaises(MalformedRecord, decodeRecord, longer)
 
-    def test_flip(self) -> None:
+    def test_changedByteIsMalformedInCheckedParts(self) -> None:
         """
-        A record with any byte changed gives a record or a typed error; in the
-        size, the magic code, the body and the lengths it gives the error.
+        A record with any byte changed is decoded or malformed; it is malformed if the
+        byte is in the size, the magic code, the body or a length.
         """
         for record in self.records():
             for place in range(len(record)):
@@ -503,13 +502,13 @@ class DamageTests(SynchronousTestCase):
             self.assertRaises(MalformedRecord, decodeRecord, bytes(damaged), checkCrc=True)
 
     @given(st.binary(max_size=200), st.booleans())
-    def test_noise(self, noise: bytes, magic: bool) -> None:
+    def test_anyBytesRaiseOnlyMalformedRecord(self, noise: bytes, magic: bool) -> None:
         """
-        Arbitrary bytes never give another exception.
+        Any bytes are a record or raise MalformedRecord.
         """
         self.read(noise[:4] + b"\xda\xa3\x20\xa7" + noise[4:] if magic else noise)
 
-    def test_reasons(self) -> None:
+    def test_errorNamesPlaceAndReason(self) -> None:
         """
         The error names the place and the reason.
         """
@@ -534,10 +533,10 @@ class DamageTests(SynchronousTestCase):
             error = self.assertRaises(MalformedRecord, decodeRecord, data, position)
             self.assertEqual(str(error), reason)
 
-    def test_secondRecord(self) -> None:
+    def test_errorOfPullNamesPlaceInBody(self) -> None:
         """
-        In a pull, the error names the place of the bad record in the body,
-        also where inflating is what fails.
+        In a pull, the error names the place of the bad record in the body, also if its
+        decompression fails.
         """
         for bad in (
             makeRecord(topic=TopicField(b"\x01\xff")),
@@ -550,10 +549,10 @@ class DamageTests(SynchronousTestCase):
             )
             self.assertTrue(str(error).startswith("record at 228: "), error)
 
-    def test_lengthsOutOfRange(self) -> None:
+    def test_negativeLengthsAreMalformed(self) -> None:
         """
-        A negative body length, and topic and properties lengths that are
-        negative to Java, are malformed even where the sizes would add up.
+        A negative body length, and topic and properties lengths that are negative in
+        Java, are malformed even if the sizes add up.
         """
         negative = bytearray(makeRecord(body=b"", properties=b""))
         negative[84:88] = struct.pack(">i", -1)
@@ -565,10 +564,10 @@ class DamageTests(SynchronousTestCase):
         properties[-32770:-32768] = b"\x80\x00"
         self.assertRaises(MalformedRecord, decodeRecord, bytes(properties))
 
-    def test_backwards(self) -> None:
+    def test_negativeLengthDoesNotLeadBack(self) -> None:
         """
-        A negative body length does not lead to bytes before the record, even
-        where they are made to look like a topic and properties that fit.
+        A negative body length does not lead to bytes before the record, even if they look
+        like a topic and properties that fit.
         """
         record = bytearray(makeRecord())
         # From the body's place at 88, 256 back is 168 before the record.
@@ -581,10 +580,10 @@ class DamageTests(SynchronousTestCase):
         self.assertEqual(len(decodeRecords(first)), 1)
         self.assertRaises(MalformedRecord, decodeRecords, first + record)
 
-    def test_propertiesThatAreNoText(self) -> None:
+    def test_propertiesThatAreNotUtf8AreKept(self) -> None:
         """
-        Properties that are no UTF-8 are read with U+FFFD, as Java does, and
-        written again as they were: a batch's reach the log unread.
+        Properties that are not UTF-8 are read with U+FFFD, as in Java, and encoded to the
+        same bytes, because a broker does not check those of a batch.
         """
         record = makeRecord(properties=b"a\x01\xff\x02TAGS\x01A")
         message = decodeRecord(record)
@@ -594,12 +593,13 @@ class DamageTests(SynchronousTestCase):
 
 class ReadingTests(SynchronousTestCase):
     """
-    Ways to read less, or more than one.
+    Decoding less than a record, or several.
     """
 
-    def test_withoutBody(self) -> None:
+    def test_bodyCanBeSkippedButChecked(self) -> None:
         """
-        A reader that needs no body gets all else, and may still have it checked.
+        A caller that needs no body gets all other fields, and can still have the body
+        checked.
         """
         expected = msgspec.structs.replace(decodeRecord(ANNOTATED), body=b"")
         self.assertEqual(decodeRecord(ANNOTATED, readBody=False), expected)
@@ -608,18 +608,18 @@ class ReadingTests(SynchronousTestCase):
         self.assertEqual(decodeRecord(damaged, readBody=False), expected)
         self.assertRaises(MalformedRecord, decodeRecord, damaged, readBody=False, checkCrc=True)
 
-    def test_emptyBody(self) -> None:
+    def test_crcOfEmptyBodyIsNotChecked(self) -> None:
         """
-        The checksum of an empty body is not looked at, as in Java.
+        The checksum of an empty body is not checked, as in Java.
         """
         record = bytearray(makeRecord(body=b""))
         record[8:12] = b"\x01\x02\x03\x04"
         self.assertEqual(decodeRecord(bytes(record), checkCrc=True).body, b"")
 
-    def test_many(self) -> None:
+    def test_pulledRecordsKeepOrder(self) -> None:
         """
-        The records of a pull come in their order, each with its broker's name;
-        an empty body holds none.
+        The records of a pull come in their order with their broker's name; an empty body
+        gives none.
         """
         records = [makeRecord(queueOffset=number, bornHost=V6) for number in range(5)]
         messages = decodeRecords(b"".join(records), brokerName="broker-a")
@@ -643,7 +643,7 @@ class ReadingTests(SynchronousTestCase):
         st.integers(0, 3),
     )
     @settings(max_examples=300, deadline=None)
-    def test_oneByOne(
+    def test_decodeRecordsEqualsDecodeRecord(
         self,
         given: list[tuple[str, bytes, tuple[bytes, bytes], int]],
         checkCrc: bool,
@@ -651,8 +651,8 @@ class ReadingTests(SynchronousTestCase):
         cut: int,
     ) -> None:
         """
-        Whatever is read at once, sound or not, is what is read one by one: the same
-        messages, or the same fault.
+        Records that are decoded together, valid or not, give the same messages or the
+        same error as one by one.
         """
         records = bytearray()
         for number, (topic, body, (born, store), sysFlag) in enumerate(given):
@@ -695,19 +695,19 @@ class ReadingTests(SynchronousTestCase):
 
         self.assertEqual(outcome(atOnce), outcome(oneByOne))
 
-    def test_asStored(self) -> None:
+    def test_badCompressionSparesOtherMessages(self) -> None:
         """
-        Without inflating, a message that cannot be read does not spoil the
+        Without decompression, a message that cannot be decompressed does not affect the
         others of its pull.
         """
         bad = makeRecord(body=b"no zlib", sysFlag=1)
         messages = decodeRecords(bad + ANNOTATED, inflate=False)
         self.assertEqual([message.body for message in messages], [b"no zlib", b"m_body7"])
 
-    def test_blank(self) -> None:
+    def test_blankIsNotARecord(self) -> None:
         """
-        The blank at a log file's end is 8 bytes long, tells how many it stands
-        for, and is no record.
+        The blank at the end of a log file has 8 bytes with the size that it fills, and is
+        not a record.
         """
         blank = encodeBlank(1000)
         self.assertEqual(blank.hex(), "000003e8cbd43194")
@@ -716,5 +716,5 @@ class ReadingTests(SynchronousTestCase):
         self.assertRaises(MalformedRecord, decodeRecord, blank + bytes(992))
         self.assertRaises(MalformedRecord, storeTimestampAt, blank + bytes(992))
         self.assertRaises(MalformedRecord, decodeRecords, ANNOTATED + blank)
-        # A blank shorter than itself would not move a reader on.
+        # A blank shorter than its head would be an endless loop.
         self.assertRaises(MalformedRecord, measureRecord, encodeBlank(7) + bytes(100))

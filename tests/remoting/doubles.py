@@ -18,12 +18,12 @@ from twisted.test.iosim import FakeTransport, IOPump, connect
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from txrocket.protocol.command import RemotingCommand, decodeCommand, requestCommand
-from txrocket.protocol.frames import FrameBuffer
+from txrocket.protocol.command import RemotingCommand, requestCommand
+from txrocket.protocol.connection import RemotingConnection
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import IHook
-from txrocket.remoting.node import FunctionProcessor, Limits, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import FunctionProcessor, Limits, Remoting
 
 PEER = IPv4Address("TCP", "192.0.2.7", 10911)
 ADDRESS = "192.0.2.7:10911"
@@ -117,7 +117,7 @@ def decoded(data: bytes) -> list[RemotingCommand]:
     """
     The commands in some bytes that hold nothing else.
     """
-    frames = FrameBuffer(decodeCommand)
+    frames = RemotingConnection()
     commands = frames.feed(data)
     assert frames.fault is None and not frames.held, (frames.fault, frames.held)
     return commands

@@ -11,8 +11,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.remoting.doubles import PEER, Wire
 from txrocket.remoting.addresses import NO_HOST, addressOf, hostOf
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import Remoting
 
 
 class AddressTests(SynchronousTestCase):

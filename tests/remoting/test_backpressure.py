@@ -28,7 +28,6 @@ from tests.remoting.doubles import (
     lose,
     serving,
 )
-from txrocket.echo import echo
 from txrocket.errors import TooManyRequests
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import (
@@ -37,8 +36,9 @@ from txrocket.protocol.command import (
     requestCommand,
     responseCommand,
 )
-from txrocket.remoting.node import Limits
+from txrocket.remoting.remoting import Limits
 from txrocket.remoting.server import RemotingServerFactory
+from txrocket.server.echo import echo
 
 CODE = RequestCode.PULL_MESSAGE
 BODY = bytes(200_000)

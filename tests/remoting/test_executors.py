@@ -21,8 +21,8 @@ from txrocket.errors import SystemBusy
 from txrocket.protocol.codes import ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.remoting.executors import InlineExecutor, PoolExecutor, TurnExecutor
-from txrocket.remoting.node import FunctionProcessor, Remoting
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import FunctionProcessor, Remoting
 
 reactor: Any = theReactor
 

@@ -27,8 +27,8 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from tests.captures import captures
 from tests.remoting.doubles import frame
 from txrocket.protocol.command import RemotingCommand, requestCommand
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.server import IDLE_TIMEOUT
 
 reactor: Any = theReactor

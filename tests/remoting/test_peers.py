@@ -24,9 +24,9 @@ from tests.remoting.doubles import (
 from txrocket.errors import ConnectFailed, ConnectionLost, RequestTimedOut
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RESPONSE_FLAG, requestCommand
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.protocol import CLOSE_TIMEOUT
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.tls import ClientTLS
 
 CODE = RequestCode.HEART_BEAT

@@ -22,7 +22,6 @@ from tests.remoting.doubles import (
     pair,
     serving,
 )
-from txrocket.echo import echo
 from txrocket.errors import (
     ConnectionLost,
     InvalidMessage,
@@ -39,9 +38,10 @@ from txrocket.protocol.command import (
     requestCommand,
     responseCommand,
 )
-from txrocket.remoting.node import Limits, Remoting
 from txrocket.remoting.protocol import CLOSE_TIMEOUT, RemotingProtocol
-from txrocket.remoting.responses import Pending
+from txrocket.remoting.remoting import Limits, Remoting
+from txrocket.remoting.responsetable import Pending
+from txrocket.server.echo import echo
 
 CODE = RequestCode.HEART_BEAT
 

@@ -15,11 +15,11 @@ from twisted.logger import LogLevel
 from twisted.python.failure import Failure
 
 from tests.remoting.doubles import ADDRESS, PEER, Raise, RemotingTests, Wire, frame, serving
-from txrocket.echo import echo
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
 from txrocket.remoting.server import IDLE_TIMEOUT, RemotingServerFactory
 from txrocket.remoting.tls import ServerTLS, TLSMode
+from txrocket.server.echo import echo
 
 CODE = RequestCode.HEART_BEAT
 

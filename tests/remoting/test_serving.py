@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.remoting.protocol} and L{txrocket.remoting.faults}: how a
+Tests for L{txrocket.remoting.protocol} and L{txrocket.remoting.errorresponse}: how a
 connection serves what the peer asks.
 """
 
@@ -24,7 +24,6 @@ from tests.remoting.doubles import (
     lose,
     serving,
 )
-from txrocket.echo import echo
 from txrocket.errors import (
     InvalidMessage,
     MissingField,
@@ -39,8 +38,9 @@ from txrocket.protocol.command import (
     responseCommand,
 )
 from txrocket.remoting.executors import InlineExecutor
-from txrocket.remoting.node import FunctionProcessor, Limits, Remoting
 from txrocket.remoting.protocol import CLOSE_TIMEOUT
+from txrocket.remoting.remoting import FunctionProcessor, Limits, Remoting
+from txrocket.server.echo import echo
 
 CODE = RequestCode.HEART_BEAT
 BINARY = SerializeType.ROCKETMQ

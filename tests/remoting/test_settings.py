@@ -15,10 +15,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.certificates import identity
 from tests.javasettings import differences
 from txrocket.config import Configuration
+from txrocket.config.javakeys import SYSTEM_PROPERTIES, TLS_SYSTEM_CONFIG
 from txrocket.errors import ConfigError
-from txrocket.javakeys import SYSTEM_PROPERTIES, TLS_SYSTEM_CONFIG
 from txrocket.protocol.frames import FRAME_LIMIT
-from txrocket.remoting.node import Limits
+from txrocket.remoting.remoting import Limits
 from txrocket.remoting.server import IDLE_TIMEOUT
 from txrocket.remoting.settings import (
     BrokerServerSettings,

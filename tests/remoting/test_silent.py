@@ -11,7 +11,7 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.protocol.command import requestCommand
-from txrocket.remoting.node import Remoting
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.server import RemotingServerFactory
 
 

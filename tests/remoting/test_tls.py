@@ -21,14 +21,14 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from tests.certificates import identity
 from tests.remoting.doubles import RemotingTests, Wire, decoded, frame, serving
-from txrocket.echo import echo
 from txrocket.errors import RemotingError
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.remoting.tls import ClientAuth, ClientTLS, FirstByteProtocol, ServerTLS, TLSMode
+from txrocket.server.echo import echo
 
 CODE = RequestCode.HEART_BEAT
 reactor: Any = theReactor

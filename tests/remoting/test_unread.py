@@ -9,10 +9,10 @@ from twisted.internet.error import ConnectionDone
 from twisted.logger import LogLevel
 
 from tests.remoting.doubles import ADDRESS, RemotingTests, Wire, connected, frame, lose, serving
-from txrocket.echo import echo
 from txrocket.protocol.codes import RequestCode
-from txrocket.remoting.node import Limits
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import Limits
+from txrocket.server.echo import echo
 
 CODE = RequestCode.GET_ALL_TOPIC_CONFIG
 KIB = 1024

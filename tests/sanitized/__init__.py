@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The compiled helper under AddressSanitizer and UndefinedBehaviorSanitizer, and its fuzzer.
+The compiled module under AddressSanitizer and UndefinedBehaviorSanitizer, and its fuzzer.
 """

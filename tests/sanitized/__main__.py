@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Build the compiled helper with AddressSanitizer and UndefinedBehaviorSanitizer, run its tests,
+Build the compiled module with AddressSanitizer and UndefinedBehaviorSanitizer, run its tests,
 and fuzz it::
 
     python -m tests.sanitized            TXROCKET_FUZZ_SECONDS=600 TXROCKET_FUZZ_SEED=7
@@ -26,7 +26,7 @@ FLAGS = [
     *("-g", "-O1", "-fno-omit-frame-pointer", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"),
     *("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-wrapv"),
 ]
-TESTS = ["tests.test_compiled", "tests.test_compiledchecks", "tests.store.test_quick"]
+TESTS = ["tests.bulk", "tests.store.test_dispatch", "tests.store.test_getmessage"]
 
 
 def compiler() -> str | None:
@@ -73,9 +73,9 @@ def build(compiler: str) -> Path:
     @return: the module.
     """
     BUILD.mkdir(parents=True, exist_ok=True)
-    target = BUILD / f"_speed{sysconfig.get_config_var('EXT_SUFFIX')}"
+    target = BUILD / f"_compiled{sysconfig.get_config_var('EXT_SUFFIX')}"
     include = f"-I{sysconfig.get_path('include')}"
-    source = ROOT / "txrocket" / "_speed.c"
+    source = ROOT / "txrocket" / "bulk" / "_compiled.c"
     subprocess.run([compiler, *FLAGS, include, str(source), "-o", str(target)], check=True)
     return target
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Valid arguments for every function of the compiled helper, by chance.
+Valid arguments for every function of the compiled module, by chance.
 
 L{ARGUMENTS} has a maker for each, by its name.  A maker takes the chance and gives a list.
 """
@@ -15,11 +15,11 @@ from mmap import mmap
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import Any, Final
 
+from tests.bulk.support import START, TIME, V4, V6, Queue, Queues, item, record
 from tests.sanitized.mutation import damaged
-from tests.test_compiled import START, TIME, V4, V6, Queue, Queues, item, record
+from txrocket.bulk import PAIR, SentMessage
 from txrocket.protocol.record import encodeTopic
 from txrocket.store.consumequeue import packEntry
-from txrocket.store.index import PAIR
 
 TOPICS: Final = ("T", "topic-of-some-length", "Ü", "主题🚀")
 _NAMES: Final = (b"TAGS", b"KEYS", b"UNIQ_KEY", b"WAIT", b"k", b"DELAY")
@@ -67,7 +67,7 @@ def _batchRecords(chance: random.Random) -> list[Any]:
     numbers = [chance.randrange(4), 5, START, 0, TIME]
     return [
         *(b"".join(items), encodeTopic(chance.choice(TOPICS)), properties(chance), *numbers),
-        *(_host(chance), TIME, _host(chance), 3, chance.random() < 0.5),
+        *(_host(chance), TIME, _host(chance), 3),
     ]
 
 
@@ -76,11 +76,11 @@ def _suspect(chance: random.Random) -> list[Any]:
     return [b"".join(pieces), [len(each) for each in pieces]]
 
 
-def _soundRecords(chance: random.Random) -> list[Any]:
+def _checkRecords(chance: random.Random) -> list[Any]:
     return [_records(chance), 0, START, 1 << 20]
 
 
-def _fileRecords(chance: random.Random) -> list[Any]:
+def _readRecords(chance: random.Random) -> list[Any]:
     queues = Queues()
 
     def held(key: tuple[str, int]) -> Queue:
@@ -97,7 +97,7 @@ def _fileRecords(chance: random.Random) -> list[Any]:
         raise KeyError(key)
 
     find = chance.choice((queues.find, queues.find, queues.find, held, emptied, failing))
-    return [_records(chance), START, queues, find, chance.choice((None, (), {("T", 1)}))]
+    return [_records(chance), 0, START, queues, find, chance.choice((None, (), {("T", 1)}))]
 
 
 def _indexEntries(chance: random.Random) -> list[Any]:
@@ -124,7 +124,7 @@ def _log(chance: random.Random) -> tuple[bytes, bytes]:
     return data, entries
 
 
-def _collect(chance: random.Random) -> list[Any]:
+def _collectRecords(chance: random.Random) -> list[Any]:
     data, entries = _log(chance)
     if chance.randrange(3) == 0:
         data = damaged(data, chance)
@@ -151,7 +151,7 @@ def _syncPaths(chance: random.Random) -> list[Any]:
     return [[_SYNCED.name, _SYNCED.name + "-gone"][: chance.randrange(3)]]
 
 
-def _batchIds(chance: random.Random) -> list[Any]:
+def _messageIds(chance: random.Random) -> list[Any]:
     return ["7F0000010000", START, tuple(chance.randrange(91, 2**31) for _ in range(5))]
 
 
@@ -203,7 +203,11 @@ def _decodeSends(chance: random.Random) -> list[Any]:
     known = {each.encode(): tuple((each, queue) for queue in range(4)) for each in TOPICS}
     data = _sends(chance, 320 if batch else 310, binary)
     before = chance.choice((b"", b"other"))
-    return [before + data, len(before), 1 << 22, known, b"CLUSTER\x01c", batch]
+    calls = [(None, _host(chance), before + data, len(before), len(before) + len(data))]
+    if chance.random() < 0.5:
+        more = _sends(chance, 320 if batch else 310, chance.random() < 0.5)
+        calls.append((None, _host(chance), more, 0, len(more)))
+    return [calls, known, b"CLUSTER\x01c", batch]
 
 
 def _decodePulls(chance: random.Random) -> list[Any]:
@@ -221,7 +225,7 @@ def _decodePulls(chance: random.Random) -> list[Any]:
         "expressionType": "TAG",
     }
     data = b"".join(_frame(_header(11, fields, chance), b"", False) for _ in range(3))
-    return [data, 0, 1 << 22]
+    return [data, 0, len(data)]
 
 
 def _sent(chance: random.Random) -> tuple[Any, ...]:
@@ -231,7 +235,7 @@ def _sent(chance: random.Random) -> tuple[Any, ...]:
     return opaque, key, chance.randbytes(chance.randrange(99)), text, TIME, 1, 0, 0, 99
 
 
-def _sendRecords(chance: random.Random) -> list[Any]:
+def _encodeRecords(chance: random.Random) -> list[Any]:
     sends = [_sent(chance) for _ in range(chance.randrange(6))]
     fields = {each: encodeTopic(each) for each in TOPICS}
     nexts = {("T", 0): 5, ("Ü", 1): 2**62}
@@ -239,28 +243,39 @@ def _sendRecords(chance: random.Random) -> list[Any]:
     return [sends, fields, nexts, START, START + 600, 80, TIME, hosts, _host(chance)]
 
 
-def _sendAnswers(chance: random.Random) -> list[Any]:
-    sends = [_sent(chance) for _ in range(chance.randrange(6))]
-    puts = [(each[1], 5, START, 91, b"", None) for each in sends]
+def _splitFrames(chance: random.Random) -> list[Any]:
+    data = _sends(chance, 310, False) + _sends(chance, 320, True) + chance.randbytes(7)
+    return [data, chance.choice((1 << 22, 300)), chance.choice((1 << 22, 200))]
+
+
+def _encodeSendResponses(chance: random.Random) -> list[Any]:
+    sends = [SentMessage(*_sent(chance)) for _ in range(chance.randrange(6))]
+    puts = [(each[1], 5, START, 91) for each in sends[: chance.randrange(7)]]
+    owners: list[tuple[int, int]] = []
+    left = len(sends)
+    while left:
+        owners.append((len(owners), chance.randint(1, left)))
+        left -= owners[-1][1]
     head, tail = b'{"code":0,"extFields":{"msgId":"7F', b',"version":401}'
-    return [sends, puts, head, tail, chance.random() < 0.5, chance.random() < 0.5]
+    return [sends, puts, owners, head, tail, chance.random() < 0.5]
 
 
 ARGUMENTS: Final[dict[str, Callable[[random.Random], list[Any]]]] = {
     "batchRecords": _batchRecords,
     "suspect": _suspect,
-    "soundRecords": _soundRecords,
-    "fileRecords": _fileRecords,
+    "checkRecords": _checkRecords,
+    "readRecords": _readRecords,
     "indexEntries": _indexEntries,
-    "collect": _collect,
+    "collectRecords": _collectRecords,
     "readableRecords": _readableRecords,
     "guardBus": _nothing,
     "isGuarded": _nothing,
     "releaseBus": _nothing,
     "syncPaths": _syncPaths,
-    "batchIds": _batchIds,
+    "messageIds": _messageIds,
     "decodeSends": _decodeSends,
     "decodePulls": _decodePulls,
-    "sendRecords": _sendRecords,
-    "sendAnswers": _sendAnswers,
+    "encodeRecords": _encodeRecords,
+    "encodeSendResponses": _encodeSendResponses,
+    "splitFrames": _splitFrames,
 }

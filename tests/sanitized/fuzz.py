@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A fuzzer of every function of the compiled helper::
+A fuzzer of every function of the compiled module::
 
     python -m tests.sanitized.fuzz --seconds 600
     python -m tests.sanitized.fuzz --seed 7 --case 4711      one case again
@@ -24,7 +24,8 @@ from typing import Any, Final
 
 from tests.sanitized.arguments import ARGUMENTS
 from tests.sanitized.mutation import STRANGE, mutated
-from txrocket.compiled import speed
+from txrocket.bulk import compiled
+from txrocket.errors import RocketError
 
 # What a function may raise.  SystemError and MemoryError are never right.
 REFUSALS: Final = (
@@ -35,6 +36,7 @@ REFUSALS: Final = (
     AttributeError,
     BufferError,
     ZeroDivisionError,
+    RocketError,
     OSError,
 )
 
@@ -64,7 +66,7 @@ def run(name: str, arguments: list[Any]) -> str:
     @return: C{"refused"} or C{"served"}.
     """
     try:
-        getattr(speed, name)(*arguments)
+        getattr(compiled, name)(*arguments)
     except REFUSALS:
         return "refused"
     return "served"
@@ -114,7 +116,7 @@ def main(arguments: list[str]) -> int:
     """
     Fuzz, and print what was done.
     """
-    parser = argparse.ArgumentParser(description="A fuzzer of the compiled helper.")
+    parser = argparse.ArgumentParser(description="A fuzzer of the compiled module.")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--cases", type=int, help="so many, in place of a time")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
@@ -122,10 +124,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--without", action="append", default=[], choices=list(ARGUMENTS))
     parser.add_argument("--mark", help="a file for the number of the case under way")
     given = parser.parse_args(arguments)
-    if speed is None:
-        print("skipped: the compiled helper was not built")
+    if compiled is None:
+        print("skipped: the compiled module was not built")
         return 0
-    names = [each for each in ARGUMENTS if hasattr(speed, each) and each not in given.without]
+    names = [each for each in ARGUMENTS if hasattr(compiled, each) and each not in given.without]
     print(f"seed {given.seed}", flush=True)
     if given.case is not None:
         name, values = case(given.seed, given.case, names)

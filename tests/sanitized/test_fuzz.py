@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for the fuzzer of the compiled helper, and a short run of it on the ordinary build.
+Tests for the fuzzer of the compiled module, and a short run of it on the ordinary build.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.sanitized import __main__ as sanitized
 from tests.sanitized import fuzz
 from tests.sanitized.arguments import ARGUMENTS
 from tests.sanitized.mutation import STRANGE, mutated
-from txrocket.compiled import speed
+from txrocket.bulk import compiled
 
 ROOT = Path(__file__).parents[2]
 CASES = 3000
@@ -28,21 +28,21 @@ class FuzzTests(SynchronousTestCase):
     What the fuzzer does.
     """
 
-    if speed is None:
-        skip = "the compiled helper was not built"
+    if compiled is None:
+        skip = "the compiled module was not built"
 
     def test_everyFunctionFuzzed(self) -> None:
         """
-        Every function of the compiled helper has a maker of arguments.
+        Every function of the compiled module has a maker of arguments.
         """
-        functions = {each for each in dir(speed) if not each.startswith("_")}
+        functions = {each for each in dir(compiled) if not each.startswith("_")}
         self.assertEqual(functions - set(ARGUMENTS), set())
 
     def test_seedRepeatsCase(self) -> None:
         """
         A seed and a number make the same case again, and other numbers other cases.
         """
-        names = ["suspect", "batchIds", "decodePulls"]
+        names = ["suspect", "messageIds", "decodePulls"]
         first, again = ([fuzz.case(7, each, names) for each in range(30)] for _ in range(2))
         self.assertEqual(repr(first), repr(again))
         self.assertNotEqual(repr(first), repr([fuzz.case(8, each, names) for each in range(30)]))
@@ -71,7 +71,7 @@ class FuzzTests(SynchronousTestCase):
             def suspect(*arguments: object) -> None:
                 raise SystemError("unexpected")
 
-        self.patch(fuzz, "speed", Broken)
+        self.patch(fuzz, "compiled", Broken)
         with patch("sys.stderr") as printed:
             self.assertRaises(
                 SystemError, fuzz.fuzz, 3, ["suspect"], range(5), lambda: False

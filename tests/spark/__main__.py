@@ -36,7 +36,7 @@ def main(names: Sequence[str]) -> int:
     """
     coverage = Coverage(data_file=None, config_file=False, source=[str(_PACKAGE)])
     coverage.start()
-    from pyspark_rocketmq.java import NoJava, findJava
+    from pyspark_rocketmq.javahome import NoJava, findJava
 
     try:
         print(f"Java: {findJava()}")

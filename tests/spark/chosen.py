@@ -48,7 +48,7 @@ class OptionTests(SessionCase):
         self.used.add("nameServers")
         return numbersOf(self.load(nameServers=self.nameServers, **options))
 
-    def test_source(self) -> None:
+    def test_sourceOptionsOfTablesWork(self) -> None:
         """
         The source's, for tables.
         """
@@ -104,7 +104,7 @@ class OptionTests(SessionCase):
         streams = {"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"}
         self.assertEqual(self.used | streams | {"commitOffsets"} | FILES, set(SOURCE))
 
-    def test_stream(self) -> None:
+    def test_sourceOptionsOfStreamsWork(self) -> None:
         """
         The source's, for streams: how much a micro-batch has, how little, how long fewer
         wait, and that brokers are told.
@@ -136,7 +136,7 @@ class OptionTests(SessionCase):
         while sum(self.client.offset(group, q) or 0 for q in self.client.queues(self.name)) < 40:
             read()
 
-    def test_sink(self) -> None:
+    def test_sinkOptionsWork(self) -> None:
         """
         The sink's.
         """
@@ -167,7 +167,7 @@ class OptionTests(SessionCase):
         error = self.assertRaises(PySparkException, large.options(**options).mode("append").save)
         self.assertIn("1000", str(error))
 
-    def test_store(self) -> None:
+    def test_storeOptionsWork(self) -> None:
         """
         The store reader's.
         """

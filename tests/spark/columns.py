@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_rocketmq.columns import recordBatch
-from pyspark_rocketmq.hopping import positionsIn
-from pyspark_rocketmq.properties import Properties
-from pyspark_rocketmq.records import Records
-from pyspark_rocketmq.schema import COLUMNS, FURTHER
-from pyspark_rocketmq.slices import slices
+from pyspark_rocketmq.columns.arrow import recordBatch, slices
+from pyspark_rocketmq.columns.positions import positionsIn
+from pyspark_rocketmq.columns.properties import PropertyColumns
+from pyspark_rocketmq.columns.records import Records
+from pyspark_rocketmq.columns.schema import COLUMNS, FURTHER
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.protocol.javarecords import javaRows
@@ -153,13 +152,13 @@ class ColumnsTests(SynchronousTestCase):
         self.assertEqual(rows(batch), expected)
 
     @given(st.lists(records(), max_size=6).map(b"".join))
-    def test_any(self, data: bytes) -> None:
+    def test_anyRecordsMatchMessages(self, data: bytes) -> None:
         """
         Whatever records there are, columns and messages agree.
         """
         self.same(data)
 
-    def test_java(self) -> None:
+    def test_javaRecordsMatchMessages(self) -> None:
         """
         So they do for records that Java made.
         """
@@ -174,7 +173,7 @@ class ColumnsTests(SynchronousTestCase):
                 pass
         self.same(b"".join(readable))
 
-    def test_projection(self) -> None:
+    def test_onlySchemaColumnsAreMade(self) -> None:
         """
         Only what is asked for is made, under the names of the schema, and a topic that
         is known is not looked for.
@@ -190,14 +189,14 @@ class RecordsTests(SynchronousTestCase):
     Records that are damaged, or not wanted.
     """
 
-    def test_none(self) -> None:
+    def test_noRecordsGiveEmptyColumns(self) -> None:
         """
         There may be none.
         """
         batch = recordBatch(Records(b"", []), list(KINDS), SCHEMA)
         self.assertEqual((batch.num_rows, batch.schema), (0, SCHEMA))
 
-    def test_where(self) -> None:
+    def test_whereSelectsRecords(self) -> None:
         """
         Some of them are chosen by truth values.
         """
@@ -208,7 +207,7 @@ class RecordsTests(SynchronousTestCase):
         self.assertEqual(some.body.to_pylist(), [b"a", b"c"])
 
     @given(records(), st.data())
-    def test_damaged(self, good: bytes, data: st.DataObject) -> None:
+    def test_damagedRecordRaisesOurError(self, good: bytes, data: st.DataObject) -> None:
         """
         A record whose bytes are changed gives columns, or one of our errors.
         """
@@ -224,7 +223,7 @@ class RecordsTests(SynchronousTestCase):
         except (MalformedRecord, UnsupportedCompression):
             pass
 
-    def test_lengths(self) -> None:
+    def test_inconsistentLengthsAreReported(self) -> None:
         """
         Lengths that do not add up are told, with the place.
         """
@@ -244,7 +243,7 @@ class RecordsTests(SynchronousTestCase):
             error = self.assertRaises(MalformedRecord, Records, good + bad, [0, len(good)])
             self.assertIn(f"record at {len(good)}", str(error))
 
-    def test_body(self) -> None:
+    def test_unreadableBodyIsNamed(self) -> None:
         """
         A body that cannot be read is named; as it is stored it can be had.
         """
@@ -253,9 +252,9 @@ class RecordsTests(SynchronousTestCase):
         self.assertIn("message 7 in queue 0 of topic T, at 700 in the log", str(error))
         self.assertEqual(Records(data, [0]).storedBody.to_pylist(), [b"damaged"])
 
-    def test_topic(self) -> None:
+    def test_topicNotUtf8IsError(self) -> None:
         """
-        A topic that is no UTF-8 is told.
+        A topic that is not UTF-8 is an error.
         """
         data = record(0, topic="Topic").replace(b"Topic", b"\xff" * 5)
         self.assertRaises(MalformedRecord, lambda: Records(data, [0]).topic)
@@ -267,36 +266,36 @@ class PropertiesTests(SynchronousTestCase):
     """
 
     @given(st.lists(properties, max_size=6))
-    def test_split(self, given_: list[bytes]) -> None:
+    def test_propertiesSplitAsForOneMessage(self, given_: list[bytes]) -> None:
         """
         They are split as those of one message are.
         """
-        found = Properties(pa.array(given_, pa.binary()))
+        found = PropertyColumns(pa.array(given_, pa.binary()))
         expected = [splitProperties(str(each, "utf-8", "replace")) for each in given_]
         maps = [dict(each) for each in found.maps.to_pylist()]
         self.assertEqual(maps, expected)
         for name in ("TAGS", "a"):
             self.assertEqual(found.named(name).to_pylist(), [each.get(name) for each in expected])
 
-    def test_repeated(self) -> None:
+    def test_lastOfRepeatedNamesCounts(self) -> None:
         """
         Of two entries with one name the last counts, however many names there are.
         """
         for count in (5, 100):
             many = [b"n%d\x01%d" % (number, number) for number in range(count)]
             rows = [b"\x02".join(many), b"n3\x01x\x02n4\x01y\x02n3\x01z", b"", many[0]]
-            found = Properties(pa.array(rows, pa.binary())).maps.to_pylist()
+            found = PropertyColumns(pa.array(rows, pa.binary())).maps.to_pylist()
             self.assertEqual([len(each) for each in found], [count, 2, 0, 1])
             self.assertEqual(dict(found[1]), {"n3": "z", "n4": "y"})
 
-    def test_slice(self) -> None:
+    def test_slicedArrayIsSplit(self) -> None:
         """
         A part of an array is one, too.
         """
         array = pa.array([b"a\x011", b"b\x012\x02", b"", b"c\x013"], pa.binary())[1:3]
-        self.assertEqual(Properties(array).maps.to_pylist(), [[("b", "2")], []])
+        self.assertEqual(PropertyColumns(array).maps.to_pylist(), [[("b", "2")], []])
 
-    def test_slices(self) -> None:
+    def test_emptyAndTouchingSlicesAreCopied(self) -> None:
         """
         Slices may be empty, and touch.
         """

@@ -24,10 +24,10 @@ from pyspark.sql.types import (
     StructType,
 )
 from pyspark_rocketmq import RocketSource
-from pyspark_rocketmq.offsets import DataLost
-from pyspark_rocketmq.planning import WORTHWHILE
-from pyspark_rocketmq.stream import StreamReader
-from pyspark_rocketmq.writer import Pace
+from pyspark_rocketmq.read.offsets import DataLost
+from pyspark_rocketmq.read.planning import WORTH_A_TASK
+from pyspark_rocketmq.read.stream import StreamReader
+from pyspark_rocketmq.write.writer import Pace
 
 from tests.spark.running import ClusterCase, schemaOf
 from txrocket.errors import (
@@ -40,7 +40,7 @@ from txrocket.errors import (
 from txrocket.message import Message, MessageExt
 from txrocket.model import MessageQueue
 from txrocket.protocol.bodies import ConsumeStats
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
 from txrocket.protocol.headers import GetConsumeStatsRequestHeader
@@ -100,7 +100,7 @@ class TableTests(ReadingCase):
     Topics as tables.
     """
 
-    def test_columns(self) -> None:
+    def test_everyMessageIsRow(self) -> None:
         """
         Every message is a row, with what is in it.
         """
@@ -141,7 +141,7 @@ class TableTests(ReadingCase):
         self.assertEqual(len(rows), 51)
         self.assertIn(large, [row["body"] for row in rows])
 
-    def test_schema(self) -> None:
+    def test_schemaIsDefaultOrUsers(self) -> None:
         """
         The schema is the issue's, or what the user gives: what is not asked for is not
         there.  A column that there is not is refused.
@@ -159,7 +159,7 @@ class TableTests(ReadingCase):
             StructType().add("value", BinaryType()),
         )
 
-    def test_offsets(self) -> None:
+    def test_offsetsSelectExactRows(self) -> None:
         """
         Exactly the rows between two offsets of each queue.
         """
@@ -177,7 +177,7 @@ class TableTests(ReadingCase):
         )
         self.assertEqual(self.numbers(options), [0, 2])
 
-    def test_times(self) -> None:
+    def test_timesSelectExactRows(self) -> None:
         """
         Exactly the rows that were stored between two times, though many have one time.
         """
@@ -209,7 +209,7 @@ class TableTests(ReadingCase):
                 sorted(set(expected) - odd),
             )
 
-    def test_tags(self) -> None:
+    def test_tagsSelectExactRows(self) -> None:
         """
         Tags are chosen by the broker, by their hashes, and then exactly.
         """
@@ -224,7 +224,7 @@ class TableTests(ReadingCase):
         self.assertEqual([row["tags"] for row in rows], ["BBBB"])
         self.assertEqual(self.numbers(self.options(topic, tags="none")), [])
 
-    def test_sql(self) -> None:
+    def test_sqlIsEvaluatedByBroker(self) -> None:
         """
         SQL92 is evaluated by the broker, which says what is wrong with an expression.
         """
@@ -237,7 +237,7 @@ class TableTests(ReadingCase):
         )
         self.assertIn("SQL92 expression, line 1", str(error))
 
-    def test_tasks(self) -> None:
+    def test_queuesAreDividedAmongTasks(self) -> None:
         """
         A few messages are one task; large queues are split, and queues are put together.
         """
@@ -252,10 +252,10 @@ class TableTests(ReadingCase):
             options = self.options(topic, **more)
             self.assertEqual(len(self.reader(options).partitions()), count)
             self.assertEqual(self.numbers(options), list(range(800)))
-        self.send(topic, range(8 * WORTHWHILE))
+        self.send(topic, range(8 * WORTH_A_TASK))
         self.assertEqual(len(self.reader(self.options(topic)).partitions()), 8)
 
-    def test_batches(self) -> None:
+    def test_pullsAndBatchesHaveAskedSize(self) -> None:
         """
         Pulls and batches are as large as is asked for.
         """
@@ -267,7 +267,7 @@ class TableTests(ReadingCase):
             sizes = [each.num_rows for each in reader.read(partition)]
             self.assertEqual(sizes, [60, 60, 60, 60, 10])
 
-    def test_secured(self) -> None:
+    def test_tlsAndAccountReadTheSame(self) -> None:
         """
         Over TLS it is the same, and an account signs what is asked.
         """
@@ -279,7 +279,7 @@ class TableTests(ReadingCase):
         error = self.assertRaises(ConnectFailed, self.reader(wrong).partitions)
         self.assertIn("certificate", str(error))
 
-    def test_choice(self) -> None:
+    def test_topicsPatternOrQueuesAreRead(self) -> None:
         """
         Several topics, all that match a pattern, or single queues.
         """
@@ -294,7 +294,7 @@ class TableTests(ReadingCase):
         assigned = json.dumps({one: {queue.brokerName: [queue.queueId]}})
         self.assertEqual(self.numbers({**base, "assign": assigned}), [1, 5, 9])
 
-    def test_empty(self) -> None:
+    def test_emptyTopicHasNoRows(self) -> None:
         """
         A topic without messages is a table without rows.
         """
@@ -303,7 +303,7 @@ class TableTests(ReadingCase):
         # What Spark has in place of no task.
         self.assertEqual(self.read(reader, [InputPartition(None)]), [])
 
-    def test_wrong(self) -> None:
+    def test_missingTopicIsReportedWhenPlanned(self) -> None:
         """
         What does not exist is told when the table is planned.
         """
@@ -321,7 +321,7 @@ class TableTests(ReadingCase):
         )
         self.assertEqual(self.reader(options).partitions(), [])
 
-    def test_pushed(self) -> None:
+    def test_pushedFiltersReadLess(self) -> None:
         """
         Filters leave out what cannot match, and Spark still looks at all rows.
         """
@@ -371,7 +371,7 @@ class StreamTests(ReadingCase):
         stream.sleep = sleep
         return stream
 
-    def following(self, stream: StreamReader, start: Any, limit: Any = None) -> Any:
+    def nextOffset(self, stream: StreamReader, start: Any, limit: Any = None) -> Any:
         """
         What Spark does: ask where to go, and keep it as text.
         """
@@ -385,7 +385,7 @@ class StreamTests(ReadingCase):
         rows = self.read(stream, stream.partitions(start, end))
         return sorted(int(row["body"]) for row in rows)
 
-    def test_earliest(self) -> None:
+    def test_firstBatchWritesStart(self) -> None:
         """
         The first batch has no rows and says where the stream begins; then all that is
         there is read, and then what is new.
@@ -395,21 +395,21 @@ class StreamTests(ReadingCase):
         stream = self.stream(self.options(topic, startingOffsets="earliest"))
         initial = stream.initialOffset()
         self.assertEqual(initial, {"v": 1})
-        start = self.following(stream, initial)
+        start = self.nextOffset(stream, initial)
         queues = {"0": 0, "1": 0}
         self.assertEqual(
             start, {"v": 1, "offsets": {topic: {"broker-0": queues, "broker-1": queues}}}
         )
         self.assertEqual(stream.partitions(initial, start), [])
-        end = self.following(stream, start)
+        end = self.nextOffset(stream, start)
         self.assertEqual(self.between(stream, start, end), list(range(20)))
         self.assertIs(stream.latestOffset(end, ALL), end)
         self.send(topic, range(20, 25))
-        last = self.following(stream, end)
+        last = self.nextOffset(stream, end)
         self.assertEqual(self.between(stream, end, last), list(range(20, 25)))
         self.assertEqual(stream.reportLatestOffset(), last)
 
-    def test_latest(self) -> None:
+    def test_defaultStartIsLatest(self) -> None:
         """
         By default a stream begins with what comes next; what that was is known once it
         is written down, though it is asked for again.
@@ -418,15 +418,15 @@ class StreamTests(ReadingCase):
         self.send(topic, range(5))
         stream = self.stream(self.options(topic))
         self.assertIsNone(stream.reportLatestOffset())
-        start = self.following(stream, stream.initialOffset())
+        start = self.nextOffset(stream, stream.initialOffset())
         self.send(topic, range(5, 9))
         # Spark is killed, and asks another one.
         stream = self.stream(self.options(topic))
         self.assertEqual(stream.initialOffset(), {"v": 1})
-        end = self.following(stream, start)
+        end = self.nextOffset(stream, start)
         self.assertEqual(self.between(stream, start, end), [5, 6, 7, 8])
 
-    def test_positions(self) -> None:
+    def test_streamStartsAtOffsetsOrTime(self) -> None:
         """
         A stream begins at offsets, or at a time.
         """
@@ -438,13 +438,13 @@ class StreamTests(ReadingCase):
             ({"startingOffsetsByTimestamp": json.dumps({topic: 2**50})}, []),
         ):
             stream = self.stream(self.options(topic, **more))
-            start = self.following(stream, stream.initialOffset())
-            end = self.following(stream, start)
+            start = self.nextOffset(stream, stream.initialOffset())
+            end = self.nextOffset(stream, start)
             self.assertEqual(self.between(stream, start, end), expected)
         stream = self.stream(self.options(topic, startingOffsets=json.dumps({topic: 99})))
-        self.assertRaises(DataLost, self.following, stream, stream.initialOffset())
+        self.assertRaises(DataLost, self.nextOffset, stream, stream.initialOffset())
 
-    def test_limit(self) -> None:
+    def test_batchKeepsLimit(self) -> None:
         """
         A batch has no more than it may, unless Spark asks for all.
         """
@@ -453,17 +453,17 @@ class StreamTests(ReadingCase):
         options = self.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger="20")
         stream = self.stream(options)
         self.assertEqual(stream.getDefaultReadLimit(), ReadMaxRows(20))
-        start = self.following(stream, stream.initialOffset())
-        self.assertEqual(len(self.between(stream, start, self.following(stream, start, ALL))), 50)
+        start = self.nextOffset(stream, stream.initialOffset())
+        self.assertEqual(len(self.between(stream, start, self.nextOffset(stream, start, ALL))), 50)
         sizes, seen = [], []
-        while (end := self.following(stream, start)) != start:
+        while (end := self.nextOffset(stream, start)) != start:
             found = self.between(stream, start, end)
             sizes.append(len(found))
             seen += found
             start = end
         self.assertEqual((sizes, sorted(seen)), ([20, 20, 10], list(range(50))))
 
-    def test_least(self) -> None:
+    def test_fewMessagesWaitForDelay(self) -> None:
         """
         Too few messages wait for others, but not for ever.
         """
@@ -476,27 +476,27 @@ class StreamTests(ReadingCase):
         )
         stream = self.stream(options)
         self.assertEqual(stream.getDefaultReadLimit(), ReadMinRows(10))
-        start = self.following(stream, stream.initialOffset())
+        start = self.nextOffset(stream, stream.initialOffset())
         self.send(topic, range(3))
         # The first is not kept waiting.
-        end = self.following(stream, start)
+        end = self.nextOffset(stream, start)
         self.assertEqual(len(self.between(stream, start, end)), 3)
         self.send(topic, range(5))
-        self.assertEqual(self.following(stream, end), end)
+        self.assertEqual(self.nextOffset(stream, end), end)
         self.time += 61
-        last = self.following(stream, end)
+        last = self.nextOffset(stream, end)
         self.assertEqual(len(self.between(stream, end, last)), 5)
         self.send(topic, range(10))
-        self.assertEqual(len(self.between(stream, last, self.following(stream, last))), 10)
+        self.assertEqual(len(self.between(stream, last, self.nextOffset(stream, last))), 10)
         both = self.stream({**options, "maxOffsetsPerTrigger": "12"})
         self.assertEqual(both.getDefaultReadLimit(), ReadMaxRows(12))
         both._triggered = self.time
-        self.assertEqual(len(self.between(both, start, self.following(both, start))), 12)
-        last = self.following(stream, last)
+        self.assertEqual(len(self.between(both, start, self.nextOffset(both, start))), 12)
+        last = self.nextOffset(stream, last)
         self.send(topic, range(2))
-        self.assertEqual(self.following(both, last), last)
+        self.assertEqual(self.nextOffset(both, last), last)
         # Spark wants all that there is, whatever there is.
-        self.assertNotEqual(self.following(both, last, ALL), last)
+        self.assertNotEqual(self.nextOffset(both, last, ALL), last)
 
     def test_availableNow(self) -> None:
         """
@@ -514,9 +514,9 @@ class StreamTests(ReadingCase):
             )
         )
         stream.prepareForTriggerAvailableNow()
-        start = self.following(stream, stream.initialOffset())
+        start = self.nextOffset(stream, stream.initialOffset())
         seen: list[int] = []
-        while (end := self.following(stream, start)) != start:
+        while (end := self.nextOffset(stream, start)) != start:
             seen += self.between(stream, start, end)
             self.send(topic, range(100, 110))
             self.client.createTopic(topic, 2)
@@ -534,7 +534,7 @@ class StreamTests(ReadingCase):
         stream = self.stream(
             {"nameServers": self.nameServers, "subscribePattern": topic[:-2] + ".*"}
         )
-        start = self.following(stream, stream.initialOffset())
+        start = self.nextOffset(stream, stream.initialOffset())
         self.client.createTopic(topic, 2)
         other = topic[:-2] + "-other"
         self.client.createTopic(other, 1)
@@ -542,7 +542,7 @@ class StreamTests(ReadingCase):
         self.send(other, range(20, 22))
         seen: list[int] = []
         for _ in range(100):
-            end = self.following(stream, start)
+            end = self.nextOffset(stream, start)
             seen += self.between(stream, start, end)
             start = end
             if len(seen) >= 10:
@@ -560,14 +560,14 @@ class StreamTests(ReadingCase):
         self.send(topic, range(30))
         options = self.options(topic, startingOffsets="earliest", minPartitions="3")
         stream = self.stream(options)
-        start = self.following(stream, stream.initialOffset())
-        end = self.following(stream, start)
+        start = self.nextOffset(stream, stream.initialOffset())
+        end = self.nextOffset(stream, start)
         planned = [each.value for each in stream.partitions(start, end)]
         self.send(topic, range(30))
         again = self.stream(options)
         self.assertEqual([each.value for each in again.partitions(start, end)], planned)
 
-    def test_lost(self) -> None:
+    def test_lostOffsetsFailOrContinue(self) -> None:
         """
         Offsets that a queue does not have are lost data, or it goes on with what there
         is.
@@ -579,25 +579,25 @@ class StreamTests(ReadingCase):
         error = self.assertRaises(DataLost, stream.latestOffset, start, ALL)
         self.assertIn("is to be read from 50 on, but has messages from 0 to 2", str(error))
         stream = self.stream(self.options(topic, failOnDataLoss="false"))
-        end = self.following(stream, start)
+        end = self.nextOffset(stream, start)
         self.assertEqual(self.between(stream, start, end), [])
-        last = self.following(stream, end)
+        last = self.nextOffset(stream, end)
         self.assertEqual(self.between(stream, end, last), [0, 2])
 
-    def test_polling(self) -> None:
+    def test_brokersArePolledTenTimesASecond(self) -> None:
         """
         However often Spark asks, brokers are asked ten times a second, and name servers
         every other second.
         """
         topic = self.topic(1)
         stream = self.stream(self.options(topic))
-        start = self.following(stream, stream.initialOffset())
+        start = self.nextOffset(stream, stream.initialOffset())
         asked = self.time
         for _ in range(50):
-            self.following(stream, start)
+            self.nextOffset(stream, start)
         self.assertAlmostEqual(self.time - asked, 5.0, delta=0.2)
 
-    def test_progress(self) -> None:
+    def test_offsetCommit(self) -> None:
         """
         How far the stream has come is told to brokers under its group, where RocketMQ's
         tools look, also while there is nothing new.
@@ -608,15 +608,15 @@ class StreamTests(ReadingCase):
         stream = self.stream(
             self.options(topic, startingOffsets="earliest", groupId=group, commitOffsets="true")
         )
-        start = self.following(stream, stream.initialOffset())
-        end = self.following(stream, start)
+        start = self.nextOffset(stream, stream.initialOffset())
+        end = self.nextOffset(stream, start)
         queue = MessageQueue(topic, "broker-0", 0)
         self.assertEqual(self.client.offset(group, queue), 0)
         # The batch is done when Spark asks for the next.
-        self.following(stream, end)
+        self.nextOffset(stream, end)
         self.assertEqual(self.client.offset(group, queue), 5)
         self.send(topic, range(2))
-        stream.commit(self.following(stream, end))
+        stream.commit(self.nextOffset(stream, end))
         self.assertEqual(self.client.offset(group, queue), 6)
         stream.commit(stream.initialOffset())
         # As consumerProgress of mqadmin asks: first where the group's retry topic is.
@@ -634,7 +634,7 @@ class StreamTests(ReadingCase):
         places = {each.queueId: place for each, place in table.items() if each.topic == topic}
         self.assertEqual((places[0].brokerOffset, places[0].consumerOffset), (8, 6))
 
-    def test_others(self) -> None:
+    def test_foreignCheckpointIsRefused(self) -> None:
         """
         The checkpoint of another source is refused.
         """
@@ -673,7 +673,7 @@ class SinkTests(ReadingCase):
         """
         return RocketSource({"nameServers": self.nameServers, **options}).writer(schema, False)
 
-    def test_columns(self) -> None:
+    def test_columnsBecomeMessages(self) -> None:
         """
         Rows become messages with all that their columns say, in the order of rows within
         a queue.
@@ -717,7 +717,7 @@ class SinkTests(ReadingCase):
             last[each.brokerName, each.queueId] = number
         self.assertEqual(len({each.msgId for each in found}), count)
 
-    def test_ids(self) -> None:
+    def test_repeatedAttemptKeepsIds(self) -> None:
         """
         An attempt that is repeated gives rows the ids that they had; another job does
         not, unless it is told to.
@@ -740,7 +740,7 @@ class SinkTests(ReadingCase):
         for msgId in ids:
             self.assertEqual(len(self.client.queryMessage(named, msgId, unique=True)), 2)
 
-    def test_large(self) -> None:
+    def test_manyRowsGoInSeveralRequests(self) -> None:
         """
         Rows that are too many for a request go in several, and one that is too large for
         any is an error that says so.
@@ -754,7 +754,7 @@ class SinkTests(ReadingCase):
         error = self.assertRaises(InvalidMessage, writer.write, self.batches(table))
         self.assertIn("300", str(error))
 
-    def test_rate(self) -> None:
+    def test_rateLimitsSends(self) -> None:
         """
         No more is sent in a second than may be, and what was taken is sent before it
         waits.
@@ -775,7 +775,7 @@ class SinkTests(ReadingCase):
         moment = 5.0
         pace.wait(40, self.fail)
 
-    def test_delay(self) -> None:
+    def test_delayedRowKeepsId(self) -> None:
         """
         A row with a delay level is delivered later, under its own id.
         """
@@ -801,7 +801,7 @@ class SinkTests(ReadingCase):
         writer.write(self.batches({"body": ["a", "b"]}))
         self.assertEqual(sorted(each.body for each in self.messages(topic)), [b"a", b"b"])
 
-    def test_wrong(self) -> None:
+    def test_invalidColumnOrRowIsRefused(self) -> None:
         """
         What cannot be sent is told: a table's columns before anything is sent, a row when
         it comes.

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark_rocketmq.java import findJava
+from pyspark_rocketmq.javahome import findJava
 from pyspark_rocketmq.jobs.archive import archive, archived
 from pyspark_rocketmq.jobs.command import main
 from pyspark_rocketmq.jobs.compact import compact
@@ -27,7 +27,7 @@ from pyspark_rocketmq.jobs.replay import replay
 from tests.spark.running import SessionCase
 from tests.spark.sessions import messagesOf, numbersOf
 from txrocket.message import Message
-from txrocket.protocol.trace import Pub, SubAfter, SubBefore, encodeTrace
+from txrocket.protocol.tracebodies import Pub, SubAfter, SubBefore, encodeTrace
 
 MINUTE = 60_000
 
@@ -69,7 +69,7 @@ class ArchiveTests(JobCase):
     Archive and replay.
     """
 
-    def test_archive(self) -> None:
+    def test_secondRunArchivesNewMessages(self) -> None:
         """
         What is there is archived, by topic and day, and when it is run again, what has
         come since.
@@ -100,7 +100,7 @@ class ArchiveTests(JobCase):
         )
         self.assertEqual(table.where("day != to_date(storeTimestamp)").count(), 0)
 
-    def test_names(self) -> None:
+    def test_numericTopicNameStaysText(self) -> None:
         """
         A topic's name is a text, also if it looks like a number, and messages of days
         that differ are in folders that do.
@@ -114,7 +114,7 @@ class ArchiveTests(JobCase):
         self.assertEqual(topic, name)
         self.assertTrue(os.path.isdir(f"{self.folder}/messages/topic={name}/day={day}"))
 
-    def test_killed(self) -> None:
+    def test_stoppedArchiveHasEachMessageOnce(self) -> None:
         """
         An archive that was stopped in the middle goes on where it was, and has each
         message once.
@@ -134,7 +134,7 @@ class ArchiveTests(JobCase):
         archive(self.spark, options, self.folder)
         self.assertEqual(numbersOf(archived(self.spark, self.folder)), list(range(100)))
 
-    def test_progress(self) -> None:
+    def test_offsetCommit(self) -> None:
         """
         How far a replay is is told while it sends, in the topics that rows name as well,
         and as long as the servers answer.
@@ -148,7 +148,7 @@ class ArchiveTests(JobCase):
         self.assertTrue([each for each in told if 0 < each < 60], told)
         self.assertEqual(len(messagesOf(self.client, topic)), 60)
 
-    def test_replay(self) -> None:
+    def test_replayKeepsOrderAndRate(self) -> None:
         """
         An archive is sent to a topic, in the order in which it was stored, at a rate; a
         replay of the same name gives the same ids.
@@ -190,7 +190,7 @@ class ArchiveTests(JobCase):
                 self.assertGreater(offset, seen.get(key, -1))
                 seen[key] = offset
 
-    def test_plain(self) -> None:
+    def test_tableWithoutQueuesIsReplayed(self) -> None:
         """
         A table that knows nothing of queues is sent as it is, to the topics that it
         names.
@@ -207,7 +207,7 @@ class MetricsTests(JobCase):
     Metrics.
     """
 
-    def test_traffic(self) -> None:
+    def test_trafficCountsByTopicTagAndMinute(self) -> None:
         """
         Messages and bytes are counted by topic, tag and minute.
         """
@@ -232,7 +232,7 @@ class MetricsTests(JobCase):
         (hour, *_) = traffic(table, "1 hour").where("tag = 'a'").collect()
         self.assertEqual((hour["messages"], hour["bytes"]), (3, 6))
 
-    def test_latency(self) -> None:
+    def test_latencyIsFirstSendToFirstDelivery(self) -> None:
         """
         From when a message was first sent to when a group's listener was first given it.
         """
@@ -264,7 +264,7 @@ class MetricsTests(JobCase):
         self.assertAlmostEqual(g["p99"], 98.01)
         self.assertEqual((h["messages"], h["p50"]), (1, 40))
 
-    def test_lag(self) -> None:
+    def test_lagOfEachGroupAndQueue(self) -> None:
         """
         How far each group is behind in each queue where it has an offset.
         """
@@ -278,7 +278,7 @@ class MetricsTests(JobCase):
         (found,) = lagOf(self.client, [group, "nobody"], [topic, "Nothing"], 77)
         self.assertEqual(found, (77, group, topic, queue.brokerName, 0, 10, 4, 6))
 
-    def test_command(self) -> None:
+    def test_commandWritesTablesAndPage(self) -> None:
         """
         All of it is written, as tables and as a page; samples of the lag are added to
         those that are there.
@@ -317,7 +317,7 @@ class MetricsTests(JobCase):
             self.assertNotIn(f"{topic} t2<", file.read())
         self.assertEqual(read(f"{self.folder}/lag").select("time").distinct().count(), 3)
 
-    def test_archived(self) -> None:
+    def test_archivedTrafficNeedsNoServer(self) -> None:
         """
         Of an archive traffic can be told without any server.
         """
@@ -341,7 +341,7 @@ class DeadLettersTests(JobCase):
         " storeTimestamp TIMESTAMP, msgId STRING, keys STRING, body BINARY"
     )
 
-    def test_report(self) -> None:
+    def test_reportCountsByGroupTopicAndReason(self) -> None:
         """
         Messages are counted by group, original topic and reason, with the newest of each
         as samples.
@@ -368,7 +368,7 @@ class DeadLettersTests(JobCase):
         self.assertEqual(found[0]["first"], datetime(2026, 1, 2, 3, 4, 0))
         self.assertEqual(found[1]["samples"][0]["originMsgId"], "o")
 
-    def test_traced(self) -> None:
+    def test_tracesGiveReason(self) -> None:
         """
         What came of the last try is told by those who wrote it down.
         """
@@ -399,7 +399,7 @@ class DeadLettersTests(JobCase):
             },
         )
 
-    def test_command(self) -> None:
+    def test_commandShowsAndWritesReport(self) -> None:
         """
         Those of a group, or of all groups, are shown and written.
         """
@@ -425,7 +425,7 @@ class CompactTests(JobCase):
     The latest message of each key.
     """
 
-    def test_latest(self) -> None:
+    def test_latestMessageOfKeyIsKept(self) -> None:
         """
         Of each key in each topic the latest message is left, and none without a key.
         """
@@ -456,7 +456,7 @@ class CompactTests(JobCase):
         self.assertEqual(found, [("T", "a", "latest"), ("U", "a", "elsewhere")])
         self.assertEqual(compact(table, "body").count(), 6)
 
-    def test_command(self) -> None:
+    def test_commandWritesOrSends(self) -> None:
         """
         They are written to Parquet, or sent to a topic.
         """
@@ -476,7 +476,7 @@ class SubmittedTests(JobCase):
     Jobs under C{spark-submit}.
     """
 
-    def test_archive(self) -> None:
+    def test_submittedFileRunsJob(self) -> None:
         """
         The file runs the job, with the master that spark-submit was given.
         """
@@ -505,7 +505,7 @@ class FailingTests(JobCase):
     Jobs that cannot be done.
     """
 
-    def test_said(self) -> None:
+    def test_failureIsOneLineAndExitCodeOne(self) -> None:
         """
         What is wrong is said in a line, and the exit code is 1.
         """

@@ -80,7 +80,7 @@ class KillTests(SessionCase):
         while there() == before:
             self.assertLess(time.monotonic(), deadline)
 
-    def test_killed(self) -> None:
+    def test_killedStreamDeliversEachMessageOnce(self) -> None:
         """
         However often it is killed, and whenever: in the end every message is once in the
         table, and in the other topic at least once, with one id each.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Logs as brokers write them, for tests that read them without one.
+Logs in a broker's format, for tests that read them without a broker.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def writeLog(
     """
     Write a log.
 
-    @param messages: what L{record} takes.
-    @param size: how large files are.
+    @param messages: arguments of L{record}.
+    @param size: the size of the files.
     @param base: the offset of the first file.
     @return: the offsets of all records.
     """

@@ -11,18 +11,20 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark_rocketmq import StoreSource, reading
-from pyspark_rocketmq.offsets import DataLost
+from pyspark_rocketmq import StoreSource
 from pyspark_rocketmq.options import SourceOptions
-from pyspark_rocketmq.planning import Range
-from pyspark_rocketmq.reading import RangeReader
-from pyspark_rocketmq.segments import Damaged
+from pyspark_rocketmq.read import task as taskModule
+from pyspark_rocketmq.read.offsets import DataLost
+from pyspark_rocketmq.read.planning import Range
+from pyspark_rocketmq.read.task import RangeReader
+from pyspark_rocketmq.storefiles.segments import DamagedLog
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.blocking.server import BlockingCase, Serve, cut, refuse
 from tests.spark.logs import record, writeLog
 from tests.spark.running import schemaOf
 from txrocket.blocking.deadline import Deadline
+from txrocket.bulk import python
 from txrocket.errors import ConfigError, MalformedRecord, ProtocolError
 from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
 from txrocket.protocol.codes import RequestCode, ResponseCode
@@ -85,7 +87,7 @@ class LossTests(BlockingCase):
         """
         What is read if it is none; that is logged.
         """
-        with self.assertLogs("pyspark_rocketmq.reading", "WARNING"):
+        with self.assertLogs("pyspark_rocketmq.read.task", "WARNING"):
             return self.read(start, end, failOnDataLoss="false")
 
     def serve(self, offsets: range | set[int], low: int, high: int) -> None:
@@ -95,14 +97,14 @@ class LossTests(BlockingCase):
         there = {each: record(each, number=each) for each in offsets}
         self.a.serve[RequestCode.PULL_MESSAGE] = queueOf(there, low, high)
 
-    def test_whole(self) -> None:
+    def test_rangeIsReadToItsEnd(self) -> None:
         """
         What is there is read up to its end and no further.
         """
         self.serve(range(20), 0, 20)
         self.assertEqual(self.read(3, 17), list(range(3, 17)))
 
-    def test_ahead(self) -> None:
+    def test_knownOffsetsArePulledAhead(self) -> None:
         """
         Where it is known how many messages a pull gives, several are under way at a time;
         if one gives fewer, or is lost, it goes on from there.
@@ -136,7 +138,7 @@ class LossTests(BlockingCase):
         self.patch(Deadline, "pause", lambda deadline, attempts: True)
         self.assertEqual(self.read(0, 300), list(range(300)))
 
-    def test_beginning(self) -> None:
+    def test_removedMessagesAreLost(self) -> None:
         """
         What retention has removed is missed.
         """
@@ -145,7 +147,7 @@ class LossTests(BlockingCase):
         self.assertEqual(self.going(3, 17), list(range(8, 17)))
         self.assertEqual(self.going(3, 6), [])
 
-    def test_end(self) -> None:
+    def test_messagesBehindEndAreLost(self) -> None:
         """
         What a queue never had is missed: it was made anew, or its broker lost it.
         """
@@ -155,7 +157,7 @@ class LossTests(BlockingCase):
         self.assertIn("has 0 of the 2 messages from 8 to 10", self.lost(8, 10))
         self.assertEqual(self.going(8, 10), [])
 
-    def test_gap(self) -> None:
+    def test_missingMessageIsLost(self) -> None:
         """
         A message that is missing between others is missed.
         """
@@ -165,14 +167,14 @@ class LossTests(BlockingCase):
         # With an expression nobody knows how many there should be.
         self.assertEqual(self.read(0, 13, sql="a = 1"), [0, 1, 3, 4, 5, 6, 7, 12])
 
-    def test_filtered(self) -> None:
+    def test_filteredPullBeyondEndIsCut(self) -> None:
         """
         With an expression a pull may go beyond the end; that is left out.
         """
         self.serve(range(20), 0, 20)
         self.assertEqual(self.read(2, 9, sql="a = 1"), list(range(2, 9)))
 
-    def test_slave(self) -> None:
+    def test_masterIsAskedIfSlaveLags(self) -> None:
         """
         What a slave does not have yet, the master may.
         """
@@ -195,7 +197,7 @@ class LossTests(BlockingCase):
         self.assertEqual(self.read(0, 12), list(range(12)))
         self.assertGreater(len(self.b.requests), 0)
 
-    def test_broken(self) -> None:
+    def test_nonsenseAnswerIsError(self) -> None:
         """
         A broker that talks nonsense is an error, and not an endless loop.
         """
@@ -206,7 +208,7 @@ class LossTests(BlockingCase):
             )
             self.assertRaises(MalformedRecord, self.read, 3, 9, failOnDataLoss="false")
 
-    def test_damaged(self) -> None:
+    def test_damagedMessageFailsOrIsSkipped(self) -> None:
         """
         A damaged message is an error, or is passed over, and costs no other: bytes that are
         no record, a body that does not match its CRC, and another queue offset.
@@ -222,16 +224,16 @@ class LossTests(BlockingCase):
             expected = [each for each in range(20) if each != 5]
             self.assertIn("cannot be read", self.lost(0, 20))
             self.assertEqual(self.going(0, 20), expected)
-            with self.assertLogs("pyspark_rocketmq.reading", "WARNING"):
+            with self.assertLogs("pyspark_rocketmq.read.task", "WARNING"):
                 found = self.read(0, 20, failOnDataLoss="false", sql="a = 1")
             self.assertEqual(found, expected)
 
     def test_damagedWithoutHelper(self) -> None:
         """
-        The same without the compiled helper.
+        The same without the compiled module.
         """
-        self.patch(reading, "speed", None)
-        self.test_damaged()
+        self.patch(taskModule, "readableRecords", python.readableRecords)
+        self.test_damagedMessageFailsOrIsSkipped()
 
 
 class StoreTests(SynchronousTestCase):
@@ -277,7 +279,7 @@ class StoreTests(SynchronousTestCase):
             file.seek(offset - base)
             file.write(data)
 
-    def test_rows(self) -> None:
+    def test_everyRecordIsRow(self) -> None:
         """
         Every record is a row, in the order of the log.
         """
@@ -290,7 +292,7 @@ class StoreTests(SynchronousTestCase):
         short = StoreSource({"path": "x", "includeProperties": "false"}).schema()
         self.assertNotIn("properties", short)
 
-    def test_chosen(self) -> None:
+    def test_topicsAndTimesSelectRows(self) -> None:
         """
         Topics and times are chosen, exactly.
         """
@@ -306,7 +308,7 @@ class StoreTests(SynchronousTestCase):
             expected = [at for number, at in enumerate(self.offsets) if chosen(number)]
             self.assertEqual(self.places(**options), expected)
 
-    def test_several(self) -> None:
+    def test_severalStoresAreOneTable(self) -> None:
         """
         Several stores are one table.
         """
@@ -314,7 +316,7 @@ class StoreTests(SynchronousTestCase):
         writeLog(other, self.messages[:5], self.SIZE)
         self.assertEqual(len(self.places(path=f"{self.folder},{other}")), 65)
 
-    def test_damaged(self) -> None:
+    def test_damagedRecordFailsOrIsSkipped(self) -> None:
         """
         A record that is none is an error, or left out, whatever is wrong with it.
         """
@@ -329,15 +331,15 @@ class StoreTests(SynchronousTestCase):
             with open(os.path.join(self.folder, "commitlog", "0" * 20), "rb") as file:
                 before = file.read()
             self.damage(*wrong)
-            error = self.assertRaises(Damaged, self.places)
+            error = self.assertRaises(DamagedLog, self.places)
             self.assertIn(f"which is {at} in the log", str(error))
-            with self.assertLogs("pyspark_rocketmq.storereader", "WARNING"):
+            with self.assertLogs("pyspark_rocketmq.storefiles.reader", "WARNING"):
                 found = self.places(failOnDataLoss="false")
             self.assertEqual(found, [each for each in self.offsets if each != at])
             self.damage(0, before)
         self.assertEqual(self.places(), self.offsets)
 
-    def test_crc(self) -> None:
+    def test_checkCrcComparesBodies(self) -> None:
         """
         Bodies are held against their checksums if that is asked for.
         """
@@ -345,13 +347,13 @@ class StoreTests(SynchronousTestCase):
         self.assertEqual(self.places(checkCrc="true"), self.offsets)
         self.damage(at + 88, b"other")
         self.assertEqual(self.places(), self.offsets)
-        error = self.assertRaises(Damaged, self.places, checkCrc="true")
+        error = self.assertRaises(DamagedLog, self.places, checkCrc="true")
         self.assertIn(f"the message at {at} in the log does not match its checksum", str(error))
-        with self.assertLogs("pyspark_rocketmq.storereader", "WARNING"):
+        with self.assertLogs("pyspark_rocketmq.storefiles.reader", "WARNING"):
             found = self.places(checkCrc="true", failOnDataLoss="false")
         self.assertEqual(found, [each for each in self.offsets if each != at])
 
-    def test_many(self) -> None:
+    def test_batchesAreLimited(self) -> None:
         """
         Batches have so many rows at most, and about so many bytes.
         """
@@ -366,7 +368,7 @@ class StoreTests(SynchronousTestCase):
         (part,) = reader.partitions()
         self.assertEqual([each.num_rows for each in reader.read(part)], [3, 3, 1])
 
-    def test_wrong(self) -> None:
+    def test_missingFolderIsRefused(self) -> None:
         """
         A folder that is none is told, and what Spark has in place of no task has no rows.
         """

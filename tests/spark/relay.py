@@ -3,8 +3,8 @@
 C{python -m tests.spark.relay}: a program with two streams, from a topic to a table and from
 the topic to another one, for tests that kill it.
 
-It is told on its command line, in JSON, where things are, and says C{started} when both
-streams are, and C{working} when each has done something.
+Its argument is JSON with addresses and folders.  It prints C{started} when both streams have
+started, and C{working} when each has processed a batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.spark.running import settings
 
 def main(told: dict[str, str]) -> None:
     """
-    Run both streams: for ever, or until all that is there has been read.
+    Run both streams: without end, or until all existing messages are read.
     """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Nothing of what it does is meant to fail, so what does is to be read.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What tests with Spark share, because it takes long to start: a cluster of our servers, and
-a session.  Each is started by the first test that needs it, and stopped by L{stopAll}.
+The cluster and the session that all tests with Spark share, because they take long to start.
+The first test that needs one starts it, and L{stopAll} stops both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-from pyspark_rocketmq.schema import COLUMNS, FURTHER
+from pyspark_rocketmq.columns.schema import COLUMNS, FURTHER
 from pyspark_rocketmq.session import prepare
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -49,7 +49,7 @@ _session: SparkSession | None = None
 
 def schemaOf(*names: str) -> StructType:
     """
-    A schema with some columns; all if none are named.
+    A schema with some columns; by default all.
     """
     kinds = {**COLUMNS, **FURTHER}
     return StructType([StructField(name, _TYPES[kinds[name]]) for name in names or kinds])
@@ -64,7 +64,7 @@ def settings() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        # What goes wrong is told by exceptions, and much of it is meant to.
+        # Failures raise exceptions, and many tests provoke them on purpose.
         "spark.log.level": "OFF",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
@@ -87,8 +87,7 @@ def cluster() -> ChildCluster:
 
 def session() -> SparkSession:
     """
-    Spark on two threads of its own process, as a user has it who has installed the
-    package and does no more.
+    Spark on two threads of its own process, as it is after the package is installed.
     """
     global _session
     if _session is None:
@@ -103,7 +102,7 @@ def session() -> SparkSession:
 
 def stopAll() -> None:
     """
-    Stop what was started.
+    Stop the cluster and the session, if they were started.
     """
     global _cluster, _session
     if _session is not None:
@@ -126,7 +125,7 @@ class ClusterCase(SynchronousTestCase):
 
     def topic(self, queues: int = 2) -> str:
         """
-        A new topic, with so many queues at each of the two brokers.
+        Create a topic with a number of queues at each of the two brokers.
         """
         name = f"{self._testMethodName}-{uuid.uuid4().hex[:8]}"
         self.client.createTopic(name, queues)

@@ -62,7 +62,7 @@ class TableTests(SessionCase):
         reader = self.spark.read.format("rocketmq").options(**self.options(topic, **options))
         return (reader if schema is None else reader.schema(schema)).load()
 
-    def test_found(self) -> None:
+    def test_sparkFindsBothSources(self) -> None:
         """
         Spark finds both sources by itself, and knows them as well if they are registered.
         """
@@ -74,7 +74,7 @@ class TableTests(SessionCase):
         register(self.spark)
         self.assertEqual(self.load(topic).count(), 10)
 
-    def test_columns(self) -> None:
+    def test_schemaIsAsDocumented(self) -> None:
         """
         The schema is as documented, and columns can be asked for.
         """
@@ -98,7 +98,7 @@ class TableTests(SessionCase):
         self.assertEqual(narrow.count(), 9)
         self.assertNotIn("properties", self.load(topic, includeProperties="false").columns)
 
-    def test_options(self) -> None:
+    def test_optionsReachSource(self) -> None:
         """
         Offsets, tags and the number of tasks reach the source.
         """
@@ -114,7 +114,7 @@ class TableTests(SessionCase):
         self.assertEqual(frame.rdd.getNumPartitions(), 4)
         self.assertEqual(len(numbersOf(self.load(topic, tags="t2"))), 20)
 
-    def test_pushed(self) -> None:
+    def test_pushedFiltersGiveSameRows(self) -> None:
         """
         With the option, filters decide what is read; the result is the same.
         """
@@ -129,7 +129,7 @@ class TableTests(SessionCase):
         # Five messages are left to be divided.
         self.assertEqual(metrics.rdd.getNumPartitions(), 5)
 
-    def test_written(self) -> None:
+    def test_rowsAreSentWithIds(self) -> None:
         """
         Rows are sent, with ids that differ, and tags, keys and properties.
         """
@@ -156,7 +156,7 @@ class TableTests(SessionCase):
         for each in says:
             self.assertIn(each, str(error))
 
-    def test_wrong(self) -> None:
+    def test_invalidOptionsAreListed(self) -> None:
         """
         Options that are wrong are told when the table is made, all of them, and what is
         not there when it is read.
@@ -164,16 +164,16 @@ class TableTests(SessionCase):
         self.failing(
             lambda: self.load("T", startingOffsets="newest", minPartitions="x"),
             "ConfigError: option startingOffsets: newest is neither earliest nor latest",
-            "option minPartitions: 'x' is no whole number",
+            "option minPartitions: 'x' is not a whole number",
         )
         self.failing(self.load("Nothing").count, "topic Nothing does not exist")
         topic = self.topic()
-        self.failing(self.load(topic, "value BINARY").count, "there is no column value")
+        self.failing(self.load(topic, "value BINARY").count, "column value does not exist")
         frame = self.spark.range(3).selectExpr("cast(id as string) as value")
         writer = frame.write.format("rocketmq").options(nameServers=self.nameServers, topic=topic)
         self.failing(writer.mode("append").save, "the sink has no column value")
 
-    def test_unreachable(self) -> None:
+    def test_unreachableServersTimeOut(self) -> None:
         """
         Servers that do not answer are an error within the time that was given.
         """
@@ -192,7 +192,7 @@ class StoreTests(SessionCase):
     The store reader.
     """
 
-    def test_live(self) -> None:
+    def test_runningBrokersFilesAreRead(self) -> None:
         """
         What a broker has stored is read from its files while it runs.
         """
@@ -256,7 +256,7 @@ class StreamTests(SessionCase):
             self.assertLess(time.monotonic(), deadline, f"{query.status}")
             time.sleep(0.2)
 
-    def test_resumed(self) -> None:
+    def test_restartedStreamResumes(self) -> None:
         """
         A stream goes on where it was, in batches that are no larger than they may be;
         every message is in the table once.
@@ -270,7 +270,7 @@ class StreamTests(SessionCase):
             self.assertLessEqual(max(self.finish(query)), 40)
         self.assertEqual(numbersOf(self.spark.read.parquet(out["path"])), list(range(130)))
 
-    def test_sink(self) -> None:
+    def test_repeatedBatchHasSameIds(self) -> None:
         """
         A batch that was sent and then forgotten, because its stream died, is sent again
         with the same ids.
@@ -292,7 +292,7 @@ class StreamTests(SessionCase):
         bodies = {each.msgId: int(each.body) for each in found}
         self.assertEqual(sorted(bodies.values()), list(range(50)))
 
-    def test_alive(self) -> None:
+    def test_streamSurvivesRestartAndNewQueue(self) -> None:
         """
         While a stream runs a queue is added, and the broker restarted; it goes on, and
         every message is read once.  How far it has come is told.
@@ -345,7 +345,7 @@ class StreamTests(SessionCase):
         query.stop()
         self.assertEqual(numbersOf(self.spark.read.parquet(out)), list(range(40)))
 
-    def test_unreachable(self) -> None:
+    def test_unreachableServersEndStream(self) -> None:
         """
         A stream whose servers do not answer ends with an error within its time.
         """
@@ -362,7 +362,7 @@ class ExampleTests(SessionCase):
     C{examples/spark_topics.py}.
     """
 
-    def test_topics(self) -> None:
+    def test_exampleRuns(self) -> None:
         """
         It does what it says.
         """
@@ -389,7 +389,7 @@ class BenchmarkTests(SessionCase):
     L{benchmarks.spark}.
     """
 
-    def test_tiny(self) -> None:
+    def test_tinyBenchmarkPrintsRates(self) -> None:
         """
         All of it runs, with next to nothing to do, and prints a rate and a ratio for each.
         """

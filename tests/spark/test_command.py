@@ -10,7 +10,7 @@ import io
 import os
 from pathlib import Path
 
-from pyspark_rocketmq.java import NoJava
+from pyspark_rocketmq.javahome import NoJava
 from pyspark_rocketmq.jobs import command
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -32,7 +32,7 @@ class CommandTests(SynchronousTestCase):
         assert isinstance(error, SystemExit) and not isinstance(error.code, str)
         return error.code, printed.getvalue()
 
-    def test_help(self) -> None:
+    def test_everyJobHasHelpAndFile(self) -> None:
         """
         Every job has help, and a file for spark-submit that runs it.
         """
@@ -46,14 +46,14 @@ class CommandTests(SynchronousTestCase):
             file = ROOT / "spark" / "jobs" / f"{name.replace('-', '_')}.py"
             self.assertIn(f'main(["{name}", *sys.argv[1:]])', file.read_text())
 
-    def test_wrong(self) -> None:
+    def test_invalidArgumentsAreNamed(self) -> None:
         """
         Arguments that are wrong are told by name.
         """
         archive = ("archive", "--topics", "T", "--folder", "f")
         for given, says in (
             (("archive",), "--topics"),
-            ((*archive, "--batch", "0"), "'0' is no whole number above 0"),
+            ((*archive, "--batch", "0"), "'0' is not a whole number above 0"),
             ((*archive, "--option", "x"), "'x' is not NAME=VALUE"),
             (("compact", "--topics", "T", "--archive", "a", "--folder", "f"), "not allowed with"),
         ):
@@ -61,7 +61,7 @@ class CommandTests(SynchronousTestCase):
             self.assertEqual(code, 2)
             self.assertIn(says, said)
 
-    def test_ended(self) -> None:
+    def test_missingJavaAndInterruptSetExitCode(self) -> None:
         """
         Without Java it says so, and who interrupts it gets the exit code of that.
         """

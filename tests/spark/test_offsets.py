@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{pyspark_rocketmq.offsets}.
+Tests for L{pyspark_rocketmq.read.offsets}.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_rocketmq.offsets import (
+from pyspark_rocketmq.read.offsets import (
     EARLIEST,
     LATEST,
     UNKNOWN,
@@ -33,7 +33,7 @@ class JsonTests(SynchronousTestCase):
     What a checkpoint holds.
     """
 
-    def test_form(self) -> None:
+    def test_jsonIsSorted(self) -> None:
         """
         The form is documented, and in the order of names and numbers.
         """
@@ -62,14 +62,14 @@ class JsonTests(SynchronousTestCase):
         chance.shuffle(items)  # type: ignore[attr-defined]
         self.assertEqual(json.dumps(toJson(dict(items))), text)
 
-    def test_unknown(self) -> None:
+    def test_unknownOffsetsDifferFromNone(self) -> None:
         """
         Nothing known is not the same as no queues.
         """
         self.assertIsNone(fromJson(UNKNOWN))
         self.assertEqual(fromJson(toJson({})), {})
 
-    def test_others(self) -> None:
+    def test_foreignOffsetsAreRefused(self) -> None:
         """
         The offsets of another source, or of a version to come, are refused.
         """
@@ -91,7 +91,7 @@ class PositionTests(SynchronousTestCase):
 
     QUEUES = (MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0))
 
-    def test_words(self) -> None:
+    def test_wordsApplyToAllQueues(self) -> None:
         """
         Two words are good for all queues.
         """
@@ -100,7 +100,7 @@ class PositionTests(SynchronousTestCase):
             position.check(self.QUEUES)
             self.assertEqual({position.of(each) for each in self.QUEUES}, {value})
 
-    def test_table(self) -> None:
+    def test_valueAppliesToQueueBrokerOrTopic(self) -> None:
         """
         A value counts for a queue, or for all of a broker, or of a topic.
         """
@@ -112,14 +112,14 @@ class PositionTests(SynchronousTestCase):
         self.assertIsNone(position.of(MessageQueue("U", "b", 0)))
         self.assertIsNone(position.of(MessageQueue("W", "b", 0)))
 
-    def test_check(self) -> None:
+    def test_missingAndExtraQueuesAreNamed(self) -> None:
         """
         A queue that nothing is said about is named, and a value for one that there is
         not.
         """
         position = Position.word("o", '{"T": {"a": {"0": 5}}}')
         error = self.assertRaises(ConfigError, position.check, self.QUEUES)
-        self.assertEqual(str(error), "option o: says nothing about T/a/1, T/b/0")
+        self.assertEqual(str(error), "option o: has no value for T/a/1, T/b/0")
         many = [MessageQueue("T", "c", number) for number in range(9)]
         error = self.assertRaises(ConfigError, position.check, many)
         self.assertIn("T/c/4 and 4 more", str(error))
@@ -128,23 +128,23 @@ class PositionTests(SynchronousTestCase):
         error = self.assertRaises(ConfigError, position.check, self.QUEUES)
         self.assertEqual(str(error), "option o: T/0, T/b/7 is not among the queues to be read")
 
-    def test_malformed(self) -> None:
+    def test_malformedPositionIsRefused(self) -> None:
         """
         What is neither a word nor such a table is refused, saying where.
         """
         for text, says in (
             ("newest", "neither earliest nor latest nor JSON"),
-            ("{", "is no JSON"),
+            ("{", "is not JSON"),
             ('{"T": 1' + "x" * 100, "..."),
             ("{}", "it is empty"),
             ('{"T": {}}', "T is empty"),
             ('{"T": -3}', "T: -3 is not a number from -2 on"),
             ('{"T": true}', "T: True is not a number"),
             ('{"T": {"a": "1"}}', "T/a: '1' is not a number"),
-            ('{"T": {"a": {"x": 1}}}', "'x' is no queue"),
+            ('{"T": {"a": {"x": 1}}}', "'x' is not a queue number"),
             ('{"T": {"a": {"0": {"1": 2}}}}', "T/a/0 is a queue and must have a number"),
             ('{"T": 9223372036854775808}', "is not a number"),
-            ("{" + '"a":{' * 5000, "is no JSON"),
+            ("{" + '"a":{' * 5000, "is not JSON"),
         ):
             error = self.assertRaises(ConfigError, Position.word, "startingOffsets", text)
             self.assertIn(says, str(error))

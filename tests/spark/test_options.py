@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{pyspark_rocketmq.options} and L{pyspark_rocketmq.given}.
+Tests for L{pyspark_rocketmq.options} and L{pyspark_rocketmq.options.parser}.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import pickle
 
-from pyspark_rocketmq.offsets import EARLIEST, LATEST
 from pyspark_rocketmq.options import (
     SINK,
     SOURCE,
     STORE,
-    Chosen,
     SinkOptions,
     SourceOptions,
     StoreOptions,
+    TopicChoice,
 )
+from pyspark_rocketmq.read.offsets import EARLIEST, LATEST
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.acl import Credentials
@@ -57,7 +57,7 @@ class SourceTests(SynchronousTestCase):
         (problem,) = self.problems({**LEAST, **options}, streaming=streaming)
         return problem
 
-    def test_least(self) -> None:
+    def test_nameServersAndTopicsSuffice(self) -> None:
         """
         Name servers and topics are enough.  A table is read from the earliest message on,
         a stream from the latest.
@@ -69,14 +69,14 @@ class SourceTests(SynchronousTestCase):
         self.assertEqual(read.settings.nameServers, ("h:9876",))
         self.assertEqual(read.settings.timeout, 30.0)
         self.assertEqual(read.settings.consumerGroup, "TOOLS_CONSUMER")
-        self.assertEqual(read.chosen, Chosen(("Orders",)))
+        self.assertEqual(read.choice, TopicChoice(("Orders",)))
         self.assertEqual((read.expression, read.expressionType), ("*", "TAG"))
         self.assertIsNone(read.maxOffsets)
         self.assertIsNone(read.groupId)
         self.assertTrue(read.failOnDataLoss and read.includeProperties)
         self.assertFalse(read.pushDownFilters)
 
-    def test_all(self) -> None:
+    def test_everyOptionIsReadInAnyCase(self) -> None:
         """
         Every option can be given, in letters of any case, and what is read can be
         pickled.
@@ -124,7 +124,7 @@ class SourceTests(SynchronousTestCase):
         self.assertEqual(settings.credentials, Credentials("account", "secret"))
         self.assertEqual(settings.tls, TLS(True, "ca.pem", "own.pem", "key.pem", "p"))
         self.assertEqual((settings.timeout, settings.consumerGroup), (1.5, "spark"))
-        self.assertEqual(read.chosen.topics, ("A", "B"))
+        self.assertEqual(read.choice.topics, ("A", "B"))
         self.assertEqual((read.starting.value, read.ending.value), (EARLIEST, LATEST))
         self.assertEqual((read.maxOffsets, read.minOffsets, read.maxDelay), (100, 10, 300.0))
         self.assertEqual((read.minPartitions, read.maxPartitions), (2, 4))
@@ -134,7 +134,7 @@ class SourceTests(SynchronousTestCase):
         self.assertFalse(read.failOnDataLoss or read.includeProperties)
         self.assertEqual(pickle.loads(pickle.dumps(read)), read)
 
-    def test_environment(self) -> None:
+    def test_nameServersComeFromEnvironment(self) -> None:
         """
         Without name servers those of the environment count, and without those it says
         which option is missing.
@@ -146,27 +146,27 @@ class SourceTests(SynchronousTestCase):
         self.assertIn("give the option nameServers", problem)
         self.assertIn("'nowhere'", self.wrong(nameServers="nowhere"))
 
-    def test_old(self) -> None:
+    def test_oldNamesAreAliases(self) -> None:
         """
         The names of older connectors are known, but not beside ours.
         """
         read = SourceOptions.read({"nameserver": "h:1", "topic": "T", "subexpression": "x"})
-        self.assertEqual((read.chosen.topics, read.expression), (("T",), "x"))
+        self.assertEqual((read.choice.topics, read.expression), (("T",), "x"))
         self.assertEqual(
             self.wrong(topic="T"), "option topic: is another name of subscribe, give one of them"
         )
 
-    def test_misspelt(self) -> None:
+    def test_misspeltNameIsRefused(self) -> None:
         """
         A name that is nearly one of ours is not passed over; others are not ours.
         """
         self.assertEqual(
             self.wrong(startingOffset="latest"),
-            "there is no option startingOffset; is startingOffsets meant?",
+            "option startingOffset does not exist; is startingOffsets meant?",
         )
         self.read(checkpointLocation="/c", path="/p")
 
-    def test_chosen(self) -> None:
+    def test_topicsAreChosenInOneWay(self) -> None:
         """
         Topics are chosen in one of three ways.
         """
@@ -178,22 +178,22 @@ class SourceTests(SynchronousTestCase):
             "only one of the options subscribe, subscribePattern can be given",
         )
         read = SourceOptions.read({**base, "subscribePattern": "Or.*"})
-        self.assertTrue(read.chosen.matches("Orders"))
-        self.assertFalse(read.chosen.matches("Orders".lower()))
-        self.assertFalse(read.chosen.matches("MyOrders"))
+        self.assertTrue(read.choice.matches("Orders"))
+        self.assertFalse(read.choice.matches("Orders".lower()))
+        self.assertFalse(read.choice.matches("MyOrders"))
         read = SourceOptions.read({**base, "assign": '{"T": {"b": [1, 0, 1]}, "U": {"a": [2]}}'})
         self.assertEqual(
-            read.chosen.queues,
+            read.choice.queues,
             (MessageQueue("T", "b", 0), MessageQueue("T", "b", 1), MessageQueue("U", "a", 2)),
         )
-        self.assertTrue(read.chosen.matches("U"))
+        self.assertTrue(read.choice.matches("U"))
         for option, value, says in (
             ("subscribe", " , ", "names nothing"),
             ("subscribe", "", "is empty"),
             ("subscribe", "a b", "characters other than"),
-            ("subscribePattern", "(", "is no regular expression"),
-            ("assign", "[1]", "is no JSON object"),
-            ("assign", "{", "is no JSON"),
+            ("subscribePattern", "(", "is not a regular expression"),
+            ("assign", "[1]", "is not a JSON object"),
+            ("assign", "{", "is not JSON"),
             ("assign", "{}", "names no queue"),
             ("assign", '{"T": [0]}', "T must have brokers"),
             ("assign", '{"T": {"b": 0}}', "T/b must have a list of queues"),
@@ -203,7 +203,7 @@ class SourceTests(SynchronousTestCase):
             self.assertIn(says, problem)
             self.assertIn(option, problem)
 
-    def test_expression(self) -> None:
+    def test_tagsOrSqlFilter(self) -> None:
         """
         Messages are chosen by tags or by SQL92.
         """
@@ -212,7 +212,7 @@ class SourceTests(SynchronousTestCase):
         self.assertIn("tags, sql", self.wrong(sql="a > 5", tags="x"))
         self.assertIn("option tags", self.wrong(tags="||"))
 
-    def test_times(self) -> None:
+    def test_timesSetStartAndEnd(self) -> None:
         """
         Where to begin and to end can be said by time, for all queues and for each.
         """
@@ -230,7 +230,7 @@ class SourceTests(SynchronousTestCase):
         )
         self.assertIn("is empty", self.wrong(startingOffsets=" "))
 
-    def test_useless(self) -> None:
+    def test_emptyRangeIsRefused(self) -> None:
         """
         What can have no rows, or makes no sense for a stream, is refused.
         """
@@ -239,17 +239,17 @@ class SourceTests(SynchronousTestCase):
         self.assertIn("a stream has no end", self.wrong(streaming=True, endingOffsets="latest"))
         self.read(True, startingOffsets="latest")
 
-    def test_numbers(self) -> None:
+    def test_invalidNumbersAreRefused(self) -> None:
         """
         Numbers, truths and lengths of time are checked, and that the least is not more
         than the most.
         """
         for option, value, says in (
             ("minPartitions", "0", "0 is less than 1"),
-            ("minPartitions", "two", "'two' is no whole number"),
-            ("timeoutMs", "1.5", "no whole number"),
+            ("minPartitions", "two", "'two' is not a whole number"),
+            ("timeoutMs", "1.5", "not a whole number"),
             ("failOnDataLoss", "yes", "neither true nor false"),
-            ("maxTriggerDelay", "soon", "no length of time"),
+            ("maxTriggerDelay", "soon", "is not a duration"),
         ):
             (said,) = self.problems({**LEAST, option: value})
             self.assertIn(f"option {option}: ", said)
@@ -261,7 +261,7 @@ class SourceTests(SynchronousTestCase):
         for text, seconds in (("250", 0.25), ("2s", 2.0), ("1 h", 3600.0), ("7ms", 0.007)):
             self.assertAlmostEqual(self.read(maxTriggerDelay=text).maxDelay, seconds)
 
-    def test_group(self) -> None:
+    def test_commitNeedsGroup(self) -> None:
         """
         Progress is told in the name of a group, which can be named without that.
         """
@@ -271,14 +271,14 @@ class SourceTests(SynchronousTestCase):
         (first, *_) = self.problems({**LEAST, "groupId": "a b"})
         self.assertIn("option groupId", first)
 
-    def test_account(self) -> None:
+    def test_accountNeedsBothKeys(self) -> None:
         """
         An account has both keys, and what is said of TLS needs TLS.
         """
         self.assertIn("belong together; accessKey is the only one", self.wrong(accessKey="x"))
         self.assertEqual(self.wrong(tlsKeyPath="x"), "the option tlsKeyPath needs useTLS=true")
 
-    def test_together(self) -> None:
+    def test_allProblemsAreListed(self) -> None:
         """
         All that is wrong is told at once.
         """
@@ -291,7 +291,7 @@ class SinkTests(SynchronousTestCase):
     The sink's options.
     """
 
-    def test_least(self) -> None:
+    def test_nameServersSuffice(self) -> None:
         """
         Name servers are enough: rows may say their topics.
         """
@@ -300,7 +300,7 @@ class SinkTests(SynchronousTestCase):
         self.assertIsNone(read.jobId)
         self.assertEqual(read.settings.producerGroup, "SPARK_PRODUCER")
 
-    def test_all(self) -> None:
+    def test_everyOptionIsRead(self) -> None:
         """
         Every option can be given.
         """
@@ -322,7 +322,7 @@ class SinkTests(SynchronousTestCase):
         self.assertEqual((settings.producerGroup, settings.maxMessageSize), ("p", 1000))
         self.assertEqual(settings.timeout, 0.01)
 
-    def test_wrong(self) -> None:
+    def test_invalidTopicIsRefused(self) -> None:
         """
         What cannot be sent to is refused.
         """
@@ -340,18 +340,18 @@ class StoreTests(SynchronousTestCase):
     The store reader's options.
     """
 
-    def test_least(self) -> None:
+    def test_folderIsEnoughAndNeeded(self) -> None:
         """
         A folder is enough, and is needed.
         """
         read = StoreOptions.read({"path": "/a, /b"})
         self.assertEqual(read.paths, ("/a", "/b"))
-        self.assertIsNone(read.chosen)
+        self.assertIsNone(read.choice)
         self.assertEqual(read.splitBytes, 128 << 20)
         error = self.assertRaises(ConfigError, StoreOptions.read, {})
         self.assertIn("load(path)", str(error))
 
-    def test_all(self) -> None:
+    def test_everyOptionIsRead(self) -> None:
         """
         Every option can be given.
         """
@@ -368,16 +368,16 @@ class StoreTests(SynchronousTestCase):
         }
         self.assertEqual(set(STORE) - set(given), {"subscribe", "subscribePattern"})
         read = StoreOptions.read(given)
-        assert read.chosen is not None
-        self.assertTrue(read.chosen.matches("T"))
+        assert read.choice is not None
+        self.assertTrue(read.choice.matches("T"))
         self.assertEqual((read.starting, read.ending, read.splitBytes), (1, 2, 2_000_000))
         self.assertEqual((read.brokerName, read.checkCrc), ("b", True))
         self.assertFalse(read.failOnDataLoss or read.includeProperties)
         read = StoreOptions.read({"path": "/a", "subscribePattern": "T.*"})
-        assert read.chosen is not None
-        self.assertTrue(read.chosen.matches("T2"))
+        assert read.choice is not None
+        self.assertTrue(read.choice.matches("T2"))
 
-    def test_wrong(self) -> None:
+    def test_invalidTimesAreRefused(self) -> None:
         """
         Times must be in order, and parts not tiny.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{pyspark_rocketmq.planning} and L{pyspark_rocketmq.bytime}.
+Tests for L{pyspark_rocketmq.read.planning} and L{pyspark_rocketmq.read.offsetbytime}.
 """
 
 from __future__ import annotations
@@ -9,9 +9,16 @@ import bisect
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_rocketmq.bytime import firstAt
-from pyspark_rocketmq.offsets import DataLost, Offsets
-from pyspark_rocketmq.planning import WORTHWHILE, Range, following, granted, ranges, tasks
+from pyspark_rocketmq.read.offsetbytime import firstAt
+from pyspark_rocketmq.read.offsets import DataLost, Offsets
+from pyspark_rocketmq.read.planning import (
+    WORTH_A_TASK,
+    Range,
+    latestOffsets,
+    limitOffsets,
+    ranges,
+    tasks,
+)
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.model import MessageQueue
@@ -43,7 +50,7 @@ class TasksTests(SynchronousTestCase):
     """
 
     @given(bounds, limits, limits)
-    def test_once(
+    def test_everyOffsetIsReadOnce(
         self, table: dict[MessageQueue, tuple[int, int]], least: int | None, most: int | None
     ) -> None:
         """
@@ -67,7 +74,7 @@ class TasksTests(SynchronousTestCase):
             self.assertGreaterEqual(len(found), min(least, total))
 
     @given(bounds, limits, limits)
-    def test_same(
+    def test_orderOfRangesDoesNotCount(
         self, table: dict[MessageQueue, tuple[int, int]], least: int | None, most: int | None
     ) -> None:
         """
@@ -77,17 +84,17 @@ class TasksTests(SynchronousTestCase):
         found = rangesOf(table)
         self.assertEqual(tasks(found, least, most), tasks(found[::-1], least, most))
 
-    def test_few(self) -> None:
+    def test_fewMessagesAreOneTask(self) -> None:
         """
         A few messages are one task, however many queues they are in; many are one for
         each queue.
         """
         few = [Range(queue(number), 0, 10) for number in range(16)]
         self.assertEqual(tasks(few), [tuple(few)])
-        many = [Range(queue(number), 0, WORTHWHILE) for number in range(4)]
+        many = [Range(queue(number), 0, WORTH_A_TASK) for number in range(4)]
         self.assertEqual(tasks(many), [(each,) for each in many])
 
-    def test_cut(self) -> None:
+    def test_largestQueuesAreCut(self) -> None:
         """
         For more tasks the largest queues are cut, into parts that differ by one at most.
         """
@@ -98,7 +105,7 @@ class TasksTests(SynchronousTestCase):
         self.assertEqual(len(tasks([Range(queue(0), 0, 3)], 5)), 3)
         self.assertEqual(tasks([], 5), [])
 
-    def test_packed(self) -> None:
+    def test_smallQueuesShareTasks(self) -> None:
         """
         For fewer tasks queues are put together, so that none has much more than another.
         """
@@ -109,19 +116,21 @@ class TasksTests(SynchronousTestCase):
         self.assertEqual(sorted(sum(map(len, task)) for task in found), [9000, 9000, 9000])
 
 
-class GrantedTests(SynchronousTestCase):
+class LimitOffsetsTests(SynchronousTestCase):
     """
     What a micro-batch gets.
     """
 
     @given(bounds, st.none() | st.integers(1, 20_000))
-    def test_limit(self, table: dict[MessageQueue, tuple[int, int]], most: int | None) -> None:
+    def test_limitIsKept(
+        self, table: dict[MessageQueue, tuple[int, int]], most: int | None
+    ) -> None:
         """
         It is as many as may be, or all that there are, and none beyond an end.
         """
         start = {each: low for each, (low, _) in table.items()}
         end = {each: high for each, (_, high) in table.items()}
-        found = granted(start, end, most)
+        found = limitOffsets(start, end, most)
         total = sum(high - low for low, high in table.values())
         self.assertEqual(found.keys(), end.keys())
         for each in found:
@@ -129,19 +138,21 @@ class GrantedTests(SynchronousTestCase):
         count = sum(found[each] - start[each] for each in found)
         self.assertEqual(count, total if most is None else min(most, total))
 
-    def test_share(self) -> None:
+    def test_queuesGetProportionalShares(self) -> None:
         """
         Each queue has its share.
         """
-        found = granted({queue(0): 3, queue(1): 0}, {queue(0): 9, queue(1): 21}, 9)
+        found = limitOffsets({queue(0): 3, queue(1): 0}, {queue(0): 9, queue(1): 21}, 9)
         self.assertEqual(found, {queue(0): 5, queue(1): 7})
 
-    def test_entered(self) -> None:
+    def test_newQueueCountsForNothing(self) -> None:
         """
         A queue that is entered, or that is behind its end, goes where it is to go and
         counts for nothing.
         """
-        found = granted({queue(0): 0, queue(1): 50}, {queue(0): 9, queue(1): 5, queue(2): 7}, 3)
+        found = limitOffsets(
+            {queue(0): 0, queue(1): 50}, {queue(0): 9, queue(1): 5, queue(2): 7}, 3
+        )
         self.assertEqual(found, {queue(0): 3, queue(1): 5, queue(2): 7})
 
 
@@ -150,7 +161,7 @@ class RangesTests(SynchronousTestCase):
     What lies between two offsets.
     """
 
-    def test_between(self) -> None:
+    def test_unchangedQueueHasNoRange(self) -> None:
         """
         What has not changed has nothing, and what is entered has nothing yet.
         """
@@ -158,7 +169,7 @@ class RangesTests(SynchronousTestCase):
         end = {queue(0): 9, queue(1): 5, queue(2): 7}
         self.assertEqual(ranges(start, end, strict=True), [Range(queue(0), 3, 9)])
 
-    def test_backwards(self) -> None:
+    def test_startBehindEndIsLost(self) -> None:
         """
         A start behind its end is lost data, or nothing to read, as the user has it.
         """
@@ -168,34 +179,34 @@ class RangesTests(SynchronousTestCase):
         self.assertEqual(ranges({queue(3): 9}, {queue(3): 2}, strict=False), [])
 
 
-class FollowingTests(SynchronousTestCase):
+class LatestOffsetsTests(SynchronousTestCase):
     """
     As far as a stream can go.
     """
 
-    def test_kinds(self) -> None:
+    def test_newQueueStartsAtFirstMessage(self) -> None:
         """
         A queue goes to its end, a new one is entered at its first message, and one whose
         broker is away stays.
         """
-        found = following(
+        found = latestOffsets(
             {queue(0): 3, queue(1): 5}, {queue(0): (2, 9), queue(2): (4, 8)}, strict=True
         )
         self.assertEqual(found, {queue(0): 9, queue(1): 5, queue(2): 4})
 
-    def test_lost(self) -> None:
+    def test_removedMessagesAreLost(self) -> None:
         """
         Messages that are gone are an error that says so; or the stream goes on, with one
         that was made anew from its beginning.
         """
         for low, high, onward in ((5, 9, 9), (0, 2, 0)):
             table = {queue(0): (low, high)}
-            error = self.assertRaises(DataLost, following, {queue(0): 3}, table, strict=True)
+            error = self.assertRaises(DataLost, latestOffsets, {queue(0): 3}, table, strict=True)
             self.assertIn(f"from 3 on, but has messages from {low} to {high}", str(error))
-            self.assertEqual(following({queue(0): 3}, table, strict=False), {queue(0): onward})
+            self.assertEqual(latestOffsets({queue(0): 3}, table, strict=False), {queue(0): onward})
 
     @given(st.dictionaries(queues, offsets), bounds, st.none() | st.integers(1, 3000))
-    def test_target(
+    def test_targetEndsStream(
         self,
         known: Offsets,
         table: dict[MessageQueue, tuple[int, int]],
@@ -213,12 +224,12 @@ class FollowingTests(SynchronousTestCase):
         later = {each: (low, high + 7) for each, (low, high) in table.items()}
         later[MessageQueue("New", "c", 0)] = (0, 5)
         for _ in range(100_000):
-            following_ = granted(known, following(known, later, target, strict=True), most)
-            if following_ == known:
+            found = limitOffsets(known, latestOffsets(known, later, target, strict=True), most)
+            if found == known:
                 break
             for each, offset in known.items():
-                self.assertGreaterEqual(following_[each], offset)
-            known = following_
+                self.assertGreaterEqual(found[each], offset)
+            known = found
         else:
             self.fail("it does not end")
         self.assertEqual({each: known[each] for each in target}, target)
@@ -236,7 +247,9 @@ class FirstAtTests(SynchronousTestCase):
         st.integers(0, 10),
         st.integers(0, 10),
     )
-    def test_first(self, times: list[int], when: int, near: int, low: int, gone: int) -> None:
+    def test_firstMessageAtTimeIsFound(
+        self, times: list[int], when: int, near: int, low: int, gone: int
+    ) -> None:
         """
         The first message at a time or later is found, wherever the search begins, also
         if messages vanish from the beginning.
@@ -252,7 +265,7 @@ class FirstAtTests(SynchronousTestCase):
         expected = low + bisect.bisect_left(times, when)
         self.assertEqual(firstAt(when, low, high, near, timeAt), expected)
 
-    def test_few(self) -> None:
+    def test_goodGuessNeedsFewLooks(self) -> None:
         """
         If the broker was right, or one off, a few looks do, however long the queue; and
         not many more if all were stored at once.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{pyspark_rocketmq.schema}.
+Tests for L{pyspark_rocketmq.columns.schema}.
 """
 
 from __future__ import annotations
 
-from pyspark_rocketmq.schema import COLUMNS, FURTHER, defaultSchema, projection
+from pyspark_rocketmq.columns.schema import COLUMNS, FURTHER, defaultSchema, projection
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import ConfigError
@@ -16,7 +16,7 @@ class SchemaTests(SynchronousTestCase):
     Which columns there are.
     """
 
-    def test_default(self) -> None:
+    def test_defaultSchemaMayOmitProperties(self) -> None:
         """
         Without a schema there are these, with the properties or without.
         """
@@ -28,7 +28,7 @@ class SchemaTests(SynchronousTestCase):
         )
         self.assertNotIn("map", defaultSchema(properties=False))
 
-    def test_projection(self) -> None:
+    def test_projectionIgnoresCaseAndOrder(self) -> None:
         """
         A schema has any of them, in any order, in letters of any case, and further ones.
         """
@@ -39,7 +39,7 @@ class SchemaTests(SynchronousTestCase):
         every = {**COLUMNS, **FURTHER}
         self.assertEqual(projection(every.items()), tuple(every))
 
-    def test_wrong(self) -> None:
+    def test_allProblemsAreListed(self) -> None:
         """
         All that is wrong with a schema is told.
         """
@@ -49,7 +49,7 @@ class SchemaTests(SynchronousTestCase):
             [("value", "binary"), ("body", "string"), ("topic", "string"), ("Topic", "string")],
         )
         first, second, third = error.problems
-        self.assertIn("there is no column value; there are topic, ", first)
+        self.assertIn("column value does not exist; there are topic, ", first)
         self.assertEqual(second, "the column body is of type binary, not string")
         self.assertEqual(third, "the column topic is there twice")
         self.assertRaises(ConfigError, projection, [])

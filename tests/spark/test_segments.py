@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{pyspark_rocketmq.segments} and L{pyspark_rocketmq.hopping}.
+Tests for L{pyspark_rocketmq.storefiles.segments} and L{pyspark_rocketmq.columns.positions}.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_rocketmq.hopping import SMALLEST, positionsIn
-from pyspark_rocketmq.segments import LogFile, Segment, Split, firstTime, segmentsIn, splits
+from pyspark_rocketmq.columns.positions import SMALLEST, positionsIn
+from pyspark_rocketmq.storefiles.segments import (
+    LogFile,
+    Segment,
+    Split,
+    firstTime,
+    segmentsIn,
+    splits,
+)
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.spark.logs import record, writeLog
@@ -84,7 +91,9 @@ class SplitTests(LogCase):
         st.sampled_from((0, 7 * SIZE)),
         st.booleans(),
     )
-    def test_once(self, written: list[bytes], most: int, base: int, holes: bool) -> None:
+    def test_everyRecordIsReadOnce(
+        self, written: list[bytes], most: int, base: int, holes: bool
+    ) -> None:
         """
         However files are divided, each record is read once, whatever bodies hold, and
         whether or not the file system tells what was written.
@@ -101,7 +110,7 @@ class SplitTests(LogCase):
         for part in parts:
             self.assertLessEqual(part.stop - part.start, most)
 
-    def test_live(self) -> None:
+    def test_unfinishedRecordEndsLog(self) -> None:
         """
         A record that is being written, or was when the broker died, is the end of the
         last file.
@@ -111,7 +120,7 @@ class SplitTests(LogCase):
             self.damage(torn, data.ljust(120, b"\0"))
             self.assertEqual(self.offsets(splits(segmentsIn(self.folder), SIZE)), whole)
 
-    def test_ahead(self) -> None:
+    def test_preparedFilesAreNotBegun(self) -> None:
         """
         Files that were made ahead are not begun, and the one before them is the last.
         """
@@ -126,7 +135,7 @@ class SplitTests(LogCase):
             pass
         self.assertEqual(self.offsets(splits(segmentsIn(self.folder), 700)), written)
 
-    def test_folder(self) -> None:
+    def test_storeOrLogFolderIsRead(self) -> None:
         """
         A store's folder will do, and that of its log.  Other files are not looked at.
         """
@@ -140,7 +149,7 @@ class SplitTests(LogCase):
             error = self.assertRaises(ConfigError, segmentsIn, wrong)
             self.assertIn(wrong, str(error))
 
-    def test_unreadable(self) -> None:
+    def test_unmappableFileIsClosed(self) -> None:
         """
         A file that cannot be mapped leaves nothing open.
         """
@@ -169,7 +178,7 @@ class DamageTests(LogCase):
         """
         return self.offsets(splits(segmentsIn(self.folder), most), self.lost.append)
 
-    def test_middle(self) -> None:
+    def test_damageIsReportedAndSkipped(self) -> None:
         """
         Between records it is told, and the next record is found; in the last file as
         well, and however files are divided.
@@ -188,7 +197,7 @@ class DamageTests(LogCase):
                 self.damage(at, good)
         self.assertEqual(self.found(), self.written)
 
-    def test_end(self) -> None:
+    def test_damageAtEndIsReported(self) -> None:
         """
         At the end of a file that is not the last it is told too.
         """
@@ -197,7 +206,7 @@ class DamageTests(LogCase):
         self.assertEqual(self.found(), [each for each in self.written if each != last])
         self.assertEqual(len(self.lost), 1)
 
-    def test_refused(self) -> None:
+    def test_damageMayRaise(self) -> None:
         """
         What is told may be an error.
         """
@@ -212,7 +221,7 @@ class TimeTests(LogCase):
     Files that are too old, or too new.
     """
 
-    def test_left(self) -> None:
+    def test_fileOutsideTimesIsLeftOut(self) -> None:
         """
         A file is left out if nothing in it can be of the time that is asked for.
         """
@@ -230,7 +239,7 @@ class TimeTests(LogCase):
         self.assertEqual(bases(None, 600), [0, 1])
         self.assertEqual(bases(301, 601), [1, 2])
 
-    def test_none(self) -> None:
+    def test_fileWithoutTimeIsRead(self) -> None:
         """
         A file without a record at its beginning has no time, and is not left out.
         """
@@ -244,7 +253,7 @@ class TimeTests(LogCase):
         self.assertIsNone(firstTime(file))
         self.assertEqual(len(splits([file], SIZE, 10, 20)), 1)
 
-    def test_written(self) -> None:
+    def test_unwrittenEndIsNoTask(self) -> None:
         """
         What was never written is nobody's task, whether the file system tells of it or
         has zeros for it.
@@ -261,18 +270,18 @@ class TimeTests(LogCase):
         self.assertEqual(splits(segmentsIn(self.folder), 1 << 20), [])
 
 
-class HoppingTests(SynchronousTestCase):
+class PositionsTests(SynchronousTestCase):
     """
     From record to record.
     """
 
-    def test_smallest(self) -> None:
+    def test_smallestRecordHasItsSize(self) -> None:
         """
         The smallest record is as small as that.
         """
         self.assertEqual(len(record(0, b"", topic="")), SMALLEST)
 
-    def test_ends(self) -> None:
+    def test_positionsEndBeforeBrokenRecord(self) -> None:
         """
         It ends where there is no record, or not all of one, or where it is to end.
         """

@@ -17,10 +17,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.store.disk import Disk
 from txrocket.errors import MalformedRecord
 from txrocket.message import Message, MessageExt
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeHost, encodeProperties
-from txrocket.store.messages import Appended, MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.protocol.record.batch import encodeBatch
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.messagestore import Appended, MessageStore
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 __all__ = [
@@ -298,7 +298,7 @@ class Ledger:
         self, store: MessageStore, topic: str, queueId: int, offset: int, gaps: bool
     ) -> tuple[list[MessageExt], int]:
         got = store.get(topic, queueId, offset, 32)
-        if got.status is not GetStatus.FOUND:
+        if got.status is not GetMessageStatus.FOUND:
             if gaps and got.nextOffset > offset:
                 return [], got.nextOffset
             raise Violation(f"{topic}-{queueId} at {offset}: {got}")

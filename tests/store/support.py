@@ -15,11 +15,11 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.message import Message, MessageExt
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.record import decodeRecords, encodeHost, encodeProperties
+from txrocket.protocol.record.batch import encodeBatch
 from txrocket.store.files import NO_HANDLES, Files, SyncFailed
-from txrocket.store.messages import Appended, MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.messagestore import Appended, MessageStore
 from txrocket.store.settings import StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)
@@ -150,9 +150,7 @@ def abandon(store: MessageStore) -> None:
     """
     End a store as a crash of its process does: nothing more is written.
     """
-    for loop in store._loops:
-        if loop.running:
-            loop.stop()
+    store.housekeeping.stop()
     store._release()
 
 
@@ -280,7 +278,7 @@ class StoreCase(SynchronousTestCase):
         offset = store.minOffset(topic, queueId)
         while offset < store.maxOffset(topic, queueId):
             got = store.get(topic, queueId, offset, 32)
-            self.assertEqual(GetStatus.FOUND, got.status)
+            self.assertEqual(GetMessageStatus.FOUND, got.status)
             found += decodeRecords(got.data, checkCrc=True)
             offset = got.nextOffset
         return found

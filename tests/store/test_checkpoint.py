@@ -63,7 +63,7 @@ class CheckpointTests(SynchronousTestCase):
         self.assertEqual(expected.ljust(4096, b"\0"), data)
         self.assertEqual(WHOLE, self.file.read())
 
-    def test_none(self) -> None:
+    def test_missingFileKnowsNothing(self) -> None:
         """
         A file that is not there, or empty, knows nothing.
         """
@@ -81,7 +81,7 @@ class CheckpointTests(SynchronousTestCase):
             (read.logTimestamp, read.queueTimestamp, read.indexTimestamp, read.offset, read.index),
         )
 
-    def test_damaged(self) -> None:
+    def test_flippedBitMakesOffsetUnknown(self) -> None:
         """
         A flipped bit anywhere in our part makes it unknown, and leaves the times.
         """

@@ -334,7 +334,7 @@ class ScanTests(StoreCase):
         """
         Where a scan finds records.
         """
-        return [each.offset for each in self.log.scan(start, strict=strict)]
+        return [each.offset for each in self.log.records(start, strict=strict)]
 
     def test_acrossFiles(self) -> None:
         """

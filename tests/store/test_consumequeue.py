@@ -13,13 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
 from txrocket.store import consumequeue
-from txrocket.store.consumequeue import (
-    Confirm,
-    ConsumeQueue,
-    ConsumeQueues,
-    entries,
-    packEntry,
-)
+from txrocket.store.consumequeue import Confirm, ConsumeQueue, entries, packEntry
+from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.files import Handles
 from txrocket.store.segments import SyncJob
 
@@ -154,7 +149,7 @@ class QueueTests(SynchronousTestCase):
             [self.queue.entry(number) for number in range(7)],
         )
 
-    def test_twice(self) -> None:
+    def test_existingEntryStays(self) -> None:
         """
         An entry that is there is left as it is.
         """
@@ -164,7 +159,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual((1010, 10, 1), self.queue.entry(1))
         self.assertEqual(3, self.queue.maxOffset)
 
-    def test_read(self) -> None:
+    def test_readEndsWithFileQueueOrCount(self) -> None:
         """
         A read ends with its file, with the queue, or with the count.
         """
@@ -680,7 +675,8 @@ class QueuesTests(SynchronousTestCase):
         def put(queueId: int, count: int) -> None:
             queue = self.queues.get("A", queueId)
             first = queue.maxOffset if queue else 0
-            self.queues.putAll(("A", queueId), first, packEntry(1, 10, 0) * count)
+            for queueOffset in range(first, first + count):
+                self.queues.put("A", queueId, queueOffset, 1, 10, 0)
             self.queues.write(room=0)
 
         self.patch(self.queues, "_room", 100)

@@ -29,8 +29,8 @@ from tests.store.ledger import HOST_V6, ROOT, SMALL, START, Ledger, Sent, SweepT
 from txrocket.errors import MalformedBody
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.messages import MessageStore
-from txrocket.store.tables import TABLES, Table, sealed
+from txrocket.store.jsontable import TABLES, Table, sealed
+from txrocket.store.messagestore import MessageStore
 
 # Whether each byte is damaged in all ways.
 ALL = bool(os.environ.get("TXROCKET_ALL_DAMAGES"))

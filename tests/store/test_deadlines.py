@@ -16,7 +16,7 @@ from txrocket.errors import DiskFull, FlushDiskTimeout
 from txrocket.protocol.record import encodeHost
 from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import Files
-from txrocket.store.messages import Appended, MessageStore
+from txrocket.store.messagestore import Appended, MessageStore
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)
@@ -79,7 +79,7 @@ class DeadlinesTests(SynchronousTestCase):
         self.assertEqual(len(self.clock.getDelayedCalls()), 1)
         self.assertLess(len(self.deadlines._watched), 2)
 
-    def test_again(self) -> None:
+    def test_lateWaiterMayWaitAgain(self) -> None:
         """
         Who is told that it is late may wait anew at once.
         """
@@ -90,7 +90,7 @@ class DeadlinesTests(SynchronousTestCase):
         self.clock.advance(5)
         self.failureResultOf(again[0], FlushDiskTimeout)
 
-    def test_stop(self) -> None:
+    def test_stopLeavesNoCall(self) -> None:
         """
         After a stop nothing is left in the reactor.
         """
@@ -201,7 +201,7 @@ class SyncFlushTests(SynchronousTestCase):
         self.failureResultOf(stored, FlushDiskTimeout)
         self.sync()
 
-    def test_full(self) -> None:
+    def test_fullDiskFailsItsMessagesOnly(self) -> None:
         """
         A message that could not be written fails; one that was written before
         still waits for its sync.

@@ -16,9 +16,9 @@ from twisted.internet.task import Clock
 from tests.store.disk import Disk, full, ioError
 from tests.store.ledger import ROOT, SMALL, START, HeldThreads, Ledger, Sent, SweepTestCase, opened
 from txrocket.errors import DiskFull, MalformedBody, StoreError, StoreFailed
-from txrocket.store.messages import MessageStore
+from txrocket.store.jsontable import Table
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import FlushDiskType
-from txrocket.store.tables import Table
 
 # What takes room on a disk.
 _TAKES_ROOM = frozenset({"create", "allocate", "truncate", "pwrite", "makeFolder"})
@@ -257,7 +257,7 @@ class FullTests(SweepTestCase):
         work.turn()
         work.turn(1.1)
         self.assertTrue(all(each is not None and each.stored for each in acknowledged), case)
-        self.assertEqual(work.store.follow.position, work.store.log.written, case)
+        self.assertEqual(work.store.dispatcher.position, work.store.log.written, case)
         work.ledger.check(work.store)
         self._restarts(work, case)
 
@@ -302,7 +302,7 @@ class FullTests(SweepTestCase):
                 True,
             )
 
-    def test_start(self) -> None:
+    def test_fullDiskRefusesStart(self) -> None:
         """
         A store that finds no room when it starts says so, and starts once there
         is some, with everything there.
@@ -435,7 +435,7 @@ class ErrorTests(SweepTestCase):
             work.ledger.check(work.store)
             work.ledger.check(opened(work.disk.crash(Random(number))))
 
-    def test_start(self) -> None:
+    def test_brokenDiskRefusesStart(self) -> None:
         """
         A store that cannot read or write when it starts says so, and lets go of
         the folder.

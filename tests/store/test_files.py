@@ -5,18 +5,19 @@ Tests for L{txrocket.store.files}.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 
-from twisted.trial.unittest import SkipTest, SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.compiled import speed
 from txrocket.store import files
 from txrocket.store.files import Files, Handles, Locked, SyncFailed
 
@@ -67,27 +68,46 @@ class FilesTests(SynchronousTestCase):
         del os.SEEK_DATA
         self.assertEqual(7, self.files.nextData(handle, 7))
 
+    def test_openFailsNoSyncFailed(self) -> None:
+        """
+        A file that cannot be opened is an OSError; only a sync that failed is a SyncFailed.
+        """
+        folder = os.path.dirname(self.path)
+        error = self.assertRaises(IsADirectoryError, self.files.syncPaths, [folder])
+        self.assertEqual((error.errno, error.filename), (errno.EISDIR, folder))
+        self.assertNotIsInstance(error, SyncFailed)
+        # Such as a pipe, which can be opened but not synced.
+        pipe = self.path + "-pipe"
+        os.mkfifo(pipe)
+        self.assertRaises(SyncFailed, self.files.syncPaths, [pipe])
+
+    def test_noHandlesLeftNoSyncFailed(self) -> None:
+        """
+        Too many open files are an OSError that says so.
+        """
+        with open(self.path, "wb"):
+            path = self.path
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        with contextlib.ExitStack() as stack:
+            opened = stack.enter_context(open(path, "rb"))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (opened.fileno(), hard))
+            try:
+                error = self.assertRaises(OSError, self.files.syncPaths, [path])
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        self.assertEqual(error.errno, errno.EMFILE)
+        self.assertNotIsInstance(error, SyncFailed)
+
     def test_noHandlesIsNoFailedSync(self) -> None:
         """
         A file that cannot be opened for its sync is told apart from a sync that failed.
         """
-        if speed is None:
-            raise SkipTest("there is no compiled helper")
-
-        class Said:
-            """
-            Says the number of an error.
-            """
-
-            number = errno.EMFILE
-
-            def syncPaths(self, paths: object) -> int:
-                return self.number
-
-        self.patch(files, "speed", Said())
+        number = errno.EMFILE
+        self.patch(files, "syncPaths", lambda paths: number)
         error = self.assertRaises(OSError, self.files.syncPaths, [self.path])
         self.assertNotIsInstance(error, SyncFailed)
-        Said.number = errno.EIO
+        number = errno.EIO
         self.assertRaises(SyncFailed, self.files.syncPaths, [self.path])
 
     def test_halfDone(self) -> None:

@@ -70,13 +70,13 @@ class AsyncTests(StoreCase):
         """
         self.putSized(4 * PAGE - 1)
         # The checkpoint of the queues would have it synced sooner.
-        self.store._loops.pop(1).stop()
+        self.store.housekeeping.loops.pop(1).stop()
         self.clock.pump([0.5] * 19)
         self.assertEqual(0, self.flushed)
         self.clock.advance(0.5)
         self.assertEqual(4 * PAGE - 1, self.flushed)
 
-    def test_nothing(self) -> None:
+    def test_nothingWrittenSyncsNothing(self) -> None:
         """
         Where nothing was written nothing is synced.
         """
@@ -322,7 +322,7 @@ class CheckpointerTests(StoreCase):
         """
         return self.store.checkpointer._file.read()
 
-    def test_order(self) -> None:
+    def test_checkpointSyncsLogFirst(self) -> None:
         """
         The log is synced first, then queues and the index's entries, then its
         slots, and then the checkpoint.

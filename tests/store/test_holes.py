@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.holes} and L{txrocket.store.order}: starts on damaged logs.
+Tests for L{txrocket.store.damage.holes} and L{txrocket.store.damage.queueorder}: starts on
+damaged logs.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from txrocket.protocol.record import (
     decodeRecords,
 )
 from txrocket.store.commitlog import HOLE_TOPIC
-from txrocket.store.messages import Appended, MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.messagestore import Appended, MessageStore
 
 _STOPS: tuple[Callable[[MessageStore], Any], ...] = (MessageStore.stop, abandon)
 
@@ -189,7 +190,7 @@ class HoleTests(DamageCase):
         abandon(self.store)
         self.flip(self.sent[7].offset + 4)
         self.again()
-        scanned = list(self.store.log.scan(0, strict=True))
+        scanned = list(self.store.log.records(0, strict=True))
         self.assertEqual([each.offset for each in self.sent], [each.offset for each in scanned])
         filler = scanned[7].record
         self.assertEqual((HOLE_TOPIC, TRANSACTION_ROLLBACK_TYPE), (filler.topic, filler.sysFlag))
@@ -372,7 +373,7 @@ class CutTests(DamageCase):
         os.truncate(self.path("commitlog", f"{end - end % LOG_SIZE:020d}"), 0)
         self.again()
         got = self.store.get("T", 0, 12, 32)
-        self.assertEqual((GetStatus.MESSAGE_WAS_REMOVING, 13), (got.status, got.nextOffset))
+        self.assertEqual((GetMessageStatus.MESSAGE_WAS_REMOVING, 13), (got.status, got.nextOffset))
 
     def test_unusedPartCut(self) -> None:
         """
@@ -538,7 +539,7 @@ class OrderTests(DamageCase):
         """
         A gap that the next records confirm is a gap.
         """
-        self.store._next["T", 0] = 15
+        self.store.appender.nexts["T", 0] = 15
         later = [self.put(self.store, b"later%d" % each) for each in range(3)]
         self.assertEqual([15, 16, 17], [each.queueOffset for each in later])
         abandon(self.store)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import time
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import START, Disk
+from txrocket.bulk import keyHash
 from txrocket.store.files import Handles
-from txrocket.store.index import Index, IndexMark, Queried, keyHash
+from txrocket.store.index import Index, IndexMark, Queried
+from txrocket.store.index import file as indexModule
 from txrocket.store.segments import SyncJob
 
 SLOTS = 8
@@ -207,7 +210,7 @@ class QueryTests(IndexCase):
     Tests for L{Index.query}.
     """
 
-    def test_none(self) -> None:
+    def test_noFilesFindNothing(self) -> None:
         """
         Without files nothing is found.
         """
@@ -293,7 +296,7 @@ class QueryTests(IndexCase):
         self.assertEqual([2, 1, 0], self.find("k"))
         self.assertEqual([2, 1], self.find("k", most=2))
 
-    def test_again(self) -> None:
+    def test_earlierRecordsNotIndexedAgain(self) -> None:
         """
         Records before the last one are in the index and not taken again.
         """
@@ -664,3 +667,107 @@ class ShrinkTests(IndexCase):
         """
         self.index.clear()
         self.assertEqual([], self.disk.names(self.folder))
+
+
+class TableTests(SynchronousTestCase):
+    """
+    Slots that are kept in memory.
+    """
+
+    def make(self, reads: int) -> tuple[Index, Disk, Handles, str]:
+        """
+        An index that keeps its slots after so many reads.
+        """
+        self.patch(indexModule, "_FEW", reads)
+        disk = Disk()
+        handles = Handles(disk)
+        self.addCleanup(handles.close)
+        folder = self.mktemp()
+        return Index(handles, folder, 50, 200, lambda: START * 1000), disk, handles, folder
+
+    def bytesOf(self, disk: Disk, folder: str) -> list[bytes]:
+        """
+        What is in the files.
+        """
+        found = []
+        for name in disk.names(folder):
+            with open(os.path.join(folder, name), "rb") as file:
+                found.append(file.read())
+        return found
+
+    def work(self, reads: int) -> list[Any]:
+        """
+        Add keys, with checkpoints in between, and look at the files each time.
+        """
+        self.patch(indexModule, "_RUN", 4)
+        index, disk, handles, folder = self.make(reads)
+        seen: list[Any] = []
+        for number in range(600):
+            index.put("T", [f"k{number * 7 % 150}"], number, START * 1000 + number)
+            if number % 40 == 19:
+                index.seal(SyncJob(handles))
+                seen.append(self.bytesOf(disk, folder))
+            if number % 40 == 29:
+                index.settle(SyncJob(handles))
+                seen.append(self.bytesOf(disk, folder))
+                seen.append(index.query("T", "k7", 0, 1 << 60, 100))
+        return seen
+
+    def test_sameFiles(self) -> None:
+        """
+        The files are the same at every checkpoint, whether all slots are in memory
+        at once, after some time, or never; so is what is found.
+        """
+        never = self.work(1 << 30)
+        self.assertEqual(never, self.work(0))
+        self.assertEqual(never, self.work(25))
+
+    def test_slotsInMemoryAreNotRead(self) -> None:
+        """
+        Once all slots are in memory, none is read any more.
+        """
+        index, disk, handles, folder = self.make(3)
+        for number in range(60):
+            index.put("T", [f"k{number}"], number, START * 1000)
+            index.seal(SyncJob(handles))
+            index.settle(SyncJob(handles))
+        path = os.path.join(folder, disk.names(folder)[0])
+        self.assertEqual(
+            [(path, 4), (path, 4), (path, 4), (path, 200)],
+            [(each, size) for each, _, size in disk.preads],
+        )
+
+    def test_fullFileForgetsSlots(self) -> None:
+        """
+        The slots of a file that is full need not be in memory any longer, once they are
+        in the file.
+        """
+        index, _, handles, _ = self.make(0)
+        for number in range(250):
+            index.put("T", [f"k{number % 90}"], number, START * 1000)
+        first, second = index._indexFiles
+        index.seal(SyncJob(handles))
+        self.assertIsNotNone(first._table)
+        index.settle(SyncJob(handles))
+        self.assertIsNone(first._table)
+        self.assertIsNotNone(second._table)
+        self.assertEqual([187, 97, 7], index.query("T", "k7", 0, 1 << 60, 9).offsets)
+
+    def test_cutReadsSlotsAnew(self) -> None:
+        """
+        What is put right in the file is read anew.
+        """
+        index, _, handles, _ = self.make(0)
+        index.put("T", ["a"], 1, START * 1000)
+        index.put("T", ["a"], 2, START * 1000)
+        index.seal(SyncJob(handles))
+        index.settle(SyncJob(handles))
+        index.cut(2, lambda offset: START * 1000)
+        self.assertEqual([1], index.query("T", "a", 0, 1 << 60, 9).offsets)
+        index.put("T", ["a"], 3, START * 1000)
+        index.seal(SyncJob(handles))
+        index.settle(SyncJob(handles))
+        self.assertEqual([3, 1], index.query("T", "a", 0, 1 << 60, 9).offsets)
+        again = Index(handles, index._folder, 50, 200, lambda: 0)
+        again.load()
+        self.assertEqual([3, 1], again.query("T", "a", 0, 1 << 60, 9).offsets)

@@ -19,7 +19,7 @@ from tests.interop.content import comparable, content, describe
 from tests.interop.ours import Driver
 from tests.interop.samples import commands, small
 from txrocket.protocol.record import decodeRecord, decodeRecords
-from txrocket.store.reading import GetStatus
+from txrocket.store.getresult import GetMessageStatus
 
 ARCHIVE = Path(__file__).parents[1] / "fixtures" / "javastore.tar.xz"
 
@@ -44,7 +44,7 @@ class _Folder:
         self.expected = [json.loads(each) for each in lines]
         self.driver = Driver(self.settings)
         self.store = self.driver.store
-        self.addCleanup(lambda: self.store._locks and self.driver.stop())
+        self.addCleanup(lambda: self.store.folder.isOpen and self.driver.stop())
 
     def ofKind(self: Any, kind: str) -> list[dict[str, Any]]:
         """
@@ -84,7 +84,7 @@ class _Folder:
             found: list[dict[str, Any]] = []
             while queue["min"] + len(found) < queue["max"]:
                 got = self.store.get(topic, queueId, queue["min"] + len(found), 5)
-                self.assertIs(got.status, GetStatus.FOUND)
+                self.assertIs(got.status, GetMessageStatus.FOUND)
                 found += map(describe, decodeRecords(got.data, checkCrc=True, inflate=False))
                 self.assertEqual(got.nextOffset, queue["min"] + len(found))
             self.assertEqual(found, [records[each[0]] for each in queue["entries"]])

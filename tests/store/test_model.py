@@ -28,11 +28,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.store.support import HOST, START, Disk, abandon
 from txrocket.errors import MessageTooLarge
 from txrocket.message import Message
-from txrocket.protocol.batch import encodeBatch
 from txrocket.protocol.javahash import javaHash, tagsCode
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeProperties
-from txrocket.store.messages import MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.protocol.record.batch import encodeBatch
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 LOG_SIZE = 2048
@@ -252,7 +252,7 @@ class StoreMachine(RuleBasedStateMachine):
             found: list[Any] = []
             while offset < len(rows):
                 got = self.store.get(topic, queueId, offset, 32)
-                assert got.status is GetStatus.FOUND, got
+                assert got.status is GetMessageStatus.FOUND, got
                 found += decodeRecords(got.data, checkCrc=True)
                 offset = got.nextOffset
             assert [(each.queueOffset, each.commitLogOffset, each.body) for each in found] == [
@@ -294,7 +294,9 @@ class StoreMachine(RuleBasedStateMachine):
         found = [each.queueOffset for each in decodeRecords(got.data)]
         assert found == expected
         assert got.nextOffset > offset
-        assert got.status is (GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE)
+        assert got.status is (
+            GetMessageStatus.FOUND if found else GetMessageStatus.NO_MATCHED_MESSAGE
+        )
 
     @rule(topic=topics, queueId=queueIds, shift=st.integers(-3, 3), data=st.data())
     def searchByTime(self, topic: str, queueId: int, shift: int, data: st.DataObject) -> None:

@@ -15,14 +15,16 @@ from typing import Any
 import attrs
 
 from tests.store.support import LOG_SIZE, StoreCase, abandon, filesOf
+from txrocket.bulk import python
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE, decodeRecords
-from txrocket.store import commitlog, consumequeue, follow
+from txrocket.store import commitlog, consumequeues, dispatch
 from txrocket.store.checkpoint import CheckpointFile
+from txrocket.store.consumequeue import packEntry
+from txrocket.store.dispatch import SCHEDULE_TOPIC
 from txrocket.store.files import Handles
-from txrocket.store.follow import SCHEDULE_TOPIC
-from txrocket.store.messages import Appended, MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.messagestore import Appended, MessageStore
 
 EVER = 1 << 60
 
@@ -31,7 +33,7 @@ import sys
 from twisted.internet.task import Clock
 from twisted.internet.defer import maybeDeferred
 from txrocket.errors import StoreInUse
-from txrocket.store.messages import MessageStore
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import StoreSettings
 store = MessageStore(StoreSettings(*sys.argv[1:]), Clock(), maybeDeferred, bytes(8))
 try:
@@ -75,7 +77,7 @@ class LifeTests(StoreCase):
         self.successResultOf(store.stop())
         path = self.path("consumequeue", "T", "0", f"{0:020d}")
         with open(path, "r+b") as file:
-            file.write(b"".join(consumequeue.packEntry(-9 + each, 120, 0) for each in range(5)))
+            file.write(b"".join(packEntry(-9 + each, 120, 0) for each in range(5)))
         store = self.start()
         self.assertEqual((0, 3), (store.minOffset("T", 0), store.maxOffset("T", 0)))
         self.assertEqual([b"0", b"1", b"2"], self.bodies(store))
@@ -125,7 +127,7 @@ class LifeTests(StoreCase):
             def warn(self, text: str, **values: Any) -> None:
                 said.append(text.format(**values))
 
-        self.patch(store, "_log", Heard())
+        self.patch(store.folder, "_log", Heard())
         store.start()
         self.put(store, b"a")
         store.stop()
@@ -220,7 +222,7 @@ class LifeTests(StoreCase):
         def clean() -> int:
             raise ZeroDivisionError
 
-        store._loop(1000, clean)
+        store.housekeeping.loop(1000, clean)
         self.clock.advance(1)
         self.assertEqual(1, len(self.flushLoggedErrors(ZeroDivisionError)))
         self.successResultOf(store.stop())
@@ -518,7 +520,7 @@ class RestartTests(StoreCase):
         store.stop()
         store = self.start()
         self.assertEqual(3, store.minOffset("V", 0))
-        self.assertEqual(GetStatus.OFFSET_TOO_SMALL, store.get("V", 0, 1, 1).status)
+        self.assertEqual(GetMessageStatus.OFFSET_TOO_SMALL, store.get("V", 0, 1, 1).status)
         self.assertIsNone(store.storeTimestamp("V", 0, 1))
         store.stop()
 
@@ -801,7 +803,7 @@ class RestartTests(StoreCase):
 
     def test_quickly(self) -> None:
         """
-        Queues and index are made anew as the compiled helper or Python makes them, with
+        Queues and index are made anew as the compiled module or Python makes them, with
         the same bytes.
         """
         store = self.start(mappedFileSizeCommitLog=1 << 14, maxIndexNum=1000)
@@ -826,8 +828,8 @@ class RestartTests(StoreCase):
             shutil.copytree(left, self.root)
             shutil.rmtree(self.path("consumequeue"))
             if pure:
-                self.patch(commitlog, "speed", None)
-                self.patch(follow, "speed", None)
+                self.patch(commitlog, "checkRecords", python.checkRecords)
+                self.patch(dispatch, "readRecords", python.readRecords)
             self.start(mappedFileSizeCommitLog=1 << 14, maxIndexNum=1000).stop()
             made.append(filesOf(self.root))
         self.assertEqual(*made)
@@ -852,7 +854,7 @@ class RestartTests(StoreCase):
             pwrite(handle, data, offset)
 
         self.patch(self.disk, "pwrite", counted)
-        self.patch(consumequeue, "TAILS", 0)
+        self.patch(consumequeues, "TAILS", 0)
         self.patch(commitlog, "_CHUNK", 1 << 16)
         store = self.start(**sizes)
         self.assertEqual(4500 * 20, sum(written))
@@ -889,7 +891,7 @@ class RestartTests(StoreCase):
         """
         store = self.start()
         self.fill(store)
-        store._next["T", 0] = 9
+        store.appender.nexts["T", 0] = 9
         gapped = self.put(store, b"gapped")
         self.put(store, b"other", topic="U")
         self.successResultOf(store.checkpointer.checkpoint())

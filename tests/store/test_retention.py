@@ -12,8 +12,8 @@ import time
 from tests.store.support import LOG_SIZE, Held, StoreCase, abandon
 from txrocket.errors import DiskFull
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.messages import MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.messagestore import MessageStore
 
 HOUR = 3600
 
@@ -163,7 +163,7 @@ class RetentionTests(StoreCase):
         self.store = self.start(cleanFileForciblyEnable=False)
         self.assertEqual(0, self.clean(0.95))
 
-    def test_full(self) -> None:
+    def test_fullDiskRefusesMessages(self) -> None:
         """
         Above 90 % no message is taken, with an error that states the bytes
         free; reads go on; and messages are taken again below.
@@ -221,7 +221,7 @@ class RetentionTests(StoreCase):
         self.clean(asked=True)
         self.assertEqual((4, 10), (self.store.minOffset("T", 0), self.store.maxOffset("T", 0)))
         got = self.store.get("T", 0, 1, 32)
-        self.assertEqual((GetStatus.OFFSET_TOO_SMALL, 4), (got.status, got.nextOffset))
+        self.assertEqual((GetMessageStatus.OFFSET_TOO_SMALL, 4), (got.status, got.nextOffset))
         self.assertEqual(list(range(4, 10)), [each.queueOffset for each in self.all(self.store)])
 
     def test_indexFollows(self) -> None:

@@ -65,7 +65,7 @@ class SegmentsTests(_Case):
         )
         self.assertEqual(200, self.segments.end)
 
-    def test_empty(self) -> None:
+    def test_noPiecesAreEmpty(self) -> None:
         """
         Without pieces everything is empty, and nothing is made by looking.
         """

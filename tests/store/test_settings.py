@@ -71,7 +71,7 @@ class SettingsTests(SynchronousTestCase):
             },
         )
 
-    def test_refused(self) -> None:
+    def test_invalidSettingsRefused(self) -> None:
         """
         What cannot be meant is refused, and what Java rounds is rounded.
         """
@@ -119,7 +119,7 @@ class DelayLevelTests(SynchronousTestCase):
         """
         self.assertEqual([2000, 120_000, 7_200_000, 172_800_000], delayLevels(" 2s 2m  2h 2d "))
 
-    def test_wrong(self) -> None:
+    def test_invalidDelayNamed(self) -> None:
         """
         What is no delay is named.
         """

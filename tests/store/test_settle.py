@@ -13,8 +13,8 @@ import attrs
 
 from tests.store.support import HOST, LOG_SIZE, Held, StoreCase, abandon, atOnce
 from txrocket.errors import DiskFull, FlushDiskTimeout, StoreError, StoreFailed
-from txrocket.store.messages import MessageStore
-from txrocket.store.reading import GetStatus
+from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import FlushDiskType
 
 FULL = OSError(errno.ENOSPC, "full")
@@ -46,13 +46,13 @@ class SettleTests(StoreCase):
         self.assertEqual(self.bodies(self.store), [b"a", b"b"])
         self.assertEqual(len(self.clock.getDelayedCalls()), before)
 
-    def test_nothing(self) -> None:
+    def test_nothingAppendedLosesNothing(self) -> None:
         """
         Where nothing was put, nothing was lost.
         """
         self.assertIsNone(self.store.settle(0))
 
-    def test_full(self) -> None:
+    def test_fullDiskLosesMessagesOnce(self) -> None:
         """
         What a full disk does not take is lost, once: what is put afterwards and
         taken is not, and gets the numbers of what was lost.
@@ -404,4 +404,4 @@ class SettingsTests(StoreCase):
         self.assertIn(f"no room for {LOG_SIZE} bytes", str(error))
         self.disk.failing.clear()
         self.put(store)
-        self.assertEqual(store.get("T", 0, 0, 1).status, GetStatus.FOUND)
+        self.assertEqual(store.get("T", 0, 0, 1).status, GetMessageStatus.FOUND)

@@ -17,7 +17,7 @@ _PROGRAM = """
 import sys
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
-from txrocket.store.messages import MessageStore
+from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 settings = StoreSettings(

@@ -22,8 +22,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.interop.ours import Driver
 from tests.interop.samples import commands, small
 from txrocket.store.__main__ import Bar, main
+from txrocket.store.jsontable import sealed
 from txrocket.store.readonly import inUse
-from txrocket.store.tables import sealed
 from txrocket.store.verify import Report, Verifier
 
 
@@ -156,7 +156,7 @@ class SoundTests(_FolderTests):
         code, lines, errors = self.run_("verify", "--slots", "50")
         self.assertEqual((code, lines[-1], errors), (0, "sound", ""))
 
-    def test_empty(self) -> None:
+    def test_emptyStoreIsSound(self) -> None:
         """
         A store that has no message yet is sound.
         """
@@ -222,7 +222,7 @@ class SoundTests(_FolderTests):
         folder = Path(self.mktemp())
         driver = Driver(small(str(folder)))
         command = next(commands("Sample"))
-        driver.store._next[command["topic"], command["queueId"]] = 5
+        driver.store.appender.nexts[command["topic"], command["queueId"]] = 5
         driver.put(command)
         driver.stop()
         self.folder = folder
@@ -238,8 +238,10 @@ class SoundTests(_FolderTests):
         command = next(commands("Sample"))
         driver.put(command)
         driver.store.log.segments.create(driver.store.log.segments.end)
-        driver.store.log.end = driver.store.log.written = driver.store.follow.position = 16 * 1024
-        driver.store._next[command["topic"], command["queueId"]] = 3
+        driver.store.log.end = driver.store.log.written = driver.store.dispatcher.position = (
+            16 * 1024
+        )
+        driver.store.appender.nexts[command["topic"], command["queueId"]] = 3
         driver.put(command)
         driver.store.log.segments.removeFirst()
         driver.store.retention.follow()
@@ -485,7 +487,7 @@ class DamagedTests(_FolderTests):
         (folder / ("0" * 20)).write_bytes(struct.pack(">qiq", 100, 100, 0) + bytes(220))
         self.assertProblem("consumequeue/Nobody/0", "surplus entry", "0 points to 100")
 
-    def test_order(self) -> None:
+    def test_queueOffsetsOutOfOrderFound(self) -> None:
         """
         Records whose queue offsets do not follow each other are found.
         """
@@ -902,7 +904,7 @@ class UnreadableTests(_FolderTests):
         self.assertEqual(code, 2)
         self.assertIn("'soon' is no delay", errors)
 
-    def test_arguments(self) -> None:
+    def test_invalidArgumentsRefused(self) -> None:
         """
         Arguments that are none are refused with exit code 2.
         """
@@ -951,7 +953,7 @@ class DumpTests(_FolderTests):
     Showing records.
     """
 
-    def test_all(self) -> None:
+    def test_everyRecordIsALine(self) -> None:
         """
         Every record is a line, in the log's order, with what was sent in it.
         """
@@ -1018,7 +1020,7 @@ class DumpTests(_FolderTests):
         self.assertEqual((code, lines), (2, []))
         self.assertIn("no record begins at 7", errors)
 
-    def test_damaged(self) -> None:
+    def test_damagedRecordEndsDump(self) -> None:
         """
         Records before a damaged one are shown, and why it is not.
         """
@@ -1080,7 +1082,7 @@ class BarTests(SynchronousTestCase):
         Bar(stream).show(1, 2)
         self.assertEqual(stream.getvalue(), "")
 
-    def test_nothing(self) -> None:
+    def test_emptyLogIsDoneAtOnce(self) -> None:
         """
         An empty log is done at once.
         """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A client of the fewest words, for tests that send a message and pull it; and a
-test case for tests of fixtures.
+A minimal client for tests that send and pull a message, and a test case for tests of
+fixtures.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from txrocket.errors import responseError
 from txrocket.message import MessageExt
 from txrocket.model import MASTER_ID, TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
@@ -24,8 +24,8 @@ from txrocket.protocol.headers import (
     SendMessageResponseHeader,
 )
 from txrocket.protocol.record import decodeRecords
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Connect, Peers
+from txrocket.remoting.remoting import Remoting
 
 # Bits of a pull's sysFlag: hold it, and the subscription is in it.
 HOLD, BROUGHT = 2, 4
@@ -33,7 +33,7 @@ HOLD, BROUGHT = 2, 4
 
 class Client:
     """
-    Asks servers.
+    Sends requests to servers.
     """
 
     def __init__(self, clock: Any, connect: Connect) -> None:
@@ -42,7 +42,7 @@ class Client:
 
     async def ask(self, address: str, request: RemotingCommand) -> RemotingCommand:
         """
-        An answer, or the error that it tells of.
+        Return an answer, or raise the error that it reports.
         """
         answer = await self.peers.request(address, request, 5.0)
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND):
@@ -58,7 +58,7 @@ class Client:
             nameServer, requestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         )
         route = decodeBody(TopicRouteData, answer.body)
-        # They are in the order in which they registered, which is chance.
+        # Their order is the order of registration, which is random.
         brokers = sorted(route.brokerDatas, key=lambda each: each.brokerName)
         return {each.brokerName: each.brokerAddrs[MASTER_ID] for each in brokers}
 
@@ -99,7 +99,7 @@ class Client:
         """
         The messages of the first queue of a topic.
 
-        @param hold: for how many seconds to wait for one.
+        @param hold: the seconds to wait for a message.
         """
         header = PullMessageRequestHeader(
             consumerGroup="tests",
@@ -126,9 +126,9 @@ class Client:
 
 class Cleaned:
     """
-    A test case, as far as fixtures need one.
+    The part of a test case that fixtures use.
 
-    @ivar cleanups: what is to be done in the end.
+    @ivar cleanups: the functions to call at the end.
     """
 
     def __init__(self) -> None:
@@ -136,6 +136,6 @@ class Cleaned:
 
     def addCleanup(self, function: Callable[[], Any]) -> None:
         """
-        Have something done in the end.
+        Add a function to call at the end.
         """
         self.cleanups.append(function)

@@ -25,7 +25,7 @@ class WithPytestTests(SynchronousTestCase):
     The example for pytest.
     """
 
-    def test_passes(self) -> None:
+    def test_pytestExamplePasses(self) -> None:
         """
         It passes.
         """

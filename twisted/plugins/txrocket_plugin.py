@@ -3,7 +3,7 @@ from twisted.application.service import ServiceMaker
 
 rocket = ServiceMaker(
     "txrocket name server and broker",
-    "txrocket.embedded",
+    "txrocket.server.embedded",
     "A RocketMQ name server and a broker in one process, on loopback.",
     "rocket",
 )
@@ -24,7 +24,7 @@ rocketNamesrv = ServiceMaker(
 
 rocketEcho = ServiceMaker(
     "txrocket echo server",
-    "txrocket.echo",
+    "txrocket.server.echo",
     "Answers every RocketMQ request with its own fields and body.",
     "rocket-echo",
 )

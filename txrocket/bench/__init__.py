@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-C{txrocket bench}: how fast a cluster is, as a producer and a consumer see it.
+C{txrocket bench}: measures a cluster with a producer and a consumer.
 """

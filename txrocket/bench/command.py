@@ -3,7 +3,7 @@
 The command C{txrocket bench}.
 
 Progress goes to standard error, the summary or the JSON object to standard output.  The exit
-code is 0 if a message went through, 1 if none did, and 2 if it is called wrongly.
+code is 0 if a message was sent or received, 1 if none was, and 2 if an argument is not valid.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import react
 
 from txrocket.bench.plan import Plan, readPlan
-from txrocket.bench.running import Bench, BenchFailed
-from txrocket.bench.showing import Progress, asJson, summary
+from txrocket.bench.report import ProgressLine, asJson, summary
+from txrocket.bench.run import Bench, BenchFailed
 from txrocket.client.cluster import Cluster
 from txrocket.errors import RocketError
 from txrocket.remoting.tls import ClientTLS
@@ -52,9 +52,9 @@ def main(arguments: Sequence[str]) -> int:
 
 async def bench(reactor: Any, plan: Plan, out: TextIO, err: TextIO, **options: Any) -> int:
     """
-    Run, and show what comes of it.
+    Run the benchmark, and print its report.
 
-    @param options: of the L{Cluster}.
+    @param options: arguments of the L{Cluster}.
     @return: the exit code.
     """
 
@@ -63,7 +63,7 @@ async def bench(reactor: Any, plan: Plan, out: TextIO, err: TextIO, **options: A
         print(f"{_PROG}: {why}", file=err)
         return 1
 
-    progress = Progress(err)
+    progress = ProgressLine(err)
     try:
         cluster = Cluster(plan.nameServers, reactor, **options)
         run = Bench(plan, cluster, os.urandom(4), progress.show)
@@ -88,7 +88,7 @@ async def bench(reactor: Any, plan: Plan, out: TextIO, err: TextIO, **options: A
 
 class _Interrupt:
     """
-    Ctrl-C, which ends a run and not the program: that ends with its summary.
+    The handler of Ctrl-C: it ends the run, so that the program still prints its summary.
     """
 
     def __init__(self, reactor: Any, run: Bench, task: Deferred[Any]) -> None:
@@ -99,28 +99,28 @@ class _Interrupt:
 
     def install(self) -> None:
         """
-        From now on.  Twisted's own handler, which is set when the reactor starts, would
-        not wait.
+        Set the handler.  Twisted sets its own when the reactor starts, and that one would
+        not wait for the summary.
         """
         if not self._task.called:
             self._before = signal.signal(signal.SIGINT, self._received)
 
     def remove(self) -> None:
         """
-        No more.
+        Restore the handler before.
         """
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
 
     def _received(self, number: int, frame: object) -> None:
-        # Who asks twice does not want to wait.
+        # A second Ctrl-C ends the program at once.
         self.remove()
         self._reactor.callFromThread(self.interrupt)
 
     def interrupt(self) -> None:
         """
-        End the run; or, if it has not begun, give it up.
+        End the run.  If it does not measure yet, cancel it.
         """
         if self._run.measuring:
             self._run.end("interrupted")

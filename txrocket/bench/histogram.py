@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Percentiles of any number of times, in memory that does not grow: buckets that are as wide
-as their numbers are large, as HdrHistogram has them.
+A histogram of times in constant memory, from which percentiles are read.  As in
+HdrHistogram, the width of a bucket grows with its numbers.
 
 A number below 256 has a bucket of its own.  Of a larger one the first eight bits count::
 
@@ -9,8 +9,8 @@ A number below 256 has a bucket of its own.  Of a larger one the first eight bit
                '------.------' '--.--'
                182: which     4: dropped      so 2912 to 2927 are one bucket
 
-A bucket's numbers lie between the first and 129/128 of it; the middle stands for them, so
-what is told is at most 1/256 off.
+The numbers of a bucket lie between its first one and 129/128 of that.  The middle stands for
+all of them, so a percentile is at most 1/256 off.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _BITS: Final = 8
 _EXACT: Final = 1 << _BITS
 _HALF: Final = _EXACT >> 1
 
-#: Larger numbers count as this one: as microseconds 19 hours.
+#: Larger numbers count as this one, which is 19 hours in microseconds.
 LARGEST: Final = (1 << 36) - 1
 
 
 class Histogram:
     """
-    Numbers, counted.
+    Counts numbers by bucket.
 
-    @ivar count: how many there are.
+    @ivar count: how many numbers were recorded.
     @ivar total: their sum.
-    @ivar least: the smallest, 0 if there is none.
+    @ivar least: the smallest; 0 if the histogram is empty.
     @ivar most: the largest.
     """
 
@@ -45,7 +45,7 @@ class Histogram:
 
     def record(self, value: int) -> None:
         """
-        Count a number.  A negative one, of clocks that differ, counts as 0.
+        Count a number.  A negative one, from clocks that differ, counts as 0.
         """
         value = min(max(value, 0), LARGEST)
         self._counts[_bucket(value)] += 1
@@ -59,16 +59,16 @@ class Histogram:
     @property
     def mean(self) -> float:
         """
-        Their mean, 0 if there is none.
+        The mean; 0 if the histogram is empty.
         """
         return self.total / self.count if self.count else 0.0
 
     def percentile(self, percent: float) -> int:
         """
-        The number that so many percent of all do not exceed, at most 1/256 off; 0 if
-        there is none.
+        The number that C{percent} of all numbers do not exceed, at most 1/256 off; 0 if
+        the histogram is empty.
         """
-        # Rounded first: 99.9 % of 1,000 are 999, and a little more as a float.
+        # Rounded first, because 99.9 % of 1,000 is a little more than 999 as a float.
         rank = max(1, -int(-round(percent * self.count / 100, 6) // 1))
         seen = 0
         for bucket, count in enumerate(self._counts):

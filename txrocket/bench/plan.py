@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What C{txrocket bench} is to do: its command line, read and checked.
+The plan of a run: the command line of C{txrocket bench}, parsed and checked.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from txrocket.bench.marks import MARK_SIZE
+from txrocket.bench.timestamp import STAMP_SIZE
 
 __all__ = ["Plan", "readPlan"]
 
-# What one connection takes, in requests that wait for their answers.
+# The most requests in flight on one connection.
 _INFLIGHT = 65_535
 
 _SECONDS = 10.0
@@ -25,16 +25,18 @@ _SECONDS = 10.0
 @attrs.frozen
 class Plan:
     """
+    What a run sends and receives, and when it ends.
+
     @ivar produces: whether to send.
     @ivar consumes: whether to receive.
-    @ivar size: of a body, in bytes.
-    @ivar seconds: after which to end; L{None} is never.
-    @ivar count: of messages, after which to end.
-    @ivar inflight: how many requests may wait for their answers.
-    @ivar batch: messages in a request.
-    @ivar rate: messages a second; L{None} is as many as will go.
+    @ivar size: the bytes of a body.
+    @ivar seconds: the seconds after which to end; L{None} for no limit.
+    @ivar count: the messages after which to end; L{None} for no limit.
+    @ivar inflight: the most requests in flight.
+    @ivar batch: the messages of a request.
+    @ivar rate: messages in a second; L{None} for no limit.
     @ivar keys: whether each message has a key.
-    @ivar fromFirst: whether a group that is new begins with what is there already.
+    @ivar fromFirst: whether a new group begins with the messages that exist already.
     """
 
     nameServers: str
@@ -58,7 +60,7 @@ class Plan:
     @property
     def mode(self) -> str:
         """
-        By what word it is asked for.
+        The word of the command line for what it does.
         """
         if self.produces and self.consumes:
             return "both"
@@ -67,7 +69,7 @@ class Plan:
 
 def _number(least: float, most: float = math.inf, kind: type = int) -> Callable[[str], float]:
     """
-    Reads an argument that is a number.
+    A parser for an argument that is a number.
     """
     span = f"{least:,} to {most:,}" if most < math.inf else f"{least:,} or more"
 
@@ -85,38 +87,38 @@ def _number(least: float, most: float = math.inf, kind: type = int) -> Callable[
 
 def readPlan(arguments: Sequence[str], prog: str) -> Plan:
     """
-    Read a command line.
+    Parse a command line.
 
-    @raise SystemExit: with 2 if it is wrong, and 0 if only help was asked for.
+    @raise SystemExit: with 2 if it is not valid, and with 0 after C{--help}.
     """
     parser = _parser(prog)
-    given = parser.parse_args(arguments)
-    if given.nameserver is None:
+    read = parser.parse_args(arguments)
+    if read.nameserver is None:
         parser.error("which cluster? give -n HOST:PORT, or set NAMESRV_ADDR")
-    if given.oneway and given.batch > 1:
+    if read.oneway and read.batch > 1:
         parser.error("--oneway and --batch do not go together")
-    if given.mode != "consume" and "|" in given.tags:
+    if read.mode != "consume" and "|" in read.tags:
         parser.error("--tags: a message has one tag; several can only be received")
-    if given.seconds is None and given.count is None:
-        given.seconds = _SECONDS
+    if read.seconds is None and read.count is None:
+        read.seconds = _SECONDS
     return Plan(
-        nameServers=given.nameserver,
-        topic=given.topic,
-        group=given.group,
-        produces=given.mode != "consume",
-        consumes=given.mode != "produce",
-        size=given.size,
-        seconds=given.seconds,
-        count=given.count,
-        inflight=given.inflight,
-        batch=given.batch,
-        oneway=given.oneway,
-        rate=given.rate,
-        tags=given.tags,
-        keys=given.keys,
-        fromFirst=given.from_first,
-        tls=given.tls,
-        json=given.json,
+        nameServers=read.nameserver,
+        topic=read.topic,
+        group=read.group,
+        produces=read.mode != "consume",
+        consumes=read.mode != "produce",
+        size=read.size,
+        seconds=read.seconds,
+        count=read.count,
+        inflight=read.inflight,
+        batch=read.batch,
+        oneway=read.oneway,
+        rate=read.rate,
+        tags=read.tags,
+        keys=read.keys,
+        fromFirst=read.from_first,
+        tls=read.tls,
+        json=read.json,
     )
 
 
@@ -130,11 +132,13 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         *("-n", "--nameserver"),
         metavar="HOST:PORT",
         default=os.environ.get("NAMESRV_ADDR") or None,
-        help="name servers, divided by ;  (NAMESRV_ADDR if not given)",
+        help="name servers, with ; between them (default: NAMESRV_ADDR)",
     )
-    add("-t", "--topic", default="txrocket-bench", help="made if it is not there (%(default)s)")
+    add(
+        "-t", "--topic", default="txrocket-bench", help="created if it does not exist (%(default)s)"
+    )
     add("-g", "--group", default="txrocket-bench", help="of producer and consumer (%(default)s)")
-    add("--size", type=_number(MARK_SIZE), default=1024, help="of a body in bytes (%(default)s)")
+    add("--size", type=_number(STAMP_SIZE), default=1024, help="of a body in bytes (%(default)s)")
     add("--seconds", type=_number(0.1, kind=float), help="when to end (10, unless --count)")
     add("--count", type=_number(1), help="messages after which to end")
     add(
@@ -145,10 +149,14 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add("--batch", type=_number(1, 10_000), default=1, help="messages in a request (%(default)s)")
     add("--oneway", action="store_true", help="wait for no answers")
-    add("--rate", type=_number(0.1, kind=float), help="messages a second (as many as will go)")
-    add("--tags", default="", help="of what is sent; which to receive, as 'a || b'")
+    add("--rate", type=_number(0.1, kind=float), help="messages in a second (no limit)")
+    add("--tags", default="", help="the tag to send; the tags to receive, as 'a || b'")
     add("--keys", action="store_true", help="give each message a key")
-    add("--from-first", action="store_true", help="consume: a new group begins with what is there")
-    add("--tls", action="store_true", help="speak TLS, and believe every certificate")
+    add(
+        "--from-first",
+        action="store_true",
+        help="consume: a new group begins with the first message",
+    )
+    add("--tls", action="store_true", help="use TLS, and accept every certificate")
     add("--json", action="store_true", help="print one JSON object")
     return parser

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A small client over plain sockets, for scripts and Spark's workers: no reactor and no
-heartbeats, and Twisted is not even imported::
+A small client over plain sockets, for scripts and Spark's workers.  It has no reactor, sends
+no heartbeats by itself, and does not import Twisted::
 
     with Client("127.0.0.1:9876") as client:
         client.send(Message("Orders", b"...", tags="new"))
         for queue in client.queues("Orders"):
             result = client.pull(queue, client.minOffset(queue))
 
-Every call blocks until it is done or its time is over, looking names up, connecting
-and all attempts included.
+Every call blocks until it is done or its timeout is over.  The timeout includes name lookup,
+connecting and all attempts.
 """
 
 from txrocket.blocking.client import Client

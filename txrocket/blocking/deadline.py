@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The one time limit of a call, which all that it does shares.
+The time limit of a call, shared by all steps of the call: lookup, connecting and attempts.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ __all__ = ["Deadline"]
 
 class Deadline:
     """
-    A time by which something must be done.
+    The time at which a call must end.
 
-    @ivar seconds: how long that was at the beginning.
+    @ivar seconds: the length of the time limit.
     """
 
     __slots__ = ("_began", "_end", "seconds")
@@ -34,15 +34,15 @@ class Deadline:
     @property
     def elapsed(self) -> float:
         """
-        How many seconds it has been.
+        The seconds since the beginning.
         """
         return time.monotonic() - self._began
 
     def left(self) -> float:
         """
-        How many seconds are left.
+        The seconds that are left.
 
-        @raise TimeoutError: if none are.
+        @raise TimeoutError: if the time is over.
         """
         left = self._end - time.monotonic()
         if left <= 0:
@@ -51,27 +51,26 @@ class Deadline:
 
     def share(self, parts: int) -> Deadline:
         """
-        The time limit of one of several things that are done one after the other:
-        an equal part of what is left.
+        A time limit for the next of several steps: an equal part of the time that is left.
 
-        @param parts: how many are still to be done.
+        @param parts: the number of steps that remain.
         """
         return self if parts == 1 else Deadline((self._end - time.monotonic()) / parts)
 
     def atMost(self, seconds: float) -> Deadline:
         """
-        This time limit, or one of so many seconds from now if that is sooner.
+        This time limit, or one of C{seconds} from now if that is sooner.
         """
         return self if self._end - time.monotonic() <= seconds else Deadline(seconds)
 
     def pause(self, attempts: int) -> bool:
         """
-        Sleep before something is tried again, the longer the more often it has
-        failed; unless there would be no time for it.
+        Sleep before the next attempt, longer after each failure.  If the time would be over
+        by then, do not sleep.
 
-        @return: whether there is.
+        @return: whether there is time for the attempt.
         """
-        # As between two attempts to connect by a client with a reactor.
+        # The pauses are those of a client with a reactor between attempts to connect.
         seconds = 0.2 * 1.5 ** (attempts - 1)
         if time.monotonic() + seconds >= self._end:
             return False

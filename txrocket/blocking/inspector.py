@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Looking at brokers of ours: what they tell beyond RocketMQ, see
-L{txrocket.protocol.inspection}::
+Asks txrocket's brokers for facts that Java's brokers do not report, with the requests of
+L{txrocket.protocol.bodies.inspect}::
 
     with Inspector() as inspector:
         for name, address in inspector.masters("127.0.0.1:9876").items():
@@ -16,19 +16,15 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TypeVar
 
+from txrocket.blocking.connections import BlockingConnections
 from txrocket.blocking.deadline import Deadline
-from txrocket.blocking.links import Links
-from txrocket.blocking.routes import Routes
+from txrocket.blocking.routes import BlockingRoutes
 from txrocket.blocking.tls import TLS
 from txrocket.errors import responseError
 from txrocket.model import MASTER_ID
 from txrocket.protocol.addresses import nameServerAddresses
-from txrocket.protocol.bodycodec import decodeBody
-from txrocket.protocol.codes import InspectCode
-from txrocket.protocol.command import requestCommand
-from txrocket.protocol.fields import Header
-from txrocket.protocol.frames import FRAME_LIMIT
-from txrocket.protocol.inspection import (
+from txrocket.protocol.bodies.codec import decodeBody
+from txrocket.protocol.bodies.inspect import (
     DifferingGroupList,
     HalfList,
     InspectHalvesRequestHeader,
@@ -36,6 +32,10 @@ from txrocket.protocol.inspection import (
     LockList,
     PendingHalf,
 )
+from txrocket.protocol.codes import InspectCode
+from txrocket.protocol.command import requestCommand
+from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.headers.fields import Header
 
 __all__ = ["Inspector"]
 
@@ -44,19 +44,19 @@ _Body = TypeVar("_Body")
 
 class Inspector:
     """
-    Looks at brokers.  All calls raise L{RemotingError<txrocket.errors.RemotingError>} if
-    nobody answers, and L{ResponseError<txrocket.errors.ResponseError>} if a broker
-    refuses: L{RequestCodeNotSupported<txrocket.errors.RequestCodeNotSupported>} if it is
-    Java's.
+    Inspects brokers.  All calls raise L{RemotingError<txrocket.errors.RemotingError>} if a
+    server does not answer, and L{ResponseError<txrocket.errors.ResponseError>} if a broker
+    refuses.  Java's brokers refuse with
+    L{RequestCodeNotSupported<txrocket.errors.RequestCodeNotSupported>}.
     """
 
     def __init__(self, *, timeout: float = 3.0, tls: TLS | None = None) -> None:
         """
-        @param timeout: how many seconds a call may take.
-        @param tls: how to speak TLS; L{None} is plain text.
+        @param timeout: the seconds that a call may take.
+        @param tls: the TLS settings; L{None} for plain text.
         """
         self._timeout = timeout
-        self._links = Links(tls, FRAME_LIMIT)
+        self._connections = BlockingConnections(tls, FRAME_LIMIT)
 
     def __enter__(self) -> Inspector:
         return self
@@ -73,18 +73,18 @@ class Inspector:
         """
         Close all connections.
         """
-        self._links.close()
+        self._connections.close()
 
     def masters(self, nameServers: str | Sequence[str] | None = None) -> dict[str, str]:
         """
         The names and addresses of all masters.
 
         @param nameServers: C{host:port;host:port}, or a list of addresses;
-            NAMESRV_ADDR of the environment if not given.
-        @raise ConfigError: if there is no name server.
+            by default NAMESRV_ADDR of the environment.
+        @raise ConfigError: if no name server is set.
         """
         addresses = nameServerAddresses(nameServers, os.environ.get("NAMESRV_ADDR", ""))
-        info = Routes(self._links, addresses, 0).clusterInfo(Deadline(self._timeout))
+        info = BlockingRoutes(self._connections, addresses, 0).clusterInfo(Deadline(self._timeout))
         return {
             name: each.brokerAddrs[MASTER_ID]
             for name, each in sorted(info.brokerAddrTable.items())
@@ -93,16 +93,16 @@ class Inspector:
 
     def locks(self, address: str, group: str | None = None) -> LockList:
         """
-        The queues of a broker that consumers in order have for themselves.
+        The queues of a broker that orderly consumers have locked.
 
-        @param group: the one consumer group that is meant, if not all are.
+        @param group: the consumer group; L{None} for all.
         """
         return self._ask(address, InspectCode.INSPECT_LOCKS, InspectRequestHeader(group), LockList)
 
     def halves(self, address: str) -> Iterator[PendingHalf]:
         """
-        The undecided halves of transactions at a broker; it is asked for more of them
-        as they are taken.
+        The undecided half messages at a broker.  The iterator requests more of them from
+        the broker as it goes.
         """
         offset, more = 0, True
         while more:
@@ -117,14 +117,14 @@ class Inspector:
         """
         The groups whose members have different subscriptions at a broker.
 
-        @param group: the one consumer group that is meant, if not all are.
+        @param group: the consumer group; L{None} for all.
         """
         code, header = InspectCode.INSPECT_SUBSCRIPTIONS, InspectRequestHeader(group)
         return self._ask(address, code, header, DifferingGroupList)
 
     def _ask(self, address: str, code: int, header: Header, body: type[_Body]) -> _Body:
         request = requestCommand(code, header)
-        answer = self._links.ask(address, request, Deadline(self._timeout))
+        answer = self._connections.ask(address, request, Deadline(self._timeout))
         if answer.code:
             raise responseError(answer.code, answer.remark, address)
         return decodeBody(body, answer.body)

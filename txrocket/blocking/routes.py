@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Where topics live, as a blocking client knows it.
+The routes of topics, as a blocking client caches them.
 
-A route is asked for when it is first needed, kept for half a minute, and asked for
-again after that and when a broker fails.  If no name server answers, the one that
-is known counts.
+A route is requested when it is first needed, again after half a minute, and again when a
+broker fails.  If no name server answers, the cached route stays in use.
 
-It also counts if no name server has one: a name server that was restarted knows no
-topic until the brokers register.  That a topic does not exist is believed once each
+The cached route also stays in use if no name server has one, because a restarted name
+server knows no topic until the brokers register.  A topic counts as removed only after each
 broker of its route has failed or has said so.
 """
 
@@ -18,55 +17,57 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from txrocket.blocking.connections import BlockingConnections
 from txrocket.blocking.deadline import Deadline
-from txrocket.blocking.links import Links
-from txrocket.client.topicroute import DEFAULT_TOPIC, Route, limited
+from txrocket.client.sansio.topicroute import DEFAULT_TOPIC, Route, limited
 from txrocket.errors import RemotingError, RocketError, TopicNotExist, responseError
 from txrocket.model import TopicRouteData
 from txrocket.protocol.bodies import ClusterInfo, TopicList
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader
 
-__all__ = ["Routes"]
+__all__ = ["BlockingRoutes"]
 
 # In seconds, as Java's pollNameServerInterval.
 _MAX_AGE: Final = 30.0
 
-# How long another name server has to answer if the one in use does not know, in seconds.
+# The seconds that another name server has to answer if the current one has no route.
 _OTHERS: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
 
-class Routes:
+class BlockingRoutes:
     """
-    Name servers, and the routes that they told.
+    Asks name servers, and caches the routes.
     """
 
-    def __init__(self, links: Links, nameServers: Sequence[str], first: int) -> None:
+    def __init__(
+        self, connections: BlockingConnections, nameServers: Sequence[str], first: int
+    ) -> None:
         """
-        @param first: the number of the name server to begin with.
+        @param first: the index of the first name server to ask.
         """
-        self._links = links
+        self._connections = connections
         self._nameServers = nameServers
         self._current = first % len(nameServers)
-        # Name servers that gave no answer, and when.
+        # By name server that did not answer, the time of the failure.
         self._failed: dict[str, float] = {}
-        # A route, and when it was asked for.
+        # By topic, the route and the time of its request.
         self._routes: dict[str, tuple[Route, float]] = {}
-        # Of known routes, the names of the brokers that have failed since.
+        # By topic, the names of the brokers that have failed since the route was cached.
         self._doubts: dict[str, set[str]] = {}
-        # Topics whose route could not be asked for anew, which was told.
+        # Topics whose route could not be refreshed, which was logged.
         self._stale: set[str] = set()
 
     def find(self, topic: str, deadline: Deadline) -> Route:
         """
-        A topic's route.
+        A topic's route, from the cache or from a name server.
 
-        @raise TopicNotExist: if there is none.
-        @raise RemotingError: if no name server answers, and none is known.
+        @raise TopicNotExist: if the topic does not exist.
+        @raise RemotingError: if no name server answers and no route is cached.
         """
         known = self._routes.get(topic)
         if known is not None and time.monotonic() - known[1] < _MAX_AGE:
@@ -75,11 +76,11 @@ class Routes:
 
     def refresh(self, topic: str, deadline: Deadline) -> Route:
         """
-        A topic's route, asked for anew.
+        A topic's route from a name server; the cached one if no name server has it.
 
-        @raise TopicNotExist: if there is none, and the brokers of the one that is known
-            have failed.
-        @raise RemotingError: if no name server answers, and none is known.
+        @raise TopicNotExist: if the topic does not exist, and all brokers of the cached
+            route have failed.
+        @raise RemotingError: if no name server answers and no route is cached.
         """
         known = self._routes.get(topic)
         try:
@@ -94,10 +95,10 @@ class Routes:
             if isinstance(error, TopicNotExist) and self._isGone(known[0]):
                 self.forget(topic)
                 raise
-            # Once, and not for each call that asks again.
+            # Log it once, and not for each call.
             if topic not in self._stale:
                 self._stale.add(topic)
-                _log.warning("The route of %s stays as it was: %s", topic, error)
+                _log.warning("The route of %s cannot be refreshed: %s", topic, error)
             route = known[0]
         self._routes[topic] = route, time.monotonic()
         return route
@@ -122,11 +123,12 @@ class Routes:
 
     def toSend(self, topic: str, queues: int, deadline: Deadline) -> Route:
         """
-        A topic's route, for who brings it into being if it does not exist.
+        A topic's route for a send.  If the topic does not exist, the send creates it, and
+        the route is the one of the default topic.
 
-        @param queues: how many queues it then gets at each broker.
-        @raise TopicNotExist: if there is none, nor one to inherit from.
-        @raise RemotingError: if no name server answers, and none is known.
+        @param queues: the queues that a new topic gets at each broker.
+        @raise TopicNotExist: if neither the topic nor the default topic has a route.
+        @raise RemotingError: if no name server answers and no route is cached.
         """
         try:
             return self.find(topic, deadline)
@@ -135,12 +137,12 @@ class Routes:
                 parent = self._ask(DEFAULT_TOPIC, deadline)
             except TopicNotExist:
                 raise error from None
-        # Not kept: once something is sent to it, it has a route of its own.
+        # Not cached, because the topic has a route of its own after the first send.
         return Route(topic, limited(parent, queues), inherited=True)
 
     def forget(self, topic: str) -> None:
         """
-        Ask for a topic's route when it is needed next.
+        Drop a topic's route from the cache.
         """
         self._routes.pop(topic, None)
         self._doubts.pop(topic, None)
@@ -178,8 +180,8 @@ class Routes:
 
     def _askOthers(self, request: RemotingCommand, deadline: Deadline) -> RemotingCommand | None:
         """
-        Ask the name servers that are not in use, because the one in use does not know:
-        it may have been restarted.  One that knows is used from then on.
+        Ask the other name servers, because the current one has no route and may have been
+        restarted.  A name server that has the route becomes the current one.
         """
         last = self._nameServers[self._current]
         for number, address in enumerate(self._nameServers):
@@ -189,9 +191,9 @@ class Routes:
             if deadline.over:
                 break
             try:
-                answer = self._links.ask(address, request, deadline.share(2).atMost(_OTHERS))
+                answer = self._connections.ask(address, request, deadline.share(2).atMost(_OTHERS))
             except RemotingError as error:
-                _log.warning("Name server %s gives no answer: %s", address, error)
+                _log.warning("Name server %s does not answer: %s", address, error)
                 self._failed[address] = time.monotonic()
                 continue
             if not answer.code:
@@ -201,14 +203,14 @@ class Routes:
 
     def _askAny(self, request: RemotingCommand, deadline: Deadline) -> RemotingCommand:
         """
-        Ask the name server in use and, if it gives no answer, the others in turn,
-        each with its share of the time.
+        Ask the current name server.  If it does not answer, ask the others in turn, each
+        with its share of the time.
         """
         remaining = len(self._nameServers)
         while True:
             address = self._nameServers[self._current]
             try:
-                answer = self._links.ask(address, request, deadline.share(remaining))
+                answer = self._connections.ask(address, request, deadline.share(remaining))
             except RemotingError as error:
                 self._failed[address] = time.monotonic()
                 self._current = (self._current + 1) % len(self._nameServers)

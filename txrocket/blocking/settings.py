@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a blocking client is told: a value that can be pickled and compared, to be made
-in one process and used in others.
+The settings of a blocking client: a value that can be pickled and compared, so that Spark's
+driver can send it to workers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from txrocket.protocol.names import checkGroupName
 __all__ = ["Settings"]
 
 
-def _addresses(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(nameServerAddresses(given, os.environ.get("NAMESRV_ADDR", "")))
+def _addresses(addresses: str | Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(nameServerAddresses(addresses, os.environ.get("NAMESRV_ADDR", "")))
 
 
 def _group(settings: object, attribute: attrs.Attribute[Any], value: str) -> None:
@@ -43,21 +43,21 @@ def _notNegative(settings: object, attribute: attrs.Attribute[Any], value: int) 
 @attrs.frozen
 class Settings:
     """
-    How to reach a cluster, and how to behave there.
+    The settings of a client.
 
-    @ivar nameServers: C{host:port;host:port}, or a list of addresses; NAMESRV_ADDR
-        of the environment if not given.
-    @ivar timeout: how many seconds a call may take, unless it says otherwise.
-    @ivar retries: how often something is tried again that may well succeed then.
-    @ivar producerGroup: in whose name messages are sent.
-    @ivar consumerGroup: in whose name messages are pulled.  By default that of
-        RocketMQ's own tools, which every broker knows.
-    @ivar compressOver: bodies of so many bytes, or more, are compressed.
-    @ivar maxMessageSize: how many bytes a body, or a batch, may have.
-    @ivar defaultTopicQueueNums: how many queues a topic gets at each broker if a
-        message of this client brings it into being.
-    @ivar tls: how to speak TLS; L{None} is plain text.
-    @ivar credentials: the account that requests are signed for, if brokers ask for one.
+    @ivar nameServers: C{host:port;host:port}, or a list of addresses; by default
+        NAMESRV_ADDR of the environment.
+    @ivar timeout: the seconds that a call may take by default.
+    @ivar retries: the most further attempts after a retriable error.
+    @ivar producerGroup: the group that messages are sent for.
+    @ivar consumerGroup: the group that messages are pulled for.  The default is the group
+        of RocketMQ's own tools, which every broker knows.
+    @ivar compressOver: a body of this many bytes, or more, is compressed.
+    @ivar maxMessageSize: the most bytes of a body, or of a batch.
+    @ivar defaultTopicQueueNums: the queues at each broker of a topic that a message of
+        this client creates.
+    @ivar tls: the TLS settings; L{None} for plain text.
+    @ivar credentials: the account that requests are signed for; L{None} for none.
     @ivar frameMaxLength: the longest frame in bytes, in and out.
     """
 

@@ -20,10 +20,10 @@ class TLS:
     """
     The C{tls.client.*} settings.
 
-    @ivar authServer: C{tls.client.authServer}: refuse a server whose certificate
-        none of C{trustCertPath}, or of the system's authorities if that is not set,
-        has signed, or that is not for the host that was dialled.
-    @ivar certPath: this client's own certificate, if servers ask for one.
+    @ivar authServer: C{tls.client.authServer}: refuse a server whose certificate is not
+        for the dialled host, or is not signed by an authority of C{trustCertPath}.  The
+        system's authorities count if that is not set.
+    @ivar certPath: the client's own certificate, if servers ask for one.
     """
 
     authServer: bool = False
@@ -34,9 +34,9 @@ class TLS:
 
     def context(self) -> ssl.SSLContext:
         """
-        What OpenSSL needs to know.
+        The settings as a context of C{ssl}.
 
-        @raise ConfigError: naming the setting that is missing or unusable.
+        @raise ConfigError: if a setting is missing or not valid; it names the setting.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if not self.authServer:
@@ -53,7 +53,7 @@ class TLS:
             if self.keyPath is None:
                 raise ConfigError("tls.client.keyPath is not set")
             try:
-                # A function, lest OpenSSL ask for a password at the terminal.
+                # A function, because OpenSSL otherwise asks for a password at the terminal.
                 context.load_cert_chain(self.certPath, self.keyPath, lambda: self.keyPassword or "")
             except (OSError, ValueError) as error:
                 path = f"{self.certPath}, keyPath {self.keyPath}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What can be plugged into a broker.
+The interfaces of a broker's plugins.
 
-A plugin is an object in a module of L{txrocket.plugins} that provides one of
-these.  The operator chooses by installing it: no client can bring code of its own.
+A plugin is an object in a module of L{txrocket.plugins} that provides one of these
+interfaces.  An operator installs it; a client cannot send code.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from txrocket.message import MessageExt
 from txrocket.protocol.command import RemotingCommand
 from txrocket.remoting.interfaces import Process
 
-__all__ = ["IBrokerProcessor", "IMessageFilter", "ISendHook", "Sending"]
+__all__ = ["IBrokerProcessor", "IMessageFilter", "ISendHook", "SendMessageContext"]
 
 
 @attrs.define
-class Sending:
+class SendMessageContext:
     """
-    A message, or a batch of them, on its way into the store.  A hook may change
-    what it holds.
+    A message, or a batch, before it is appended.  A hook may change its attributes.
 
     @ivar properties: as in the request, C{name \\x01 value \\x02} again and again; the
         last C{\\x02} may be missing.
     @ivar body: the message's, or a whole batch in the client's form.
-    @ivar address: who sends it.
+    @ivar address: the producer's address.
     """
 
     topic: str
@@ -44,9 +43,9 @@ class Sending:
 
     def note(self, name: str, value: str) -> None:
         """
-        Give the message a property; one of that name that it has counts no more.
+        Set a property of the message; it replaces one of the same name.
 
-        @raise ValueError: if that would be taken for other properties.
+        @raise ValueError: if name or value contains a separator, or the name is empty.
         """
         if not name or any(mark in each for each in (name, value) for mark in "\x01\x02"):
             raise ValueError(f"no property can be called {name!r} and hold {value!r}")
@@ -57,31 +56,31 @@ class Sending:
 
 class ISendHook(Interface):
     """
-    Looks at every message that is sent to the broker, and at every reply, whether it
-    is stored or not.
+    Sees every message that is sent to the broker, and every reply, whether it is stored or
+    not.
     """
 
-    def beforeSend(sending: Sending) -> None:
+    def beforeSend(sending: SendMessageContext) -> None:
         """
         A message that has passed all checks is about to be stored.
 
         @raise ResponseError: to refuse it.
         """
 
-    def afterSend(sending: Sending, response: RemotingCommand) -> None:
+    def afterSend(sending: SendMessageContext, response: RemotingCommand) -> None:
         """
-        A message was put into the store, and this will be the answer.
+        A message was appended, and this is the response.
         """
 
 
 class IBrokerProcessor(Interface):
     """
-    Serves requests that RocketMQ does not know.
+    Serves request codes that RocketMQ does not have.
     """
 
     blocking: bool = Attribute(
-        "Whether its functions block, and so run in a thread: they then touch no"
-        " state of the reactor's and return no Deferred."
+        "Whether its functions block, and so run in a thread: then they touch no"
+        " state of the reactor and return no Deferred."
     )
 
     def codes() -> Mapping[int, Process]:
@@ -99,8 +98,7 @@ class IMessageFilter(Interface):
 
     def compile(expression: str) -> Callable[[MessageExt], bool]:
         """
-        Make of an expression what tells whether a message is wanted.  It is given
-        messages without their bodies.
+        Compile an expression to a predicate of messages, which come without bodies.
 
         @raise ValueError: saying what is wrong with the expression, and where.
         """

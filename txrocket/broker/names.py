@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Which names topics and groups may have, and which have a meaning of their own.
+The names of topics and groups: valid ones, and the broker's own.
 
-What a name is made of is in L{txrocket.protocol.names}.  A topic's name becomes
-the name of a folder in the store, and so does a group's with a prefix; without a
-dot and a slash among the characters none leaves it.
+L{txrocket.protocol.names} has the characters of a name.  A topic's name, and a group's with
+a prefix, is the name of a folder in the store; without dots and slashes it cannot lead out of
+the store.
 
-    %RETRY%group    messages that a group could not consume, to be tried again
-    %DLQ%group      those that were tried often enough
+    %RETRY%group    messages that a group gets again
+    %DLQ%group      dead letters: messages after their last retry
     rmq_sys_...     the broker's own topics, beside those of SYSTEM_TOPICS
     CID_RMQ_SYS_... the broker's own groups
 """
@@ -44,8 +44,8 @@ __all__ = [
 
 DLQ_PREFIX: Final = "%DLQ%"
 
-#: Topics that every broker has for itself.  A broker's own name, its cluster's
-#: and its reply topic's are so too at that broker, and in none of these sets.
+#: Topics that every broker has for itself.  The topics of a broker's name and cluster, and
+#: its reply topic, are its own as well, and are not in this set.
 SYSTEM_TOPICS: Final = NOT_SENT_TO | {AUTO_CREATE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
 
 _SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
@@ -54,25 +54,25 @@ _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 def checkTopic(name: str | None) -> str:
     """
-    Refuse what cannot be a topic's name.
+    Refuse a topic name that is not valid.
 
     @return: the name.
     @raise RemoteSystemError: as Java answers, with what is wrong.
     """
-    return _sound(name, topicFault(name))
+    return _valid(name, topicFault(name))
 
 
 def checkGroup(name: str | None) -> str:
     """
-    Refuse what cannot be a group's name.
+    Refuse a group name that is not valid.
 
     @return: the name.
     @raise RemoteSystemError: with what is wrong.
     """
-    return _sound(name, groupFault(name))
+    return _valid(name, groupFault(name))
 
 
-def _sound(name: str | None, fault: str | None) -> str:
+def _valid(name: str | None, fault: str | None) -> str:
     if name is None or fault is not None:
         raise RemoteSystemError(fault or "")
     return name
@@ -114,6 +114,6 @@ def checkSendable(topic: str) -> None:
 
 def retryTopic(group: str) -> str:
     """
-    The topic of a group's messages that are to be tried again.
+    The topic of a group's retried messages.
     """
     return RETRY_PREFIX + group

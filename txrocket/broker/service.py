@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A broker's life: starting, what is done every so often, stopping.
+The life of a broker: start, periodic tasks, stop.
 
-Starting::
+Start::
 
     tables read --> store opened --> ports listen --> name servers told
 
-Stopping, so that nothing that was acknowledged is lost and nobody waits in vain::
+Stop, so that no acknowledged message is lost and every held request is answered::
 
-    name servers told goodbye --> held pulls answered --> sends on the disk
+    unregistered from name servers --> held pulls answered --> sends on the disk
         --> tables written --> ports and connections closed --> store closed
 """
 
@@ -25,29 +25,24 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from txrocket.broker.announce import Announcement
-from txrocket.broker.consumerfilters import ConsumerFilters
-from txrocket.broker.groups import Groups
-from txrocket.broker.longpoll import LongPoll
 from txrocket.broker.names import RETRY_PREFIX
-from txrocket.broker.offsets import Offsets
-from txrocket.broker.topics import Topics
+from txrocket.broker.parts import BrokerParts, Tables
+from txrocket.broker.registration import NameServerRegistration
 from txrocket.errors import ServiceNotAvailable, StoreError
 from txrocket.protocol.command import RemotingCommand
 from txrocket.remoting.addresses import addressOf
 from txrocket.remoting.interfaces import IHook
-from txrocket.remoting.node import Remoting
-from txrocket.remoting.peers import Peers
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.server import RemotingServerFactory
-from txrocket.store.messages import MessageStore
+from txrocket.store.messagestore import MessageStore
 
-__all__ = ["Broker", "Chore", "Clockwork"]
+__all__ = ["Broker", "DelayedDelivery", "Listener", "PeriodicTask"]
 
 
 @attrs.frozen
-class Chore:
+class PeriodicTask:
     """
-    What is done every so often.
+    A function that the broker calls periodically.
     """
 
     name: str
@@ -55,36 +50,36 @@ class Chore:
     run: Callable[[], object]
 
 
-class Clockwork(Protocol):
+class DelayedDelivery(Protocol):
     """
-    What does something with messages when their time has come.
+    A part that delivers or checks parked messages when their time has come.
     """
 
     def load(self) -> None:
         """
-        Read its table, before the store is opened.
+        Read the part's table, before the store is opened.
         """
 
     def start(self) -> None:
         """
-        Begin: the store is open.
+        Begin to deliver: the store is open.
         """
 
     def stop(self) -> None:
         """
-        Do nothing more.
+        Deliver no more.
         """
 
     def save(self) -> Deferred[None]:
         """
-        Write its table; the Deferred fires once nothing is being written.
+        Write the part's table; the Deferred fires once nothing is being written.
         """
 
 
 @implementer(IHook)
 class _Stopping:
     """
-    Refuses requests, so that clients turn to other brokers.
+    A hook that refuses all requests, so that clients turn to other brokers.
     """
 
     def beforeRequest(self, address: str, request: RemotingCommand) -> None:
@@ -96,41 +91,68 @@ class _Stopping:
         pass
 
 
+@attrs.frozen
+class Listener:
+    """
+    Where a broker listens.
+
+    @ivar factory: makes the protocol of each accepted connection.
+    """
+
+    factory: RemotingServerFactory
+    endpoints: Sequence[IStreamServerEndpoint]
+
+
 @attrs.define(slots=False, eq=False)
 class Broker(Service):
     """
-    A broker.
+    A broker as a service.
 
-    @ivar remoting: who serves which request.
-    @ivar endpoints: where to listen.
-    @ivar peers: the connections to the name servers.
-    @ivar clockworks: what delivers messages late.
     @ivar before: called first when the broker starts.
     @ivar after: called last when it has stopped.
+    @ivar deliveries: the parts that start and stop with the broker.
     """
 
     _log = Logger()
 
-    remoting: Remoting
-    factory: RemotingServerFactory
-    endpoints: Sequence[IStreamServerEndpoint]
-    store: MessageStore
-    topics: Topics
-    groups: Groups
-    offsets: Offsets
-    filters: ConsumerFilters
-    longPoll: LongPoll
-    announcement: Announcement
-    peers: Peers
-    clockworks: Sequence[Clockwork]
-    chores: Sequence[Chore]
+    parts: BrokerParts
+    registration: NameServerRegistration
+    listener: Listener
+    tasks: Sequence[PeriodicTask]
     before: Callable[[], None]
     after: Callable[[], None]
 
     def __attrs_post_init__(self) -> None:
+        delivery = self.parts.delivery
+        self.deliveries: Sequence[DelayedDelivery] = (
+            delivery.delayLevels,
+            delivery.timers,
+            delivery.transactionChecks,
+        )
         self._ports: list[IListeningPort] = []
         self._loops: list[LoopingCall] = []
         self._told: Deferred[None] | None = None
+
+    @property
+    def remoting(self) -> Remoting:
+        """
+        The table of processors.
+        """
+        return self.parts.core.remoting
+
+    @property
+    def store(self) -> MessageStore:
+        """
+        The store of messages.
+        """
+        return self.parts.core.store
+
+    @property
+    def tables(self) -> Tables:
+        """
+        Topics, groups, offsets and filters.
+        """
+        return self.parts.tables
 
     def startService(self) -> None:
         """
@@ -141,25 +163,25 @@ class Broker(Service):
         """
         self.before()
         try:
-            self.topics.load()
-            self.groups.load()
-            self.offsets.load()
-            for clockwork in self.clockworks:
-                clockwork.load()
-            self.filters.load()
+            self.tables.topics.load()
+            self.tables.groups.load()
+            self.tables.offsets.load()
+            for delivery in self.deliveries:
+                delivery.load()
+            self.tables.filters.load()
             self.store.start()
             self._completeTables()
-            for endpoint in self.endpoints:
+            for endpoint in self.listener.endpoints:
                 self._listen(endpoint)
         except BaseException:
             self._abandon()
             raise
         Service.startService(self)
-        for clockwork in self.clockworks:
-            clockwork.start()
-        for chore in self.chores:
-            self._begin(chore)
-        who = self.announcement.identity
+        for delivery in self.deliveries:
+            delivery.start()
+        for task in self.tasks:
+            self._begin(task)
+        who = self.registration.identity
         listening = ", ".join(addressOf(each.getHost()) for each in self._ports)
         self._log.info(
             "Broker {name} of {cluster} listens on {listening}, is reached at {address}"
@@ -170,12 +192,12 @@ class Broker(Service):
             address=who.address,
             path=self.store.settings.storePathRootDir,
         )
-        self._told = self.announcement.start()
+        self._told = self.registration.start()
 
     def whenAnnounced(self) -> Deferred[None]:
         """
-        A Deferred that fires once every name server knows the broker, or could
-        not be told.
+        A Deferred that fires once the broker has registered with every name server, or
+        failed to.
         """
         assert self._told is not None
         told: Deferred[None] = Deferred()
@@ -184,39 +206,39 @@ class Broker(Service):
 
     def _listen(self, endpoint: IStreamServerEndpoint) -> None:
         failures: list[Any] = []
-        listening = endpoint.listen(self.factory)
+        listening = endpoint.listen(self.listener.factory)
         listening.addCallbacks(self._ports.append, failures.append)
         if failures:
             failures[0].raiseException()
 
-    def _begin(self, chore: Chore) -> None:
-        loop = LoopingCall(chore.run)
+    def _begin(self, task: PeriodicTask) -> None:
+        loop = LoopingCall(task.run)
         loop.clock = self.remoting.clock
-        loop.start(chore.seconds, now=False).addErrback(
-            lambda failure: self._log.failure("{chore} has ended", failure, chore=chore.name)
+        loop.start(task.seconds, now=False).addErrback(
+            lambda failure: self._log.failure("{task} has ended", failure, task=task.name)
         )
         self._loops.append(loop)
 
     def _completeTables(self) -> None:
         """
-        Let damaged tables have what the store and the other tables know.
+        Add to damaged tables what the store and the other tables know.
         """
         queues: dict[str, int] = {}
         for topic, queueId, _ in self.store.queues:
             queues[topic] = max(queues.get(topic, 0), queueId + 1)
-        self.topics.complete(queues)
+        self.tables.topics.complete(queues)
         retries = [
             each.removeprefix(RETRY_PREFIX) for each in queues if each.startswith(RETRY_PREFIX)
         ]
-        self.groups.complete([*self.offsets.groups(), *retries])
+        self.tables.groups.complete([*self.tables.offsets.groups(), *retries])
 
     def _abandon(self) -> None:
         """
-        Undo half a start.
+        Undo a start that failed.
         """
         for port in self._ports:
             port.stopListening()
-        # First, because without threads the store is closed at once.
+        # First, because without threads the store closes at once.
         self.after()
         self.store.stop()
 
@@ -225,36 +247,36 @@ class Broker(Service):
         """
         Stop gracefully.
 
-        @return: a Deferred that fires once all is on the disk.
+        @return: a Deferred that fires once all messages and tables are on the disk.
         """
         Service.stopService(self)
         for loop in self._loops:
             if loop.running:
                 loop.stop()
-        for clockwork in self.clockworks:
-            clockwork.stop()
-        yield self.announcement.stop()
+        for delivery in self.deliveries:
+            delivery.stop()
+        yield self.registration.stop()
         self.remoting.hooks.insert(0, _Stopping())
-        self.longPoll.stop()
-        # What failed was answered so; the store says the rest when it is closed.
+        self.parts.core.longPoll.stop()
+        # A send that failed was answered with its error; the store logs the rest.
         yield maybeDeferred(self.store.flushed).addErrback(lambda failure: failure.trap(StoreError))
-        # A message to a new topic waits for that as well.
+        # A send to a new topic waits for the table as well.
         yield self._tablesWritten()
-        gone = [each.whenLost() for each in self.factory.connections]
+        gone = [each.whenLost() for each in self.listener.factory.connections]
         yield DeferredList([maybeDeferred(each.stopListening) for each in self._ports])
         yield DeferredList(gone)
-        # What was being done for those that are gone now has perhaps changed them.
+        # Requests of the connections that have ended may have changed the tables.
         yield self._tablesWritten()
         yield self.store.stop()
-        yield self.peers.stop()
+        yield self.registration.close()
         self.after()
-        self._log.info("Broker {name} has stopped", name=self.announcement.identity.name)
+        self._log.info("Broker {name} has stopped", name=self.registration.identity.name)
 
     @inlineCallbacks
     def _tablesWritten(self) -> Generator[Deferred[Any], Any, None]:
-        yield self.topics.stop()
-        yield self.groups.stop()
-        yield self.offsets.save()
-        for clockwork in self.clockworks:
-            yield clockwork.save()
-        yield self.filters.save()
+        yield self.tables.topics.flush()
+        yield self.tables.groups.flush()
+        yield self.tables.offsets.save()
+        for delivery in self.deliveries:
+            yield delivery.save()
+        yield self.tables.filters.save()

@@ -20,7 +20,6 @@ from txrocket.model import MASTER_ID, PERM_READ, PERM_WRITE
 
 __all__ = [
     "SECTIONS",
-    "AnnounceSettings",
     "BrokerRole",
     "BrokerSettings",
     "ClientSettings",
@@ -30,6 +29,7 @@ __all__ = [
     "OffsetSettings",
     "PoolSettings",
     "PullSettings",
+    "RegistrationSettings",
     "SendSettings",
     "TopicSettings",
     "TransactionSettings",
@@ -91,14 +91,14 @@ def _permission(section: object, attribute: attrs.Attribute[Any], value: int) ->
 @attrs.frozen
 class BrokerSettings:
     """
-    Who the broker is and what may be done at all.
+    The identity and the permissions of the broker.
 
     @ivar brokerName: the machine's name if not set.
-    @ivar brokerIP1: the address that clients are told; found out if not set.
-    @ivar brokerIP2: the address that slaves are told.
+    @ivar brokerIP1: the address for clients; that of the machine if not set.
+    @ivar brokerIP2: the address for slaves.
     @ivar brokerPermission: 4 to read, 2 to write, 6 for both.
-    @ivar regionId: told to senders, who note it in their traces.
-    @ivar traceOn: told to senders: whether they may write traces.
+    @ivar regionId: sent to producers, which write it in their traces.
+    @ivar traceOn: sent to producers: whether they may write traces.
     @ivar configBlackList: settings that no request may change, with semicolons between
         them; RocketMQ 4.9.8's.
     """
@@ -128,8 +128,8 @@ def _refuse(what: str) -> Any:
 @attrs.frozen
 class UnsupportedSettings:
     """
-    What this broker does not do, and must not seem to do: to pass over one of
-    these would leave the broker open to all, or its messages unfound.
+    Settings of features that this broker does not have.  To ignore one of them would leave
+    the broker open to all clients, or its messages unreachable.
     """
 
     aclEnable: bool = attrs.field(
@@ -147,15 +147,15 @@ class UnsupportedSettings:
 
 
 @attrs.frozen
-class AnnounceSettings:
+class RegistrationSettings:
     """
-    Telling the name servers.
+    Registration with the name servers.
 
     @ivar namesrvAddr: C{host:port;host:port}; NAMESRV_ADDR of the environment if not
         set.
-    @ivar compressedRegister: whether to deflate what is told.
-    @ivar forceRegister: whether to tell all every time, and not to ask first
-        whether something has changed.
+    @ivar compressedRegister: whether to compress the registration.
+    @ivar forceRegister: whether to register every time, without asking first whether
+        something has changed.
     """
 
     namesrvAddr: str | None = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR"))
@@ -168,9 +168,9 @@ class AnnounceSettings:
 @attrs.frozen
 class TopicSettings:
     """
-    Topics that come into being by themselves.
+    Topics that the broker creates by itself.
 
-    @ivar maxTopicNum: how many topics there may be, by sends and by administrators,
+    @ivar maxTopicNum: how many topics sends and administrators may create,
         beside the broker's own and the retry topics and dead letters of groups
         (txrocket's own).
     """
@@ -187,10 +187,10 @@ class TopicSettings:
 @attrs.frozen
 class GroupSettings:
     """
-    Groups that come into being by themselves.
+    Groups that the broker creates by itself.
 
-    @ivar maxSubscriptionGroupNum: how many consumer groups there may be, by heartbeats,
-        pulls and administrators (txrocket's own).
+    @ivar maxSubscriptionGroupNum: how many consumer groups heartbeats, pulls and
+        administrators may create (txrocket's own).
     """
 
     autoCreateSubscriptionGroup: bool = attrs.field(default=True, metadata=_LIVE)
@@ -202,8 +202,8 @@ class ClientSettings:
     """
     The connected clients.  The limits are txrocket's own.
 
-    @ivar notifyConsumerIdsChangedEnable: whether the members of a group are told
-        when one comes or goes.
+    @ivar notifyConsumerIdsChangedEnable: whether the members of a group are notified
+        when one joins or leaves.
     @ivar maxGroupNumPerClient: of how many consumer groups one connection may be a
         member, and of how many producer groups.
     @ivar maxGroupMemberNum: how many members all consumer groups may have together, and
@@ -223,7 +223,7 @@ class ClientSettings:
 @attrs.frozen
 class OffsetSettings:
     """
-    Keeping the groups' offsets.
+    The table of the groups' offsets.
 
     @ivar maxConsumerOffsetNum: in how many topics all groups together may have offsets:
         the lines of C{consumerOffset.json} (txrocket's own).
@@ -236,11 +236,11 @@ class OffsetSettings:
 @attrs.frozen
 class DelaySettings:
     """
-    Messages that are delivered late.  What begins with C{timer} is of RocketMQ 5.x.
+    Messages that are delivered later.  The settings of timers are those of RocketMQ 5.x.
 
-    @ivar timerWheelEnable: whether messages are taken that have a time of their own.
+    @ivar timerWheelEnable: whether messages may request a time of delivery.
     @ivar timerMaxDelaySec: how far away that may be.
-    @ivar timerFlushIntervalMs: how often it is written how far these were delivered.
+    @ivar timerFlushIntervalMs: how often C{timers.json} is written.
     """
 
     flushDelayOffsetInterval: int = attrs.field(default=10_000, validator=atLeast(1))
@@ -252,10 +252,11 @@ class DelaySettings:
 @attrs.frozen
 class TransactionSettings:
     """
-    Asking about transactions that are undecided.
+    Checks of undecided transactions.
 
-    @ivar transactionTimeOut: how old half of one must be, unless it says so itself.
-    @ivar transactionCheckInterval: how often all of them are looked at.
+    @ivar transactionTimeOut: the age at which a half is checked first, unless it has its
+        own.
+    @ivar transactionCheckInterval: how often the broker goes through all of them.
     @ivar transactionCheckMax: how often producers are asked about one.
     """
 
@@ -267,15 +268,14 @@ class TransactionSettings:
 @attrs.frozen
 class SendSettings:
     """
-    Taking messages.
+    Sends.
 
-    @ivar startAcceptSendRequestTimeStamp: the time before which none is taken.
+    @ivar startAcceptSendRequestTimeStamp: the time before which all are refused.
     @ivar sendThreadPoolQueueCapacity: how many sends may wait for the disk.
-    @ivar osPageCacheBusyTimeOutMills: how long the disk may take for what waits
-        for it before further sends are refused; they would only wait longer.
+    @ivar osPageCacheBusyTimeOutMills: how long a send may wait for the disk before
+        further sends are refused, because they would wait even longer.
     @ivar brokerFastFailureEnable: whether sends are refused early at all.
-    @ivar storeReplyMessageEnable: whether replies are kept that were brought to who
-        asked.
+    @ivar storeReplyMessageEnable: whether replies are stored as well.
     """
 
     rejectTransactionMessage: bool = attrs.field(default=False, metadata=_LIVE)
@@ -293,12 +293,12 @@ class SendSettings:
 @attrs.frozen
 class PullSettings:
     """
-    Giving messages.
+    Pulls.
 
-    @ivar longPollingEnable: whether a pull that finds nothing is held as long as
-        it wishes, or for C{shortPollingTimeMills} only.
+    @ivar longPollingEnable: whether a pull that finds nothing is held for its own time,
+        or for C{shortPollingTimeMills} only.
     @ivar pullThreadPoolQueueCapacity: how many pulls may be held.
-    @ivar slaveReadEnable: whether to send those who are far behind to a slave.
+    @ivar slaveReadEnable: whether a consumer that is far behind is sent to a slave.
     @ivar enablePropertyFilter: whether filters that look at properties may be used.
     @ivar filterSupportRetry: whether they are used for a group's retried messages too.
     """
@@ -316,12 +316,13 @@ class PullSettings:
 @attrs.frozen
 class FilterSettings:
     """
-    Keeping the groups' expressions.
+    The table of the groups' expressions.
 
-    @ivar filterDataCleanTimeSpan: how long one is kept that its group uses no more.
-    @ivar maxErrorRateOfBloomFilter: of what Java's broker may keep beside the queues.
+    @ivar filterDataCleanTimeSpan: how long an expression stays that its group does not use
+        any more.
+    @ivar maxErrorRateOfBloomFilter: of the bits that Java's broker stores beside queues.
     @ivar expectConsumerNumUseFilter: likewise.
-    @ivar maxConsumerFilterNum: how many are kept (txrocket's own).
+    @ivar maxConsumerFilterNum: how many expressions there may be (txrocket's own).
     """
 
     filterDataCleanTimeSpan: int = attrs.field(default=86_400_000, validator=atLeast(1))
@@ -333,9 +334,10 @@ class FilterSettings:
 @attrs.frozen
 class PoolSettings:
     """
-    The threads for what blocks.
+    Requests that take long.
 
-    @ivar adminBrokerThreadPoolNums: how many administrators are served at a time.
+    @ivar adminBrokerThreadPoolNums: how many requests of administrators are served at a
+        time.
     """
 
     adminBrokerThreadPoolNums: int = attrs.field(default=16, validator=atLeast(1))
@@ -344,7 +346,7 @@ class PoolSettings:
 
 SECTIONS: tuple[type, ...] = (
     BrokerSettings,
-    AnnounceSettings,
+    RegistrationSettings,
     TopicSettings,
     GroupSettings,
     ClientSettings,

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What has gone through a broker; Java's C{BrokerStatsManager}, C{StoreStatsService}
-and C{BrokerStats}.
+Statistics of a broker; Java's C{BrokerStatsManager}, C{StoreStatsService} and
+C{BrokerStats}.
 
-Counting is on every message's way, so it is three additions and no more.  What
-is asked for are sums over the last minute, hour and day, and they are made of
-samples of the counters, which are taken on a clock::
+Every message is counted, so counting is three additions.  Administrators ask for sums over
+the last minute, hour and day, which are computed from periodic samples of the counters::
 
     put, got --> counters --> every 10 s, 7 kept ---> the last minute
                          \\--> every 10 min, 7 kept -> the last hour
                           \\-> every hour, 25 kept --> the last day
 
-A window says nothing before it was sampled for the first time; a counter that
-is new when a sample is taken was at 0 one period before.  So says Java, and so
-its tools expect.  A counter that has not moved for a day goes away.
+As in Java, a window is empty before its first sample, and a new counter counts as 0 one
+period before its first sample.  A counter that has not changed for a day is removed.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from txrocket.protocol.bodies import BrokerStatsData, BrokerStatsItem
-from txrocket.protocol.javajson import Gradual
+from txrocket.protocol.fastjson import Gradual
 
 __all__ = ["SAMPLE_PERIOD", "Stats"]
 
@@ -33,10 +31,10 @@ SAMPLE_PERIOD = 10.0
 
 _LONGEST = 61  # samples of the totals: ten minutes
 
-# Counters that are sampled without a pause.
+# Counters that are sampled in one slice.
 _STEP: Final = 512
 
-# The classes into which Java sorts how long it took to put a message.
+# Java's classes of the time that an append took.
 _PUT_TIMES = (
     *("[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]"),
     *("[500ms~1s]", "[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]"),
@@ -45,7 +43,7 @@ _PUT_TIMES = (
 
 class _Counter:
     """
-    What was counted for one key, and its samples.
+    The counts of one key, and their samples.
 
     @ivar count: messages.
     @ivar size: bytes.
@@ -53,12 +51,11 @@ class _Counter:
     @ivar samples: for each window, count, size and times of each sample.
     """
 
-    # With slots an addition costs three quarters of one in a list.
     __slots__ = ("count", "samples", "size", "times")
 
     def __init__(self) -> None:
         self.count = self.size = self.times = 0
-        # A tenth of the memory of tuples: there may be ten thousands of counters.
+        # Arrays, not tuples, because there may be tens of thousands of counters.
         self.samples = array("q"), array("q"), array("q")
 
     def add(self, other: _Counter) -> None:
@@ -89,7 +86,7 @@ class _Window:
 
     def isDue(self, tick: int) -> bool:
         """
-        Whether a sample is to be taken after so many periods.
+        Whether a sample is due after a number of periods.
         """
         return tick % self._periods == 0
 
@@ -137,7 +134,7 @@ class _Window:
 
 class _Totals(NamedTuple):
     """
-    What was counted since the start, all together, and when that was.
+    The totals since the start, and the time at which they were taken.
     """
 
     at: int
@@ -157,8 +154,8 @@ class Stats:
         self, cluster: str, now: Callable[[], int], elapsed: Callable[[], int] | None = None
     ) -> None:
         """
-        @param cluster: the cluster's name, by which Java files the broker's sums.
-        @param now: the time of day in milliseconds, by which a day ends.
+        @param cluster: the cluster's name, which is Java's key of the broker's sums.
+        @param now: the time of day in milliseconds, which decides when a day ends.
         @param elapsed: a clock that nobody can set, in milliseconds, for rates; without
             it, C{now}.
         """
@@ -168,7 +165,7 @@ class Stats:
         self._topics: dict[str, _Counter] = {}
         self._groups: dict[tuple[str, str], _Counter] = {}
         self._backs: dict[tuple[str, str], _Counter] = {}
-        # The sums of those that went away.
+        # The sums of removed counters.
         self._goneTopics, self._goneGroups = _Counter(), _Counter()
         # For the whole broker, brought up to date when a sample is taken.
         self._allPut, self._allGot = _Counter(), _Counter()
@@ -190,7 +187,7 @@ class Stats:
         Messages were stored.
 
         @param size: of their records.
-        @param times: by so many requests.
+        @param times: the number of requests.
         """
         try:
             counter = self._topics[topic]
@@ -216,7 +213,7 @@ class Stats:
 
     def sentBack(self, group: str, topic: str) -> None:
         """
-        A group could not deal with a message.
+        A group has sent a message back.
 
         @param topic: the one that the message was sent to first.
         """
@@ -268,15 +265,11 @@ class Stats:
         self._history.append(totals)
         del self._history[:-_LONGEST]
         self._allPut.count, self._allGot.count = totals.put, totals.got
-        # Like any other, these begin with what is counted first.
+        # These begin with their first count, as any other.
         whole = [each for each in (self._allPut, self._allGot) if each.count]
         yield
-        counters = [
-            *self._topics.values(),
-            *self._groups.values(),
-            *self._backs.values(),
-            *whole,
-        ]
+        tables = self._topics, self._groups, self._backs
+        counters = [*(each for table in tables for each in table.values()), *whole]
         for window in (self._minute, self._hour, self._day):
             if window.isDue(self._ticks):
                 yield from window.sample(totals.at, counters)
@@ -294,7 +287,7 @@ class Stats:
 
     def data(self, name: str, key: str) -> BrokerStatsData | None:
         """
-        What was counted under a name and a key of Java's; L{None} if nothing was.
+        The sums under one of Java's names and a key; L{None} if nothing was counted.
         """
         counter: _Counter | None = None
         what, _, measure = name.rpartition("_")
@@ -324,8 +317,8 @@ class Stats:
         """
         What Java's C{StoreStatsService} and C{BrokerStats} tell an operator.
 
-        How long a put takes is not measured: it ends in memory here, and what
-        takes long is the disk, which senders wait for together.
+        The time of an append is not measured: an append ends in memory here, and only the
+        disk takes long, which many sends wait for together.
         """
         totals = self._totals()
         seconds = (totals.at - self._since) // 1000
@@ -374,7 +367,7 @@ class Stats:
     def _forget(
         self, topics: list[str], groups: list[tuple[str, str]], backs: list[tuple[str, str]]
     ) -> None:
-        # What was counted since the start stays counted.
+        # The totals since the start keep what these have counted.
         for topic in topics:
             self._goneTopics.add(self._topics.pop(topic))
         for group in groups:
@@ -384,8 +377,8 @@ class Stats:
 
     def _rates(self, *names: str) -> str:
         """
-        How much a second, over 10 seconds, a minute and ten minutes; blank where
-        that is longer than the broker runs.
+        Rates per second over 10 seconds, a minute and ten minutes; blank where the broker
+        has not run that long.
         """
         rates = []
         for steps in (1, 6, 60):

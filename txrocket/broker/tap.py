@@ -11,12 +11,12 @@ from typing import Any
 from twisted.internet import reactor
 
 from txrocket.config import Configuration
-from txrocket.instances import Instance, Instances, plan
-from txrocket.javakeys import BROKER_KEYS
-from txrocket.options import ServerOptions
-from txrocket.running import InTurn, installedPlugins, orSayWhyNot
+from txrocket.config.javakeys import BROKER_KEYS
+from txrocket.server.environment import Environment
+from txrocket.server.instances import Instance, Instances, plan
+from txrocket.server.launch import OrderedServices, exitIfCannotStart, installedPlugins
+from txrocket.server.options import ServerOptions
 from txrocket.services import BROKER_SECTIONS, broker
-from txrocket.surroundings import Surroundings
 
 __all__ = ["Options", "makeService"]
 
@@ -55,12 +55,12 @@ class Options(ServerOptions):
         return [*(("-c", os.path.abspath(file)) if file else ()), *settings]
 
 
-def makeService(options: Options) -> InTurn:
+def makeService(options: Options) -> OrderedServices:
     """
     The broker as a service, or the service that keeps several.
     """
     if len(options.instances) > 1:
-        return InTurn(reactor, Instances(reactor, options.instances, options.common()))
-    around = Surroundings.real(reactor)
-    with orSayWhyNot():
-        return InTurn(reactor, broker(around, options.configuration, installedPlugins()))
+        return OrderedServices(reactor, Instances(reactor, options.instances, options.common()))
+    around = Environment.real(reactor)
+    with exitIfCannotStart():
+        return OrderedServices(reactor, broker(around, options.configuration, installedPlugins()))

@@ -10,8 +10,8 @@ awaited::
         async with Producer(cluster, "orders") as producer:
             await producer.send(Message("Orders", b"tea"))
 
-Each name is looked up when it is first used, because parts of this package serve the
-L{blocking client<txrocket.blocking>}, too, which does without Twisted.
+Each name is imported when it is first used, because the
+L{blocking client<txrocket.blocking>} shares parts of this package, and needs no Twisted.
 """
 
 from __future__ import annotations
@@ -21,24 +21,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from txrocket.client.cluster import Cluster
-    from txrocket.client.consuming import Consuming, IConsumeMessageHook
-    from txrocket.client.listening import ConsumeLater
-    from txrocket.client.litepull import LitePullConsumer
-    from txrocket.client.offsets import LocalOffsets
-    from txrocket.client.producer import Producer
-    from txrocket.client.pullconsumer import PullConsumer
-    from txrocket.client.pullschedule import PullSchedule
-    from txrocket.client.pushconsumer import PushConsumer
-    from txrocket.client.queues import FaultTable, byHash, byMachineRoom, byRandom
-    from txrocket.client.results import PullResult, PullStatus, SendResult, SendStatus
-    from txrocket.client.sending import ISendMessageHook, Sending
-    from txrocket.client.traceviews import MessageTrace, TraceReader
-    from txrocket.client.transaction import (
+    from txrocket.client.consumer.offsetstore import LocalOffsets
+    from txrocket.client.consumer.pull.litepull import LitePullConsumer
+    from txrocket.client.consumer.pull.pullconsumer import PullConsumer
+    from txrocket.client.consumer.pull.pullschedule import PullSchedule
+    from txrocket.client.consumer.push.consumehooks import (
+        Consuming,
+        IConsumeMessageHook,
+    )
+    from txrocket.client.consumer.push.listener import ConsumeLater
+    from txrocket.client.consumer.push.processqueue import Room
+    from txrocket.client.consumer.push.pushconsumer import PushConsumer
+    from txrocket.client.producer.producer import Producer
+    from txrocket.client.producer.sendcontext import ISendMessageHook, Sending
+    from txrocket.client.producer.transaction import (
         LocalTransactionState,
         TransactionProducer,
         TransactionSendResult,
     )
-    from txrocket.client.window import Room
+    from txrocket.client.sansio.faulttable import FaultTable
+    from txrocket.client.sansio.queueselector import byHash, byMachineRoom, byRandom
+    from txrocket.client.sansio.results import PullResult, PullStatus, SendResult, SendStatus
+    from txrocket.client.trace.view import MessageTrace, TraceReader
 
 __all__ = [
     "Cluster",
@@ -71,31 +75,31 @@ __all__ = [
 
 _MODULES: Final = {
     "Cluster": "cluster",
-    "ConsumeLater": "listening",
-    "Consuming": "consuming",
-    "FaultTable": "queues",
-    "IConsumeMessageHook": "consuming",
-    "ISendMessageHook": "sending",
-    "LitePullConsumer": "litepull",
-    "LocalOffsets": "offsets",
-    "LocalTransactionState": "transaction",
-    "MessageTrace": "traceviews",
-    "Producer": "producer",
-    "PullConsumer": "pullconsumer",
-    "PullResult": "results",
-    "PullSchedule": "pullschedule",
-    "PullStatus": "results",
-    "PushConsumer": "pushconsumer",
-    "Room": "window",
-    "SendResult": "results",
-    "SendStatus": "results",
-    "TraceReader": "traceviews",
-    "Sending": "sending",
-    "TransactionProducer": "transaction",
-    "TransactionSendResult": "transaction",
-    "byHash": "queues",
-    "byMachineRoom": "queues",
-    "byRandom": "queues",
+    "ConsumeLater": "consumer.push.listener",
+    "Consuming": "consumer.push.consumehooks",
+    "FaultTable": "sansio.faulttable",
+    "IConsumeMessageHook": "consumer.push.consumehooks",
+    "ISendMessageHook": "producer.sendcontext",
+    "LitePullConsumer": "consumer.pull.litepull",
+    "LocalOffsets": "consumer.offsetstore",
+    "LocalTransactionState": "producer.transaction",
+    "MessageTrace": "trace.view",
+    "Producer": "producer.producer",
+    "PullConsumer": "consumer.pull.pullconsumer",
+    "PullResult": "sansio.results",
+    "PullSchedule": "consumer.pull.pullschedule",
+    "PullStatus": "sansio.results",
+    "PushConsumer": "consumer.push.pushconsumer",
+    "Room": "consumer.push.processqueue",
+    "SendResult": "sansio.results",
+    "SendStatus": "sansio.results",
+    "Sending": "producer.sendcontext",
+    "TraceReader": "trace.view",
+    "TransactionProducer": "producer.transaction",
+    "TransactionSendResult": "producer.transaction",
+    "byHash": "sansio.queueselector",
+    "byMachineRoom": "sansio.queueselector",
+    "byRandom": "sansio.queueselector",
 }
 
 

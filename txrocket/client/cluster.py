@@ -38,14 +38,12 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from txrocket.client.brokerrequests import ClientRequests
+from txrocket.client.heartbeats import Heartbeats
 from txrocket.client.members import ConsumerMember, Member, ProducerMember
-from txrocket.client.requests import ClientRequests
 from txrocket.client.routes import Routes
 from txrocket.errors import ConfigError, RocketError, responseError
-from txrocket.model import MASTER_ID
 from txrocket.protocol.addresses import nameServerAddresses
-from txrocket.protocol.bodies import HeartbeatData
-from txrocket.protocol.bodycodec import encodeBody
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import UnregisterClientRequestHeader
@@ -53,8 +51,8 @@ from txrocket.protocol.messageid import UniqueIds, monthStart
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import IHook
 from txrocket.remoting.nameservers import NameServers
-from txrocket.remoting.node import FunctionProcessor, Limits, Remoting
 from txrocket.remoting.peers import Connect, Peers, endpoints
+from txrocket.remoting.remoting import FunctionProcessor, Limits, Remoting
 from txrocket.remoting.timebase import steady, wallOf
 from txrocket.remoting.tls import ClientTLS
 
@@ -79,12 +77,12 @@ def _localIp(nameServer: str) -> str:
     try:
         family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
     except ValueError:
-        # A name; to look it up would hold up the reactor.  What faces the world will do,
-        # and this address of RFC 5737 is out there.
+        # A name, and to look it up would block the reactor.  The interface that faces the
+        # world will do: this address of RFC 5737 is beyond it.
         family, host = socket.AF_INET, "192.0.2.1"
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            # Nothing is sent: the system only chooses the interface it would use.
+            # Nothing is sent: the system only chooses the interface that it would use.
             probe.connect((host, 9))
             ip: str = probe.getsockname()[0]
     except OSError:
@@ -92,11 +90,16 @@ def _localIp(nameServer: str) -> str:
     return ip
 
 
+def _uniqueIds(ip: str, choose: Callable[[int], int], now: Callable[[], int]) -> UniqueIds:
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    return UniqueIds(socket.inet_pton(family, ip), os.getpid(), choose(2**32), now, monthStart)
+
+
 class Cluster(MultiService):
     """
     A cluster, as a client sees it.
 
-    @ivar clientId: by which brokers know this client.
+    @ivar clientId: brokers know this client by it.
     @ivar peers: the connections.
     @ivar routes: where topics live.
     @ivar uniqueId: makes an id for a message.
@@ -124,16 +127,16 @@ class Cluster(MultiService):
         @param nameServers: C{host:port;host:port}, or a list; NAMESRV_ADDR of the
             environment if not given.
         @param clientId: unique by default: address, process and a random part.
-        @param hooks: look at every request and answer.
+        @param hooks: are shown every request and answer.
         @param connect: dials an address, in place of TCP.
-        @param choose: picks a number below the one it is given.
+        @param choose: picks a number below its argument.
         @param timeout: of requests other than sends and pulls, in seconds.
         @param wall: the time of day in seconds, for what is sent and shown; the machine's,
             or that of the clock which is given in place of a reactor.
         @param steadyTimers: whether the timers of the reactor follow a monotonic clock
-            from now on, all of them.  Else whoever sets the machine's clock back stops
-            heartbeats, time-outs and commits until it is there again.
-        @raise ConfigError: if there is no name server, or an address is none.
+            from now on, all of them.  If not, a machine's clock that is set back stops
+            heartbeats, time-outs and commits until it has caught up.
+        @raise ConfigError: if there is no name server, or an address is not valid.
         """
         MultiService.__init__(self)
         if reactor is None:
@@ -156,29 +159,15 @@ class Cluster(MultiService):
         self.routes = Routes(
             self.nameServers, timeout, lambda address: self.peers.up(address) is not None
         )
-        self.routes.follow(lambda route: self._beatSoon())
-        self.uniqueId = UniqueIds(
-            socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip),
-            os.getpid(),
-            choose(2**32),
-            self.now,
-            monthStart,
-        )
+        self.routes.follow(lambda route: self._heartbeats.soon())
+        self.uniqueId = _uniqueIds(ip, choose, self.now)
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
         self.requests = ClientRequests(self.producers, self.consumers, self.now)
         for code, function in self.requests.codes().items():
             self.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())
-        self._loops = [
-            self._loop(self.refreshRoutes),
-            self._loop(self.heartbeat),
-        ]
-        self._beating: Any = None
-        # Brokers that were sent a heartbeat, and those of them that failed to answer.
-        self._told: set[str] = set()
-        self._deaf: set[str] = set()
-        # Heartbeats that are not answered yet, by broker.
-        self._beats: dict[str, list[Deferred[None]]] = {}
+        self._loops = [self._loop(self.refreshRoutes), self._loop(self.heartbeat)]
+        self._heartbeats = Heartbeats(self, self.producers, self.consumers)
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -194,8 +183,8 @@ class Cluster(MultiService):
 
     def version(self) -> int:
         """
-        A version for something that is told anew.  It is the time of day, as in Java; but
-        it does not go back with it, for a broker would take what is new for old.
+        A version for a new subscription.  It is the time of day, as in Java, but it does
+        not go back with the clock, because a broker would take the new one for old.
         """
         now = self.now()
         self._version = now if now >= self._version else self._version + 1
@@ -203,8 +192,10 @@ class Cluster(MultiService):
 
     def timeOf(self, seconds: float) -> int:
         """
-        The time of day in milliseconds at which the reactor's clock showed so many
-        seconds: to be shown, and never to reckon with.
+        The time of day in milliseconds at which the reactor's clock showed a time.  It is
+        for display only.
+
+        @param seconds: of the reactor's clock.
         """
         ago: float = self.reactor.seconds() - seconds
         return round((self.wall() - ago) * 1000)
@@ -238,7 +229,7 @@ class Cluster(MultiService):
         for loop, interval in zip(self._loops, (_ROUTE_INTERVAL, _HEARTBEAT_INTERVAL), strict=True):
             if not loop.running:
                 self._run(loop, interval)
-        self._beatSoon()
+        self._heartbeats.soon()
 
     def removeProducer(self, member: ProducerMember) -> Deferred[None]:
         """
@@ -259,22 +250,22 @@ class Cluster(MultiService):
             return succeed(None)
         del members[member.group]
         header = UnregisterClientRequestHeader(self.clientId, **groups)
-        leaving = [self._leave(address, header) for address in self._told - self._deaf]
+        leaving = [self._leave(address, header) for address in self._heartbeats.heard]
         return DeferredList(leaving).addCallback(lambda results: None)
 
     def _leave(self, address: str, header: UnregisterClientRequestHeader) -> Deferred[Any]:
-        def answered(results: object) -> Deferred[Any]:
+        def answered(none: None) -> Deferred[Any]:
             # A broker that is not there forgets this client by itself.
-            if address in self._deaf:
+            if address not in self._heartbeats.heard:
                 return succeed(None)
             request = requestCommand(RequestCode.UNREGISTER_CLIENT, header)
             return self.ask(address, request).addErrback(
                 lambda failure: failure.trap(RocketError) and None
             )
 
-        # Not while a heartbeat is under way: Java's broker serves the two in threads of
-        # their own, and may bring back with the one whom the other has just removed.
-        return DeferredList(self._beats.get(address, ())).addCallback(answered)
+        # Not while a heartbeat is in flight: Java's broker serves the two in threads of
+        # their own, and the heartbeat may bring back the member that was just removed.
+        return self._heartbeats.answered(address).addCallback(answered)
 
     def stop(self) -> Deferred[None]:
         """
@@ -283,20 +274,15 @@ class Cluster(MultiService):
         for loop in self._loops:
             if loop.running:
                 loop.stop()
-        if self._beating is not None:
-            self._beating.cancel()
-            self._beating = None
-        # They notice by their connections that this client is gone.
-        self._told.clear()
-        self._deaf.clear()
+        self._heartbeats.stop()
         return self.peers.stop()
 
     @inlineCallbacks
     def stopService(self) -> Generator[Deferred[Any], Any, None]:
         """
         Stop the services whose parent this is, one after the other and the last
-        first, and then as L{stop} does: consumers may need a producer until they
-        are done, and both the connections.
+        first, and then as L{stop} does: consumers may need a producer until they are
+        stopped, and both need the connections.
         """
         Service.stopService(self)
         for service in reversed(list(self)):
@@ -334,7 +320,7 @@ class Cluster(MultiService):
 
     def refreshRoutes(self) -> Deferred[None]:
         """
-        Ask for all routes that are needed, and forget brokers that have left.
+        Ask for all routes that members need, and forget brokers that have left.
         """
         topics = {topic for member in self._members() for topic in member.topics()}
         return self.routes.refreshAll(topics).addCallback(lambda none: self._forget())
@@ -343,85 +329,29 @@ class Cluster(MultiService):
         there = {
             address for addresses in self.routes.brokers.values() for address in addresses.values()
         }
-        for gone in self._told - there:
-            self._told.discard(gone)
-            self._deaf.discard(gone)
+        for gone in self._heartbeats.forget(there):
             self.peers.forget(gone)
 
     # --- heartbeats ------------------------------------------------------
 
-    def _beatSoon(self) -> None:
-        """
-        Brokers are to learn of a member, or a new broker of all of them.
-        """
-        if self._beating is None and (self.producers or self.consumers):
-            self._beating = self.reactor.callLater(0, self._beatNow)
-
-    def _beatNow(self) -> None:
-        self._beating = None
-        self.heartbeat()
-
     def heartbeat(self) -> Deferred[None]:
         """
-        Tell all brokers of this client.  Slaves only need to know consumers.
+        Tell all brokers of this client's members.  Slaves need to know consumers only.
 
-        @return: a Deferred that fires once all have heard it, or failed to.
+        @return: a Deferred that fires once all have answered, or failed to.
         """
-        data = HeartbeatData(
-            self.clientId,
-            frozenset(each.producerData() for each in self.producers.values()),
-            frozenset(each.consumerData() for each in self.consumers.values()),
-        )
-        if not data.producerDataSet and not data.consumerDataSet:
-            return DeferredList([]).addCallback(lambda results: None)
-        body = encodeBody(data)
-        beats = []
-        for addresses in self.routes.brokers.values():
-            for brokerId, address in addresses.items():
-                if brokerId == MASTER_ID or self.consumers:
-                    beats.append(self._beat(address, body))
-        return DeferredList(beats).addCallback(lambda results: None)
-
-    def _beat(self, address: str, body: bytes) -> Deferred[None]:
-        def heard(answer: RemotingCommand) -> None:
-            if address in self._deaf:
-                self._deaf.remove(address)
-                self._log.info("Broker {address} is there again", address=address)
-
-        def failed(failure: Failure) -> None:
-            failure.trap(RocketError)
-            # Once, and not every half minute; and not of one that has left meanwhile.
-            if address in self._told - self._deaf:
-                self._deaf.add(address)
-                self._log.warn(
-                    "Broker {address} does not take heartbeats, trying again: {error}",
-                    address=address,
-                    error=failure.value,
-                )
-
-        def over(result: Any) -> Any:
-            self._beats[address].remove(done)
-            if not self._beats[address]:
-                del self._beats[address]
-            done.callback(None)
-            return result
-
-        self._told.add(address)
-        done: Deferred[None] = Deferred()
-        self._beats.setdefault(address, []).append(done)
-        request = requestCommand(RequestCode.HEART_BEAT, None, body)
-        return self.ask(address, request).addCallbacks(heard, failed).addBoth(over)
+        return self._heartbeats.send()
 
     # --- loops -----------------------------------------------------------
 
     def _loop(self, function: Callable[[], Deferred[None]]) -> LoopingCall:
-        # What takes long is not waited for, lest one broker delay the others.
+        # The next round does not wait for a slow one: one broker would delay the others.
         loop = LoopingCall(lambda: function() and None)
         loop.clock = self.reactor
         return loop
 
     def _run(self, loop: LoopingCall, interval: float) -> None:
         def ended(failure: Failure) -> None:
-            self._log.failure("Routes or heartbeats are no longer seen to", failure)
+            self._log.failure("Routes or heartbeats have stopped", failure)
 
         loop.start(interval, now=False).addErrback(ended)

@@ -3,9 +3,8 @@
 Where topics live, as a client knows it; the routes of Java's C{MQClientInstance}.
 
 A route is asked for when it is first needed, kept, and asked for again every half
-minute and when a broker fails.  All who need a route at a time share one request.
-Who wants to know when a route changes, because queues must be divided anew, is
-told.
+minute and when a broker fails.  Callers that need a route at a time share one request.
+Followers are told when a route changes, because queues must be divided anew.
 
 A route that is known stays until a better one is: a name server that was restarted
 knows no topic until the brokers register, and the brokers are well.  That the topic
@@ -17,7 +16,7 @@ reach::
         ^                           |
         +------- any route ---------+
 
-L{txrocket.client.topicroute} has what one route means, and is here under its own
+L{txrocket.client.sansio.topicroute} has what one route means, and is here under its own
 name as well.
 """
 
@@ -30,10 +29,10 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.client.topicroute import DEFAULT_TOPIC, Route, limited, readQueues, writeQueues
+from txrocket.client.sansio.topicroute import DEFAULT_TOPIC, Route, limited, readQueues, writeQueues
 from txrocket.errors import RocketError, TopicNotExist, responseError
 from txrocket.model import MASTER_ID, TopicRouteData
-from txrocket.protocol.bodycodec import decodeBody
+from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader
@@ -59,8 +58,8 @@ class Routes:
     """
     The routes that a client knows.
 
-    @ivar version: another number whenever a route or an address is another one, for who
-        keeps what follows from them.
+    @ivar version: changes whenever a route or an address does, for caches of what follows
+        from them.
     """
 
     _log = Logger()
@@ -86,7 +85,7 @@ class Routes:
         # said that the topic does not exist.
         self._doubts: dict[str, dict[str, bool]] = {}
         # Topics of known routes of which no name server knows.
-        self._kept: set[str] = set()
+        self._unlisted: set[str] = set()
         self.version = 0
 
     def follow(self, changed: Callable[[Route], None]) -> Callable[[], None]:
@@ -225,7 +224,7 @@ class Routes:
         if not data.brokerDatas and known is not None and known.brokers:
             raise TopicNotExist(f"the route of topic {topic} has no broker")
         self._trust(topic)
-        # The newest is the last, for who reckons by all of them.
+        # The newest is the last, because later routes overrule earlier ones' addresses.
         self._routes.pop(topic, None)
         if known is not None and known.data == data and known.inherited == inherited:
             self._routes[topic] = known
@@ -248,7 +247,7 @@ class Routes:
 
     def _trust(self, topic: str) -> None:
         self._doubts.pop(topic, None)
-        self._kept.discard(topic)
+        self._unlisted.discard(topic)
 
     def _collect(self) -> None:
         """
@@ -270,8 +269,8 @@ class Routes:
             self._drop(topic)
             return failure
         # Once, and not every half minute.
-        if topic not in self._kept:
-            self._kept.add(topic)
+        if topic not in self._unlisted:
+            self._unlisted.add(topic)
             self._log.warn(
                 "No name server has a route of {topic}; the last one counts until its brokers"
                 " fail: {error}",

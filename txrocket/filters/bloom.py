@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Where RocketMQ's bloom filter sets the bits of a group and topic; C{BloomFilter} of
+The bit positions of a group and topic in RocketMQ's bloom filter; C{BloomFilter} of
 its filter module.
 
 With C{enableCalcFilterBitMap} Java's broker evaluates every expression when a message
-comes, and keeps the answers as bits beside the consume queue.  We evaluate when a
-message is pulled, and use no such bits; but Java's broker throws a
-C{consumerFilter.json} away in which the positions are missing, or other than it
-would have them.
+is stored, and stores the results as bits beside the consume queue.  Our broker
+evaluates expressions when messages are pulled, and does not use such bits.  But Java's
+broker discards a C{consumerFilter.json} with missing or different positions, so we
+write them.
 
-The hash is MurmurHash3 for 128 bits with seed 0, of which Guava's C{asLong} is the
-lower half::
+The hash is the lower half of MurmurHash3 for 128 bits with seed 0, Guava's C{asLong}::
 
-    body   ... 16 bytes: k1 k2, mixed into h1 h2
-    tail   up to 15 bytes more
-    end    length, and both halves mixed through
+    body   blocks of 16 bytes: k1 k2, mixed into h1 h2
+    tail   the last 0 to 15 bytes
+    end    the length, and a final mix of both halves
 """
 
 from __future__ import annotations
@@ -30,17 +29,16 @@ _C2 = 0x4CF5AD432745937F
 
 class Bloom:
     """
-    A filter's measures.
+    The parameters of a bloom filter.
 
-    @ivar bits: how many bits there are.
-    @ivar hashes: how many of them each entry sets.
+    @ivar bits: the number of bits.
+    @ivar hashes: the number of bits that each entry sets.
     """
 
     def __init__(self, errorRate: int, expected: int) -> None:
         """
-        @param errorRate: how many of a hundred that are not in it it may take for
-            being in it, 1 to 99.
-        @param expected: how many it is to hold.
+        @param errorRate: the rate of false positives, in percent, 1 to 99.
+        @param expected: the expected number of entries.
         """
         rate = errorRate / 100.0
         self.hashes = ceil(log(rate) / log(0.5))
@@ -49,22 +47,21 @@ class Bloom:
 
     def positions(self, text: str) -> tuple[int, ...]:
         """
-        The bits of an entry.
+        The bit positions of an entry.
         """
         hashed = murmur(text.encode())
         low, high = hashed & 0xFFFFFFFF, hashed >> 32
         return tuple(self._position(low + each * high) for each in range(1, self.hashes + 1))
 
     def _position(self, combined: int) -> int:
-        # Java adds and multiplies with 32 bits and a sign, and turns over what is
-        # negative.
+        # Java computes with signed 32-bit integers, and inverts negative ones.
         combined &= 0xFFFFFFFF
         return (combined ^ 0xFFFFFFFF if combined >> 31 else combined) % self.bits
 
 
 def murmur(data: bytes) -> int:
     """
-    The lower 64 bits of MurmurHash3's 128.
+    The lower 64 bits of MurmurHash3 for 128 bits.
     """
     h1 = h2 = 0
     size = len(data)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The types of expressions that a broker evaluates::
+The table of expression types that a broker evaluates::
 
     subscription --> expressionType --> Compile --> MessageFilter
-                       TAG, None, ""      tags        matches(hash)
-                       others             added       matches(hash), accepts(message)
+                       TAG, None, ""      tags          matches(hash)
+                       others             registered    matches(hash), accepts(message)
 
-Tags are always there.  Whoever puts a broker together adds others to its table:
-a name that subscribers use, and a function that makes a filter of an expression.
+The type TAG is built in.  L{txrocket.services} registers others: a name for
+subscriptions, and a function that compiles an expression to a filter.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ __all__ = [
     *("buildSubscription", "checkExpression"),
 ]
 
-#: How many characters an expression may have: to read so many takes 15 ms.
+#: The maximum length of an expression, because the broker parses it in one turn.
 EXPRESSION_LIMIT: Final = 32 * 1024
 
 
 @attrs.frozen
 class MessageFilter:
     """
-    What a message must pass to be given to a subscriber, in the two steps in
-    which the store looks at it.  A step that is L{None} lets everything pass.
+    The two tests of a subscription's filter.  A message is delivered if it passes both; a
+    test that is L{None} passes every message.
 
-    @ivar matches: by the hash of its tag, from the consume queue alone.
-    @ivar accepts: by all of it but its body, for which the log must be read.
+    @ivar matches: tests the hash of the tag, which the consume queue holds.
+    @ivar accepts: tests the message without its body, which is read from the commit log.
     """
 
     matches: Callable[[int], bool] | None = None
     accepts: Callable[[MessageExt], bool] | None = None
 
 
-#: Makes a filter of a subscription's expression, or raises
-#: L{SubscriptionParseFailed} with what is wrong with the expression.
+#: Compiles a subscription's expression to a filter, or raises
+#: L{SubscriptionParseFailed} if the expression cannot be parsed.
 Compile: TypeAlias = Callable[[SubscriptionData], MessageFilter]
 
 
 def checkExpression(topic: str, expression: str | None) -> None:
     """
-    Refuse an expression that takes too long to read.
+    Check the length of an expression.
 
-    @raise SubscriptionParseFailed: naming the topic and the limit.
+    @raise SubscriptionParseFailed: if it exceeds L{EXPRESSION_LIMIT}.
     """
     if expression is not None and len(expression) > EXPRESSION_LIMIT:
         raise SubscriptionParseFailed(
@@ -67,10 +67,11 @@ def buildSubscription(
     topic: str, expression: str | None, expressionType: str | None
 ) -> SubscriptionData:
     """
-    The subscription that a request describes; C{FilterAPI.build}.  An expression
-    that is none of tags is kept as it is.
+    Create the subscription of a request; C{FilterAPI.build}.  Only a tag expression is
+    parsed here.
 
-    @raise SubscriptionParseFailed: if the expression is none.
+    @raise SubscriptionParseFailed: if a tag expression cannot be parsed, or an expression
+        of another type is empty.
     """
     if isTagType(expressionType):
         return tagSubscription(topic, expression)
@@ -87,7 +88,7 @@ def _tags(subscription: SubscriptionData) -> MessageFilter:
 
 class ExpressionTypes:
     """
-    The types of expressions that one broker evaluates.
+    The expression types of one broker.
     """
 
     def __init__(self) -> None:
@@ -98,21 +99,21 @@ class ExpressionTypes:
 
     def register(self, expressionType: str, compileExpression: Compile) -> None:
         """
-        Evaluate expressions of a type from now on.
+        Add an expression type.
 
-        @raise ValueError: if there is such a type already.
+        @raise ValueError: if the type is already registered.
         """
         if expressionType in self._table:
-            raise ValueError(f"expressions of type {expressionType} are evaluated already")
+            raise ValueError(f"expression type {expressionType} is already registered")
         self._table[expressionType] = compileExpression
 
     def compile(self, subscription: SubscriptionData) -> MessageFilter:
         """
-        The filter that a subscription asks for.
+        Compile the filter of a subscription.
 
-        @raise RemoteSystemError: if the broker does not evaluate such
-            expressions, as Java answers.
-        @raise SubscriptionParseFailed: if the expression is none.
+        @raise RemoteSystemError: if the broker does not evaluate this type of expression;
+            the code is Java's.
+        @raise SubscriptionParseFailed: if the expression cannot be parsed.
         """
         compileExpression = self._table.get(subscription.expressionType or TAG)
         if compileExpression is None:

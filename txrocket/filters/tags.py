@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tag expressions, as RocketMQ's C{FilterAPI} reads them::
+Tag expressions, as RocketMQ's C{FilterAPI} parses them::
 
-    *  or nothing at all        every message
+    *  or empty                 every message
     pay || refund               messages whose tag is one of these
 
-A consume queue holds the hash of each message's tag and not the tag, so a
-broker compares hashes; the client compares the tags themselves once more.
+A consume queue holds only the hash of each message's tag.  Therefore the broker
+compares hashes, and the client compares the tags again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TAG: Final = "TAG"
 #: The expression that every message matches.
 EVERYTHING: Final = "*"
 
-# What Java's trim takes off: not what Unicode calls a space.
+# The characters that Java's trim removes, which are not Unicode's spaces.
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
 
 
@@ -34,19 +34,18 @@ _LEAST_HASH: Final = -(2**31)
 
 def isTagType(expressionType: str | None) -> bool:
     """
-    Whether an expression of a type is one of tags, as it is without a type.
+    Whether a type, possibly empty, means tag expressions.
     """
     return not expressionType or expressionType == TAG
 
 
 def tagSubscription(topic: str, expression: str | None, version: int = 0) -> SubscriptionData:
     """
-    The subscription that an expression of tags stands for.
+    Create the subscription of a tag expression.
 
     @param version: when the subscription was made, in milliseconds.
-    @raise SubscriptionParseFailed: if there are separators and nothing between
-        them.  One with nothing but spaces between them matches no message, as in
-        Java.
+    @raise SubscriptionParseFailed: if the expression has only separators.  An expression
+        of separators and spaces matches no message, as in Java.
     """
     if not expression or expression == EVERYTHING:
         return SubscriptionData(topic, EVERYTHING, subVersion=version)
@@ -65,16 +64,16 @@ def tagSubscription(topic: str, expression: str | None, version: int = 0) -> Sub
 
 def tagMatcher(subscription: SubscriptionData) -> Callable[[int], bool] | None:
     """
-    Whether a message may match a subscription, by what the consume queue holds
-    for it.
+    Compile a tag subscription.
 
-    @return: a function of the hash; L{None} where every message matches.
+    @return: a function that tells from the hash in the consume queue whether the message
+        may match; L{None} if every message matches.
     """
     if subscription.subString == EVERYTHING or subscription.classFilterMode:
         return None
     codes = subscription.codeSet
-    # The queue's 64 bits are the hash itself, but for the queues of delayed messages,
-    # which hold a time, and which nobody filters by tag.  Java's broker with
-    # enableConsumeQueueExt writes where it keeps the hash, which is less than any int:
-    # then the client alone decides, as it does in Java if that place cannot be read.
+    # The consume queue's 64 bits are the hash, except in queues of delayed messages,
+    # which have no tag subscriptions.  With enableConsumeQueueExt, Java's broker writes the
+    # place of an extension instead, which is less than any hash.  Then only the client
+    # decides, as in Java if the extension cannot be read.
     return lambda hashed: hashed in codes or hashed < _LEAST_HASH

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A name server's rules and state: which brokers are there, which topics they have,
-and settings by namespace.
+The name server: the route table, with its brokers and topics, and the key-value table.
 
-It knows nothing of request codes that come in; L{txrocket.processors} turns
-requests into calls of what is here.
+Requests are not handled here: L{txrocket.processors} turns them into calls of these
+classes.
 """

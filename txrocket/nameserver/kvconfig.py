@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Settings of applications, kept by the name server for them: Java's
+The key-value table of the name server, which holds settings for applications: Java's
 C{KVConfigManager}, and its file C{kvConfig.json}::
 
     {"configTable":{"ORDER_TOPIC_CONFIG":{"OrderTopic":"broker-a:8;broker-b:8"}}}
                      namespace            key          value
 
-A change is written to the file first and seen afterwards, so what was once
-answered is not lost by a crash, and a change that could not be written was none.
-Java answers in any case and logs that the file could not be written.
+A change takes effect only after it is written to the file.  So a crash never loses a
+change that was answered, and a change whose write failed has no effect.  Java answers
+in any case, and logs the failed write.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from twisted.internet.defer import Deferred, DeferredLock, succeed
 
 from txrocket.errors import RemoteSystemError
 from txrocket.protocol.bodies import KVTable
-from txrocket.protocol.bodycodec import decodeBody, encodeGradually
+from txrocket.protocol.bodies.codec import decodeBody, encodeGradually
+from txrocket.protocol.fastjson import Gradual, finish
 from txrocket.protocol.frames import FRAME_LIMIT
-from txrocket.protocol.javajson import Gradual, finish
 
 __all__ = ["ORDER_TOPIC_CONFIG", "ConfigTable", "KVConfig", "decodeKVConfig"]
 
-#: The namespace whose keys are topics, and its values their order: Java's
+#: The namespace of ordered topics, from topic to C{broker:queues;...}: Java's
 #: C{NAMESPACE_ORDER_TOPIC_CONFIG}.
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
-# A whole namespace is told in one frame, with every registration among others.
+# A response holds a whole namespace in one frame, and so does each registration's.
 _LIMIT: Final = FRAME_LIMIT // 2
 
 ConfigTable = dict[str, dict[str, str]]
@@ -39,7 +39,7 @@ ConfigTable = dict[str, dict[str, str]]
 
 class KVConfigSerializeWrapper(msgspec.Struct, frozen=True):
     """
-    What is in the file.
+    The content of the file.
     """
 
     configTable: dict[str, dict[str, str]] = {}
@@ -47,16 +47,16 @@ class KVConfigSerializeWrapper(msgspec.Struct, frozen=True):
 
 def decodeKVConfig(data: bytes) -> ConfigTable:
     """
-    The table that a file's bytes are.
+    Decode the content of the file.
 
-    @raise MalformedBody: if they are none.
+    @raise MalformedBody: if it cannot be parsed.
     """
     return decodeBody(KVConfigSerializeWrapper, data).configTable
 
 
 class KVConfig:
     """
-    The settings.
+    The key-value table.
     """
 
     def __init__(
@@ -66,9 +66,10 @@ class KVConfig:
         gradually: Callable[[Gradual[bytes]], Deferred[bytes]] = lambda work: succeed(finish(work)),
     ) -> None:
         """
-        @param save: replaces the file; called for one change after the other.
-        @param configTable: what the file had in it.
-        @param gradually: does work that takes long.
+        @param save: replaces the file.  It is not called again before its Deferred has
+            fired.
+        @param configTable: the content of the file.
+        @param gradually: does the steps of a long work in several turns.
         """
         self._gradually = gradually
         self._save = save
@@ -77,14 +78,14 @@ class KVConfig:
 
     def get(self, namespace: str, key: str) -> str | None:
         """
-        A value, if there is one.
+        The value of a key; L{None} if it does not exist.
         """
         return self._configTable.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> KVTable | None:
         """
-        The keys and values of a namespace, if there is one.  It stays when the last
-        of its keys is deleted.
+        The keys and values of a namespace; L{None} if it does not exist.  A namespace
+        still exists after its last key is deleted.
         """
         values = self._configTable.get(namespace)
         return KVTable(values) if values is not None else None
@@ -93,44 +94,44 @@ class KVConfig:
         """
         Set a value.
 
-        @return: a Deferred that fires once it is kept.
+        @return: a Deferred that fires once the change is saved.
         """
         return self._change(lambda table: table.setdefault(namespace, {}).update({key: value}))
 
     def delete(self, namespace: str, key: str) -> Deferred[None]:
         """
-        Delete a value, if it is there.
+        Delete a value, if it exists.
 
-        @return: a Deferred that fires once that is kept.
+        @return: a Deferred that fires once the change is saved.
         """
         return self._change(lambda table: table.get(namespace, {}).pop(key, None))
 
     def saved(self) -> Deferred[None]:
         """
-        A Deferred that fires once all that was changed so far is kept.
+        Return a Deferred that fires once all changes so far are saved.
         """
         return self._turn.run(lambda: None)
 
     def _change(self, change: Callable[[ConfigTable], object]) -> Deferred[None]:
-        # Apart from what goes on in the lock: who cancels this Deferred waits no
-        # longer, and a file that is being written is written to its end.
-        kept: Deferred[None] = Deferred()
-        self._turn.run(self._keep, change).chainDeferred(kept)
-        return kept
+        # A Deferred of its own: if the caller cancels it, the write in the lock goes on
+        # to its end.
+        saved: Deferred[None] = Deferred()
+        self._turn.run(self._saveChange, change).chainDeferred(saved)
+        return saved
 
-    def _keep(self, change: Callable[[ConfigTable], object]) -> Deferred[None]:
+    def _saveChange(self, change: Callable[[ConfigTable], object]) -> Deferred[None]:
         table = {namespace: dict(values) for namespace, values in self._configTable.items()}
         change(table)
-        written = self._gradually(encodeGradually(KVConfigSerializeWrapper(table)))
+        encoded = self._gradually(encodeGradually(KVConfigSerializeWrapper(table)))
 
         def save(data: bytes) -> Deferred[None]:
             if len(data) > _LIMIT:
                 raise RemoteSystemError(
-                    f"the settings would take {len(data)} bytes, and the limit is {_LIMIT}"
+                    f"the key-value table would have {len(data)} bytes: the limit is {_LIMIT}"
                 )
             return self._save(data)
 
-        def keep(none: None) -> None:
+        def replaceTable(none: None) -> None:
             self._configTable = table
 
-        return written.addCallback(save).addCallback(keep)
+        return encoded.addCallback(save).addCallback(replaceTable)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A name server that listens: Java's C{NamesrvController}.
+The name server as a service: Java's C{NamesrvController}.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.nameserver.kvconfig import KVConfig
-from txrocket.nameserver.routes import RouteTable
+from txrocket.nameserver.routetable import RouteTable
 from txrocket.remoting.addresses import addressOf
-from txrocket.remoting.node import Remoting
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.server import RemotingServerFactory
 
 __all__ = ["NameServer"]
 
-# Seconds until brokers are first looked for that are silent, and between that.
+# Seconds until the first scan for expired brokers, and between scans.
 _FIRST_SCAN: Final = 5.0
 _SCAN_INTERVAL: Final = 10.0
 
 
 class NameServer(Service):
     """
-    Listens, and drops brokers that were not heard of for too long.
+    Listens for brokers and clients, and removes expired brokers.
 
-    @ivar remoting: who serves which request code.
-    @ivar routes: what is known.
-    @ivar ports: what listens.
+    @ivar remoting: the table of processors.
+    @ivar routes: the route table.
+    @ivar ports: the listening ports.
     """
 
     _log = Logger()
@@ -50,9 +50,9 @@ class NameServer(Service):
         after: Callable[[], None] = lambda: None,
     ) -> None:
         """
-        @param factory: of the connections; it serves them by C{remoting}.
-        @param before: called first when the server starts.
-        @param after: called last when it has stopped.
+        @param factory: makes the connections, which C{remoting} serves.
+        @param before: called at the beginning of C{startService}.
+        @param after: called at the end of C{stopService}.
         """
         self._before = before
         self._after = after
@@ -70,14 +70,14 @@ class NameServer(Service):
         """
         Listen.
 
-        @raise CannotListenError: if an address is in use, or not to be had.
+        @raise CannotListenError: if an address is in use or not available.
         """
         self._before()
         Service.startService(self)
         for endpoint in self._endpoints:
             listening = endpoint.listen(self._factory).addCallback(self._listens)
             if listening.called:
-                # A server that cannot listen must not seem to run.
+                # Raise now, because a server that cannot listen must not appear to run.
                 refusals: list[Failure] = []
                 listening.addErrback(refusals.append)
                 for each in refusals:
@@ -87,10 +87,10 @@ class NameServer(Service):
     @inlineCallbacks
     def stopService(self) -> Generator[Any, Any, None]:
         """
-        Stop listening and close all connections, after what was asked for is kept
-        and answered.
+        Save pending changes of the key-value table, then stop listening and close all
+        connections.
 
-        @return: a Deferred that fires when all that is done.
+        @return: a Deferred that fires at the end.
         """
         Service.stopService(self)
         if self._firstScan is not None and self._firstScan.active():
@@ -109,10 +109,10 @@ class NameServer(Service):
 
     def _startScanning(self) -> None:
         self._scanning.start(_SCAN_INTERVAL).addErrback(
-            lambda failure: self._log.failure("Silent brokers are no longer dropped", failure)
+            lambda failure: self._log.failure("Expired brokers are no longer removed", failure)
         )
 
     def _scan(self) -> None:
         for each in self.routes.expire(int(self.remoting.clock.seconds() * 1000)):
-            self._log.warn("{broker} is dropped: it was silent for too long", broker=each.broker)
+            self._log.warn("{broker} has expired and is removed", broker=each.broker)
             each.channel.close()

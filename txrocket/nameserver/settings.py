@@ -3,10 +3,9 @@
 The name server's settings, by the names and with the defaults of RocketMQ's
 C{NamesrvConfig}.
 
-Four of Java's have no meaning here: C{rocketmqHome}; C{configStorePath}, because a
-changed setting is kept in the file that it was read from; C{clusterTest} and
-C{productEnvName}, which ask a name server of Alibaba's own for topics that are not
-known.
+Four settings of Java have no effect here: C{rocketmqHome}; C{configStorePath}, because
+a changed setting is written to the file that it was read from; C{clusterTest} and
+C{productEnvName}, with which Java asks a name server of Alibaba for unknown topics.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ def _kvConfigPath() -> str:
 @attrs.frozen
 class NamesrvSettings:
     """
-    What a name server can be told.
+    The settings of a name server.
 
-    @ivar kvConfigPath: the file that keeps the key-value settings.
-    @ivar orderMessageEnable: whether routes tell the order that is configured for
-        a topic.
-    @ivar configBlackList: settings that no request may change, with semicolons between
-        them; RocketMQ 4.9.8's.
+    @ivar kvConfigPath: the file of the key-value table.
+    @ivar orderMessageEnable: whether the route of an ordered topic has its
+        C{orderTopicConf}.
+    @ivar configBlackList: settings that no request may change, separated by semicolons;
+        from RocketMQ 4.9.8.
     """
 
     kvConfigPath: str = attrs.field(factory=_kvConfigPath)

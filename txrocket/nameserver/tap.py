@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from twisted.internet import reactor
 
-from txrocket.javakeys import NAMESRV_KEYS
-from txrocket.options import ServerOptions
-from txrocket.running import InTurn, orSayWhyNot
+from txrocket.config.javakeys import NAMESRV_KEYS
+from txrocket.server.environment import Environment
+from txrocket.server.launch import OrderedServices, exitIfCannotStart
+from txrocket.server.options import ServerOptions
 from txrocket.services import NAMESRV_SECTIONS, nameServer
-from txrocket.surroundings import Surroundings
 
 __all__ = ["Options", "makeService"]
 
 
 class Options(ServerOptions):
     """
-    The command line.
+    The options of C{twistd rocket-namesrv}.
     """
 
     longdesc = "A name server that speaks RocketMQ's protocol."
@@ -26,9 +26,11 @@ class Options(ServerOptions):
     javaKeys = NAMESRV_KEYS
 
 
-def makeService(options: Options) -> InTurn:
+def makeService(options: Options) -> OrderedServices:
     """
-    The name server as a service.
+    Build the name server.
     """
-    with orSayWhyNot():
-        return InTurn(reactor, nameServer(Surroundings.real(reactor), options.configuration))
+    with exitIfCannotStart():
+        return OrderedServices(
+            reactor, nameServer(Environment.real(reactor), options.configuration)
+        )

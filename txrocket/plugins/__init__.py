@@ -2,7 +2,7 @@
 """
 The drop-in package: a module that a third party installs into
 C{txrocket/plugins/} of any folder on the path is found here, and loaded by
-L{txrocket.running.installedPlugins} when a broker starts.
+L{txrocket.server.launch.installedPlugins} when a broker starts.
 """
 
 from twisted.plugin import pluginPackagePaths

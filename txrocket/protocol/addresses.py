@@ -14,23 +14,23 @@ __all__ = ["nameServerAddresses", "parseAddress", "parseAddresses"]
 
 def parseAddress(address: str) -> tuple[str, int]:
     """
-    Host and port of C{host:port}; an IPv6 host may stand in brackets.
+    Parse C{host:port}; an IPv6 host may be in brackets.
 
-    @raise ValueError: saying what is wrong with it.
+    @raise ValueError: if the address is not valid.
     """
     host, colon, port = address.strip().rpartition(":")
     if not colon or not host:
         raise ValueError(f"address {address!r}: host:port was expected")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError(f"address {address!r}: {port!r} is no port")
+        raise ValueError(f"address {address!r}: {port!r} is not a port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def parseAddresses(addresses: str) -> list[str]:
     """
-    The addresses of C{a:1;b:2}, each once, checked.
+    Parse C{host:port;host:port} to a list without duplicates.
 
-    @raise ValueError: naming the one that is no address.
+    @raise ValueError: if an address is not valid; the error names it.
     """
     listed = [each.strip() for each in addresses.split(";") if each.strip()]
     for each in listed:
@@ -40,12 +40,12 @@ def parseAddresses(addresses: str) -> list[str]:
 
 def nameServerAddresses(given: str | Sequence[str] | None, otherwise: str) -> list[str]:
     """
-    The name servers that a client is given.
+    The addresses of a client's name servers.
 
-    @param given: C{host:port;host:port}, or a list of addresses.
-    @param otherwise: what counts if nothing is given; NAMESRV_ADDR of the
-        environment.
-    @raise ConfigError: if there is none, or an address is none.
+    @param given: C{host:port;host:port}, or a list of addresses; L{None} to use
+        C{otherwise}.
+    @param otherwise: the value of the environment variable NAMESRV_ADDR.
+    @raise ConfigError: if there is no address, or an address is not valid.
     """
     chosen = otherwise if given is None else given
     try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The numbers of RocketMQ 4.9.7's wire: request codes, response codes, languages,
-the version.  Names and values are those of Java's C{RequestCode},
-C{ResponseCode} (with C{RemotingSysResponseCode}), C{LanguageCode} and
-C{MQVersion}, because every RocketMQ engineer, log and tool knows them.
+The codes of RocketMQ 4.9.7: request codes, response codes, languages and the version.
+Names and values are those of Java's C{RequestCode}, C{ResponseCode} (with
+C{RemotingSysResponseCode}), C{LanguageCode} and C{MQVersion}, because every RocketMQ
+engineer, log and tool knows them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ __all__ = [
     "requestName",
 ]
 
-# The ordinal of V4_9_7 in Java's enumeration of versions: what a 4.9.7 program
-# sends, and what peers compare with: a Java consumer subscribes by SQL only at
-# brokers that it takes for new enough.
+# The ordinal of V4_9_7 in Java's MQVersion, which each command carries.  Peers compare
+# it: a Java consumer subscribes by SQL92 only at brokers from a certain version on.
 VERSION = 407
 
 
 class SerializeType(IntEnum):
     """
-    How a header is written; the first byte of a frame's header length.
+    The format of a header, which is the first byte of a frame's header length.
     """
 
     JSON = 0
@@ -37,8 +36,7 @@ class SerializeType(IntEnum):
 
 class LanguageCode(IntEnum):
     """
-    What a program is written in: its name in a JSON header, its number in a
-    binary one.
+    The language of a peer: a JSON header has its name, a binary header its number.
     """
 
     JAVA = 0
@@ -58,7 +56,7 @@ class LanguageCode(IntEnum):
 
 class RequestCode(IntEnum):
     """
-    What a request asks for.
+    The codes of requests.
     """
 
     SEND_MESSAGE = 10
@@ -161,7 +159,7 @@ class RequestCode(IntEnum):
 
 class ResponseCode(IntEnum):
     """
-    How a request ended.
+    The codes of responses.
     """
 
     SUCCESS = 0
@@ -205,9 +203,8 @@ class ResponseCode(IntEnum):
 
 class InspectCode(IntEnum):
     """
-    What our own brokers can be asked beyond RocketMQ, where neither its version 4 nor
-    its version 5 has a code: all of theirs are below 4,000.  In a binary header a code
-    has 16 bits.
+    The codes of txrocket's own requests.  All codes of RocketMQ 4 and 5 are below 4,000,
+    and a code has 16 bits in a binary header.
     """
 
     INSPECT_LOCKS = 30001
@@ -217,8 +214,8 @@ class InspectCode(IntEnum):
 
 def requestName(code: int) -> str:
     """
-    A request code for a reader: C{PULL_MESSAGE (11)}, or the bare number where
-    there is no name for it.
+    The name of a request code for messages, such as C{PULL_MESSAGE (11)}; only the number
+    if the code is unknown.
     """
     for codes in (RequestCode, InspectCode):
         try:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-One command, request or response, and its two header forms; Java's
+One command, a request or a response, and the two formats of its header; Java's
 C{RemotingCommand}, C{RemotingSerializable} and C{RocketMQSerializable}.
 
-The JSON form, members in the order in which fastjson writes them, C{extFields}
-and C{remark} left out where there is nothing to say::
+The JSON format has its members in fastjson's order, and omits C{extFields} and
+C{remark} if they are empty::
 
     {"code":105,"extFields":{"topic":"T"},"flag":0,"language":"PYTHON",
      "opaque":7,"serializeTypeCurrentRPC":"JSON","version":407}
 
-The binary form::
+The binary format::
 
       0      2          3         5        9      13
       +------+----------+---------+--------+------+--------+------- -+--------+------- -+
@@ -17,17 +17,15 @@ The binary form::
       |  i16 |       i8 |     i16 |    i32 |  i32 | length |         | length |         |
       +------+----------+---------+--------+------+--------+------- -+--------+------- -+
 
-    fields:  nameLength:i16 name valueLength:i32 value, again and again
+    each field:  nameLength:i16 name valueLength:i32 value
 
-Null and the empty string are one and the same in the binary form: both are
-written as a length of zero, and a length of zero is read as null, which for a
-field means that it is not there.
+The binary format does not distinguish null from the empty string: both are written as
+a length of zero.  A length of zero is read as null, and a field that is null is absent.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
 from struct import Struct as Layout
 from struct import error as StructError
 from typing import Final, TypeVar
@@ -39,31 +37,28 @@ from msgspec import Raw, field
 from txrocket.errors import HeaderTooLong, InvalidMessage, MalformedHeader, UnknownSerializeType
 from txrocket.model import Int32
 from txrocket.protocol.codes import VERSION, LanguageCode, SerializeType, requestName
-from txrocket.protocol.fields import (
+from txrocket.protocol.frames import FRAME_LIMIT
+from txrocket.protocol.headers.fields import (
     UNREADABLE,
     Header,
     decodeExtFields,
     decodeHeader,
     headerFromFields,
 )
-from txrocket.protocol.frames import FRAME_LIMIT, FrameBuffer
+from txrocket.protocol.headertemplates import NUMBERED, ONEWAY_FLAG, OPAQUE, REST, SUCCESS
 
 __all__ = [
     "ONEWAY_FLAG",
     "RESPONSE_FLAG",
     "RemotingCommand",
     "decodeCommand",
-    "jsonHead",
     "rawRequest",
     "rawResponse",
     "requestCommand",
-    "requestTemplate",
     "responseCommand",
-    "responseTemplate",
 ]
 
 RESPONSE_FLAG: Final = 1
-ONEWAY_FLAG: Final = 2
 
 _JSON: Final = int(SerializeType.JSON)
 _BINARY: Final = int(SerializeType.ROCKETMQ)
@@ -72,14 +67,6 @@ _HEADER_LIMIT: Final = 0xFFFFFF
 _NO_EXT = Raw()
 _LANGUAGE: Final = "PYTHON"
 
-# The header of a response of ours that tells of success, in pieces.
-_SUCCESS: Final = b'{"code":0,"extFields":'
-_OPAQUE: Final = b',"flag":1,"language":"PYTHON","opaque":%d'
-_REST: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
-
-# The header of a request of ours, up to its number.
-_REQUEST: Final = b'{"code":%d,"extFields":%b,"flag":%d,"language":"PYTHON","opaque":'
-_NUMBERED: Final = _REQUEST + b"%d" + _REST
 _Header = TypeVar("_Header", bound=Header)
 
 
@@ -87,18 +74,17 @@ class RemotingCommand(msgspec.Struct, gc=False):
     """
     A request or a response.
 
-    The Struct is also what a JSON header is decoded into, in one step; the
-    attributes below whose wire names begin with a dash are no members of the
-    header and are set by L{decodeCommand}.
+    msgspec decodes a JSON header straight into this Struct.  The attributes whose wire
+    names begin with a dash are not members of the header; L{decodeCommand} sets them.
 
-    @ivar code: a request code, or a response code.
-    @ivar language: the sender's, by its name in L{LanguageCode}.
-    @ivar version: the sender's, as the ordinal of Java's C{MQVersion}.
-    @ivar opaque: ties a response to its request.
-    @ivar flag: bit 0 for a response, bit 1 for a request that wants none.
-    @ivar remark: words for a reader; Java puts the reason of a failure here.
-    @ivar body: the payload, opaque at this level.
-    @ivar serializeType: the form of the header; a response uses its request's.
+    @ivar code: a request code or a response code.
+    @ivar language: the sender's language, by its name in L{LanguageCode}.
+    @ivar version: the sender's version, as the ordinal of Java's C{MQVersion}.
+    @ivar opaque: the number of the request, which its response repeats.
+    @ivar flag: bit 0: this is a response; bit 1: this request expects no response.
+    @ivar remark: a text, such as the reason of a failure.
+    @ivar body: the payload as bytes.
+    @ivar serializeType: the format of the header; a response has that of its request.
     """
 
     code: Int32 = 0
@@ -115,24 +101,24 @@ class RemotingCommand(msgspec.Struct, gc=False):
     @property
     def isResponse(self) -> bool:
         """
-        Whether this answers a request.
+        Whether this is a response.
         """
         return self.flag & RESPONSE_FLAG != 0
 
     @property
     def isOneway(self) -> bool:
         """
-        Whether this is a request that wants no answer.
+        Whether this is a request that expects no response.
         """
         return self.flag & ONEWAY_FLAG != 0
 
     @property
     def extFields(self) -> dict[str, str]:
         """
-        The header's fields by their wire names.  What is put in is sent.
+        The header's fields by their wire names.  Changes of the map are sent.
 
-        They are decoded when they are first asked for: a command that is only
-        passed on, or read by L{decodeHeader}, never pays for a map.
+        The map is decoded at the first access, so a command that is only forwarded, or
+        read by L{decodeHeader}, needs none.
         """
         if self.fields is None:
             self.fields = decodeExtFields(self.raw) if self.raw else {}
@@ -140,9 +126,9 @@ class RemotingCommand(msgspec.Struct, gc=False):
 
     def decodeHeader(self, header: type[_Header]) -> _Header:
         """
-        The header's fields as a typed header.
+        Decode the header's fields as a typed header.
 
-        @raise ProtocolError: naming the field that is missing or malformed.
+        @raise ProtocolError: if a field is missing or malformed; the error names it.
         """
         if self.fields is None and self.raw is not _NO_EXT:
             return decodeHeader(header, self.raw)
@@ -150,16 +136,16 @@ class RemotingCommand(msgspec.Struct, gc=False):
 
     def encode(self) -> bytes:
         """
-        The command as a whole frame.
+        Encode the command as a whole frame.
         """
         return self.encodeHead() + self.body
 
     def encodeHead(self, limit: int = FRAME_LIMIT) -> bytes:
         """
-        The frame up to its body, for a writer that gathers pieces.
+        Encode the frame up to its body, for a writer that gathers pieces.
 
-        @param limit: how long the whole frame may be.
-        @raise InvalidMessage: if it cannot be sent.
+        @param limit: the maximum length of the whole frame.
+        @raise InvalidMessage: if the frame exceeds the limit or cannot be encoded.
         """
         try:
             if (
@@ -173,7 +159,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
             ):
                 # The answers that carry the traffic, for half of what a map costs.
                 said = b"" if self.remark is None else b',"remark":' + orjson.dumps(self.remark)
-                header = b"".join((_SUCCESS, self.raw, _OPAQUE % self.opaque, said, _REST))
+                header = b"".join((SUCCESS, self.raw, OPAQUE % self.opaque, said, REST))
             elif self.serializeType == _BINARY:
                 header = self._binaryHeader()
             else:
@@ -198,11 +184,11 @@ class RemotingCommand(msgspec.Struct, gc=False):
             and self.version == VERSION
         ):
             # The requests that carry the traffic: half of what a map costs.
-            return _NUMBERED % (self.code, self.raw, self.flag, self.opaque)
+            return NUMBERED % (self.code, self.raw, self.flag, self.opaque)
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
-            # Java writes an empty map where it has a header without fields, and
-            # leaves the member out where it has none; so what came is sent on.
+            # Java writes an empty map for a header without fields, and omits the member
+            # for no header.  A forwarded command keeps the one it came with.
             if self.fields or self.raw:
                 header["extFields"] = self.fields
         elif self.raw:
@@ -230,7 +216,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         fixed = _FIXED.pack(
             self.code,
             _NUMBER.get(self.language, LanguageCode.OTHER),
-            # Wide versions wrap as in Java; nothing depends on them.
+            # Larger versions wrap, as in Java.
             (self.version + 0x8000) % 0x10000 - 0x8000,
             self.opaque,
             self.flag,
@@ -253,15 +239,15 @@ _FIXED = Layout(">hbhiii")
 _SHORT = Layout(">H")
 _INT = Layout(">i")
 
-# A field's name and the length of its value, by the length of the name: one
-# unpacking in place of three is worth a third of decoding a binary header.
+# Unpack a field's name and the length of its value in one call, by the length of the
+# name.
 _NAME_AND_LENGTH = [Layout(f">{length}sI").unpack_from for length in range(64)]
 
 
 @functools.lru_cache(1024)
 def _namePrefix(name: str) -> bytes:
     """
-    A field's name with its length in front.
+    Encode a field's name with its length.
     """
     nameBytes = name.encode()
     if len(nameBytes) > 0x7FFF:
@@ -273,7 +259,7 @@ def requestCommand(
     code: int, header: Header | None = None, body: bytes = b"", *, oneway: bool = False
 ) -> RemotingCommand:
     """
-    A request of ours.  Its C{opaque} is set when it is sent.
+    Create a request.  Its C{opaque} is set when it is sent.
     """
     fields = None if header is None else header.toFields()
     flag = ONEWAY_FLAG if oneway else 0
@@ -284,27 +270,18 @@ def rawRequest(
     code: int, extFields: bytes, body: bytes = b"", *, oneway: bool = False
 ) -> RemotingCommand:
     """
-    A request of ours, with its C{extFields} as JSON already: it spares making a map of
-    them and writing that, 2 of 3 microseconds.
+    Create a request whose C{extFields} are already JSON, which avoids creating and
+    encoding a map.
     """
     flag = ONEWAY_FLAG if oneway else 0
     return RemotingCommand(code, _LANGUAGE, VERSION, 0, flag, None, Raw(extFields), None, body)
-
-
-def requestTemplate(code: int, extFields: bytes, *, oneway: bool = False) -> bytes:
-    """
-    The JSON header of many requests of ours, in which their numbers are to be filled in,
-    as C{%d}, behind whatever C{extFields} leaves to be filled in.
-    """
-    return _REQUEST % (code, extFields, ONEWAY_FLAG if oneway else 0) + b"%d" + _REST
 
 
 def responseCommand(
     code: int = 0, remark: str | None = None, header: Header | None = None, body: bytes = b""
 ) -> RemotingCommand:
     """
-    A response of ours.  Its C{opaque} and its form are set from the request
-    that it answers.
+    Create a response.  Its C{opaque} and C{serializeType} are set from its request later.
     """
     fields = None if header is None else header.toFields()
     return RemotingCommand(
@@ -322,56 +299,15 @@ def rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") 
     )
 
 
-def responseTemplate(extFields: bytes, remark: str | None = None) -> bytes:
-    """
-    The JSON header of many responses of ours that tell of success, in which their numbers
-    are to be filled in, as C{%d}, behind whatever C{extFields} leaves to be filled in.
-    """
-    said = b"" if remark is None else b',"remark":' + orjson.dumps(remark)
-    return b"".join((_SUCCESS, extFields, _OPAQUE, said, _REST))
-
-
-def jsonHead(header: bytes, size: int = 0) -> bytes:
-    """
-    A frame up to its body, from its header in JSON.
-
-    @param size: of the body.
-    """
-    return _PREFIX.pack(4 + len(header) + size, len(header)) + header
-
-
-class Answers:
-    """
-    Answers that are encoded already, to be written together.
-
-    @ivar pieces: all of them, one behind the other.
-    """
-
-    __slots__ = ("pieces",)
-
-    def __init__(self, *pieces: bytes) -> None:
-        self.pieces: Sequence[bytes] = pieces
-
-    def change(self, change: Callable[[RemotingCommand], None]) -> None:
-        """
-        Change each of them.
-        """
-        changed = FrameBuffer(decodeCommand).feed(b"".join(self.pieces))
-        for answer in changed:
-            # As a map, which can be changed.
-            answer.fields = answer.extFields
-            change(answer)
-        self.pieces = [each.encode() for each in changed]
-
-
 _decodeJson = msgspec.json.Decoder(RemotingCommand, strict=False).decode
 
 
 def decodeCommand(data: bytes, start: int, stop: int) -> RemotingCommand:
     """
-    A command from the frame, without its length, between two offsets.
+    Decode a command from a frame without its length.
 
-    @raise ProtocolError: if it is no command.
+    @param data: the bytes that contain the frame between C{start} and C{stop}.
+    @raise ProtocolError: if the frame cannot be decoded.
     """
     mark = _TYPE_AND_SIZE(data, start)[0]
     start += 4

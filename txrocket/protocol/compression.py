@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Compressed bodies, as RocketMQ's C{CompressionType} and C{Compressor}s have them.
-Two parts of C{sysFlag} say how a body is stored::
+Compressed bodies: RocketMQ's C{CompressionType} and C{Compressor}s.  Two parts of
+C{sysFlag} say how a body is stored::
 
     bit    10   9   8  ...  0
          +-----------+     +---+
          |   type    |     | c |     c: the body is compressed
          +-----------+     +---+
-           0  zlib: older writers leave the type out
+           0  zlib: older clients omit the type
            1  an LZ4 frame
            2  a Zstandard frame
            3  zlib
 
-zlib comes with Python.  The libraries for the other two are looked for when a
-body needs one, so that nobody has to install what no client of theirs uses.
+zlib is part of Python.  The libraries for LZ4 and Zstandard are imported when a body
+needs one, so they need not be installed if no client uses them.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ COMPRESSION_ZSTD_TYPE: Final = 0x200
 COMPRESSION_ZLIB_TYPE: Final = 0x300
 COMPRESSION_TYPE_COMPARATOR: Final = 0x700
 
-# Sixteen times the largest body that a broker takes by default: ample for any
-# honest message, and a bomb of a few KiB cannot fill the memory.
+# Sixteen times the largest body that a broker accepts by default.  It is enough for any
+# honest message, and a decompression bomb cannot fill the memory.
 INFLATED_LIMIT: Final = 64 * 1024 * 1024
 
-# What the Java client uses unless told otherwise.
+# The default of the Java client.
 _LEVEL: Final = 5
 
 
 def inflate(body: bytes, sysFlag: int, limit: int = INFLATED_LIMIT) -> bytes:
     """
-    Undo a body's compression by the method that C{sysFlag} names.
+    Decompress a body with the method that C{sysFlag} names.
 
-    @param limit: how many bytes it may become.
-    @raise MalformedRecord: if it is damaged, or becomes more than C{limit}.
+    @param limit: the maximum size of the result, in bytes.
+    @raise MalformedRecord: if the body is damaged, or the result exceeds C{limit}.
     @raise UnsupportedCompression: if the method is unknown, or its library is
         not installed.
     """
@@ -78,9 +78,9 @@ def inflate(body: bytes, sysFlag: int, limit: int = INFLATED_LIMIT) -> bytes:
 
 def inflated(message: MessageExt, limit: int = INFLATED_LIMIT) -> MessageExt:
     """
-    Give a message whose body can be read: the same one if it is not compressed,
-    else a copy with the body inflated and the flag taken away.  C{bodyCRC} and
-    C{storeSize} still describe the record.
+    Return the same message if its body is not compressed, else a copy with the
+    decompressed body and without the flag.  C{bodyCRC} and C{storeSize} still describe
+    the record.
 
     @raise MalformedRecord: as L{inflate}.
     @raise UnsupportedCompression: as L{inflate}.
@@ -89,7 +89,7 @@ def inflated(message: MessageExt, limit: int = INFLATED_LIMIT) -> MessageExt:
         return message
     return msgspec.structs.replace(
         message,
-        # An empty body stays one: Java inflates only what has a length.
+        # Leave an empty body as it is: Java does not decompress one either.
         body=message.body and inflate(message.body, message.sysFlag, limit),
         sysFlag=message.sysFlag & ~COMPRESSED_FLAG,
     )
@@ -97,10 +97,11 @@ def inflated(message: MessageExt, limit: int = INFLATED_LIMIT) -> MessageExt:
 
 def deflate(body: bytes, kind: int = COMPRESSION_ZLIB_TYPE, level: int = _LEVEL) -> bytes:
     """
-    Compress a body.  The message's C{sysFlag} then needs C{COMPRESSED_FLAG | kind}.
+    Compress a body.  The caller must set C{COMPRESSED_FLAG | kind} in the message's
+    C{sysFlag}.
 
     @param kind: one of the C{COMPRESSION_..._TYPE} values.
-    @param level: of zlib and Zstandard; LZ4 is used at its fastest, as in Java.
+    @param level: the level for zlib and Zstandard; LZ4 uses its fastest, as in Java.
     @raise UnsupportedCompression: as L{inflate}.
     """
     compressed: bytes
@@ -140,8 +141,8 @@ def _inflateLz4(body: bytes, limit: int) -> bytes:
 def _inflateZstd(body: bytes, limit: int) -> bytes:
     library = _library("zstandard", "zstandard")
     try:
-        # A size in the frame's header is believed, and allocated, whatever the
-        # limit; without one, as Java writes it, there is only the limit.
+        # Check a size in the frame's header first, because the library allocates it
+        # regardless of the limit.  A frame that Java wrote has no size there.
         if library.frame_content_size(body) > limit:
             raise _tooLarge(limit)
         result: bytes = library.ZstdDecompressor().decompress(body, max_output_size=limit)
@@ -153,7 +154,7 @@ def _inflateZstd(body: bytes, limit: int) -> bytes:
 
 
 def _tooLarge(limit: int) -> MalformedRecord:
-    return MalformedRecord(f"compressed body becomes more than {limit} bytes")
+    return MalformedRecord(f"compressed body expands to more than {limit} bytes")
 
 
 def _library(module: str, package: str) -> Any:
@@ -161,6 +162,6 @@ def _library(module: str, package: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise UnsupportedCompression(
-            f"{package} is not installed, which a body compressed with it needs:"
+            f"a body is compressed with {package}, which is not installed:"
             f" pip install {package}, or txrocket[compression]"
         ) from None

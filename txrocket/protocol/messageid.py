@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The two ids of a message, both upper-case hexadecimal, as in RocketMQ's
-C{MessageDecoder} and C{MessageClientIDSetter}.
+The two ids of a message, both in upper-case hexadecimal: RocketMQ's C{MessageDecoder}
+and C{MessageClientIDSetter}.
 
-The broker's says where the record is (C{offsetMsgId}, C{msgId} in a response to
-a send)::
+The broker's id is the place of the record (C{offsetMsgId}, or C{msgId} in the response
+to a send)::
 
     | IP 4 or 16 | port 4 | offset in the log 8 |
 
-The client's is made before the message is sent (property C{UNIQ_KEY})::
+The client makes its id before it sends the message (property C{UNIQ_KEY})::
 
     | IP 4 or 16 | pid 2 | loader 4 | time 4 | counter 2 |
 
-C{loader} is the hash of Java's class loader: a number that differs between two
-clients in one process.  C{time} counts milliseconds since the month began in
-local time.  An id has 32 digits with an IPv4 address, 56 with an IPv6 address.
+C{loader} is the hash of Java's class loader, a number that differs between two clients
+in one process.  C{time} is the number of milliseconds since the month began in local
+time.  An id has 32 digits with an IPv4 address, 56 with an IPv6 address.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
     "monthStart",
 ]
 
-# Digits of an id, by the length of its IP address.
+# The number of digits of an id, by the length of its IP address.
 _DIGITS: Final = {4: 32, 16: 56}
 
 _HEX: Final = [f"{number:02X}" for number in range(0x100)]
@@ -43,28 +43,27 @@ _HEX: Final = [f"{number:02X}" for number in range(0x100)]
 # A month's first day plus 32 days is always in the next month, and before its end.
 _INTO_NEXT_MONTH: Final = 32 * 24 * 3600 * 1000
 
-# How far the clock may be before the month's start and still count as set back
-# by a time server (1,000 s): such an id gets time 0.
+# If the clock is less than this time before the month's start (1,000 s), a time server
+# has set it back, and the id gets time 0.
 _SET_BACK: Final = 1_000_000
 
 
 def encodeMessageId(storeHost: bytes, offset: int) -> str:
     """
-    Make the broker's id of a record.
+    Encode the broker's id of a record.
 
-    @param storeHost: the broker's address, as L{txrocket.protocol.record.encodeHost}
-        gives it.
-    @param offset: where the record starts in the log.
+    @param storeHost: the broker's address, from L{txrocket.protocol.record.encodeHost}.
+    @param offset: the record's offset in the commit log.
     """
     return (storeHost + offset.to_bytes(8, "big", signed=True)).hex().upper()
 
 
 def decodeMessageId(messageId: str) -> tuple[str, int, int]:
     """
-    Read the broker's id of a message.
+    Decode the broker's id of a message.
 
-    @return: the broker's IP address, its port, and the record's offset in the log.
-    @raise MalformedField: if it is no such id.
+    @return: the broker's IP address, its port, and the record's offset in the commit log.
+    @raise MalformedField: if the id is not valid.
     """
     data = _unhex(messageId)
     host, port = decodeHost(data[:-8])
@@ -86,12 +85,12 @@ class UniqueId(NamedTuple):
 
     def time(self, now: int, monthStart: Callable[[int], int]) -> int:
         """
-        Work out when the id was made.  The id does not say in which month;
-        a time that is not before C{now} is taken to be of the month before, as
-        in Java.  Hence this very millisecond counts as a month ago.
+        Compute when the id was made.  The id does not contain the month.  As in Java, a
+        time that is not before C{now} is in the previous month, so even the current
+        millisecond counts as a month ago.
 
         @param now: milliseconds since the epoch.
-        @param monthStart: as for L{UniqueIds}.
+        @param monthStart: see L{UniqueIds}.
         """
         start = monthStart(now)
         if start + self.elapsed >= now:
@@ -101,12 +100,12 @@ class UniqueId(NamedTuple):
 
 def decodeUniqueId(uniqueId: str) -> UniqueId:
     """
-    Read a client's id.
+    Decode a client's id.
 
-    @raise MalformedField: if it is no such id.
+    @raise MalformedField: if the id is not valid.
     """
     data = _unhex(uniqueId)
-    # decodeHost takes a port as well; an id has none.
+    # Append a port, because decodeHost expects one and the id has none.
     host, _ = decodeHost(data[:-12] + bytes(4))
     rest = data[-12:]
     return UniqueId(
@@ -120,7 +119,7 @@ def decodeUniqueId(uniqueId: str) -> UniqueId:
 
 class UniqueIds:
     """
-    A client's source of ids: call it for the next one.
+    The generator of a client's ids.  Each call returns a new id.
     """
 
     def __init__(
@@ -133,12 +132,12 @@ class UniqueIds:
     ) -> None:
         """
         @param ip: the client's address, 4 or 16 bytes.
-        @param pid: the process; its lower 16 bits are used.
-        @param loaderHash: a number that tells this source from others of the
-            same process; its lower 32 bits are used.
-        @param now: the time in milliseconds since the epoch.
-        @param monthStart: when the month began that a time is in, both in
-            milliseconds since the epoch; L{monthStart} for one.
+        @param pid: the process id; its lower 16 bits are used.
+        @param loaderHash: a number that differs from other generators of the same
+            process; its lower 32 bits are used.
+        @param now: returns the time in milliseconds since the epoch.
+        @param monthStart: returns the start of the month of a time, both in milliseconds
+            since the epoch, such as L{monthStart}.
         """
         if len(ip) not in _DIGITS:
             raise ValueError(f"an IP address has 4 or 16 bytes, not {len(ip)}")
@@ -155,23 +154,23 @@ class UniqueIds:
 
     def __call__(self) -> str:
         """
-        Make an id that no other call gives.
+        Make a new id.
         """
         return self.at(self._now())
 
     def at(self, time: int) -> str:
         """
-        The same, for who knows the time.
+        Make a new id at a time that the caller knows.
 
         @param time: milliseconds since the epoch.
         """
-        # All but the counter is the same for all ids of a millisecond, which are a
-        # hundred for a busy sender.
+        # All ids of a millisecond differ only in the counter, and a busy producer makes
+        # many of them.
         if time != self._time:
             self._time, self._stamp = time, self._stamped(time)
         counter = self._counter
         self._counter = counter + 1 & 0xFFFF
-        # Half of what formatting the number takes.
+        # Faster than formatting the number.
         return f"{self._stamp}{_HEX[counter >> 8]}{_HEX[counter & 0xFF]}"
 
     def _stamped(self, time: int) -> str:
@@ -185,10 +184,10 @@ class UniqueIds:
 
 def monthStart(time: int, zone: tzinfo | None = None) -> int:
     """
-    Find when the month began that a time is in.
+    The start of the month of a time.
 
     @param time: milliseconds since the epoch.
-    @param zone: whose midnight counts; the process's own unless given.
+    @param zone: the time zone; L{None} for the local one.
     @return: milliseconds since the epoch.
     """
     day = datetime.fromtimestamp(time // 1000, zone)
@@ -200,8 +199,8 @@ def _unhex(text: str) -> bytes:
         data = bytes.fromhex(text)
     except ValueError:
         data = b""
-    # fromhex skips blanks, so its result may be short for the text.
+    # fromhex ignores blanks, so compare the lengths.
     if len(text) not in _DIGITS.values() or 2 * len(data) != len(text):
-        reason = f"{text[:60]!r} is not of 32 or 56 hexadecimal digits"
+        reason = f"{text[:60]!r} does not consist of 32 or 56 hexadecimal digits"
         raise MalformedField("message id", "msgId", reason)
     return data

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Which names topics and groups may have: RocketMQ's C{TopicValidator} and, at the
+Rules for the names of topics and groups: RocketMQ's C{TopicValidator} and, in the
 client, C{Validators}::
 
     topic    1 to 127 of   A-Z a-z 0-9 _ - % |
     group    1 to 255 of   the same
 
-    %RETRY%group    the topic of messages that a group could not consume, to be tried again
-    TBW102          whose queues and permissions a topic inherits that is made by a send
+    %RETRY%group    the topic of messages that a group failed to consume and will retry
+    TBW102          the topic whose queues and permissions an auto-created topic inherits
 
-Some topics are for brokers alone.
+Only brokers may send to some of the system topics.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final
 
 from txrocket.errors import InvalidMessage
-from txrocket.protocol.parts import TOPIC_LIMIT
+from txrocket.protocol.record.fields import TOPIC_LIMIT
 
 __all__ = [
     "AUTO_CREATE_TOPIC",
@@ -38,7 +38,7 @@ GROUP_LIMIT: Final = 255
 
 RETRY_PREFIX: Final = "%RETRY%"
 
-#: The topic whose queues and permissions a topic inherits that is made by a send.
+#: The topic whose queues and permissions an auto-created topic inherits.
 AUTO_CREATE_TOPIC: Final = "TBW102"
 
 #: Topics that no client may send to.
@@ -53,44 +53,44 @@ NOT_SENT_TO: Final = frozenset(
     }
 )
 
-# \Z and not $, which would let a line feed pass at the end.
+# \Z instead of $, because $ accepts a line feed at the end.
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z").match
 
-# How much of a bad name is quoted back.
+# Characters of a name that is not valid, in an error.
 _QUOTED: Final = 60
 
 
 def topicFault(name: str | None) -> str | None:
     """
-    Why something cannot be a topic's name, or L{None} if it can.
+    The reason why a topic name is not valid; L{None} if it is valid.
     """
     return _fault("topic", name, TOPIC_LIMIT)
 
 
 def groupFault(name: str | None) -> str | None:
     """
-    Why something cannot be a group's name, or L{None} if it can.
+    The reason why a group name is not valid; L{None} if it is valid.
     """
     return _fault("group", name, GROUP_LIMIT)
 
 
 def checkTopicName(name: str) -> None:
     """
-    Refuse what cannot be a topic's name.
+    Check a topic name.
 
-    @raise InvalidMessage: with what is wrong.
+    @raise InvalidMessage: if the name is not valid.
     """
     if (fault := topicFault(name)) is not None:
         raise InvalidMessage(fault)
 
 
-# A producer sends to few topics, and checks each time.
+# Cached, because a producer checks the topic of each message and has few topics.
 @lru_cache(1024)
 def checkSendTopic(name: str) -> None:
     """
-    Refuse what messages cannot be sent to.
+    Check that a client may send to a topic.
 
-    @raise InvalidMessage: with what is wrong.
+    @raise InvalidMessage: if the name is not valid, or only brokers send to the topic.
     """
     checkTopicName(name)
     if name in NOT_SENT_TO:
@@ -99,9 +99,9 @@ def checkSendTopic(name: str) -> None:
 
 def checkGroupName(name: str) -> None:
     """
-    Refuse what cannot be a group's name.
+    Check a group name.
 
-    @raise InvalidMessage: with what is wrong.
+    @raise InvalidMessage: if the name is not valid.
     """
     if (fault := groupFault(name)) is not None:
         raise InvalidMessage(fault)
@@ -122,6 +122,6 @@ def _fault(what: str, name: str | None, limit: int) -> str | None:
 
 def replyTopic(cluster: str) -> str:
     """
-    The topic of replies at all brokers of a cluster.
+    The name of the topic that receives replies, at each broker of a cluster.
     """
     return f"{cluster}_REPLY_TOPIC"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The sound records among bytes that are damaged.
+Find the intact records among damaged bytes.
 
-A broker whose disk has lost a sector may answer a pull with bytes that are no record, and
-would do so for ever: a consumer takes what it can read, and goes on::
+A broker whose disk has lost a sector answers each pull of the same offset with the same
+damaged records.  Therefore a consumer skips the damaged records and continues::
 
     |record|record|rec 000000 |record|record|
                       ^       ^
-                      |       '-- the next one: where the damaged one's size says, or where
-                      |           a magic code is that a sound record follows
-                      '---------- left out, and told
+                      |       '-- the next record: at the end of the damaged one by its
+                      |           size, or at the next magic code of an intact record
+                      '---------- skipped, and reported
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["salvage"]
 
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC_CODE)
 
-# How many places are tried for one record.  A body may be full of magic codes.
+# The maximum number of positions to try for one record, because a body may be full of
+# magic codes.
 _TRIED: Final = 10_000
 
 
 def salvage(data: bytes) -> tuple[bytes, list[str]]:
     """
-    Find the sound records.
+    Find the intact records.
 
-    @return: the sound records one after the other, and what is wrong with each that was
-        left out.
+    @return: the intact records, joined, and the fault of each skipped record.
     """
     sound: list[bytes] = []
     faults: list[str] = []
@@ -52,11 +52,11 @@ def salvage(data: bytes) -> tuple[bytes, list[str]]:
 
 def _measure(data: bytes, position: int) -> int:
     """
-    How long the sound record at a position is.
+    The size of the intact record at a position.
 
-    @raise MalformedRecord: if there is none.
+    @raise MalformedRecord: if no intact record begins there.
     """
-    # A record without a checksum has 0 there.
+    # A record without a checksum has 0 in this field.
     checked = data[position + 8 : position + 12] != bytes(4)
     return decodeRecord(data, position, readBody=False, checkCrc=checked).storeSize
 
@@ -70,10 +70,10 @@ def _isSound(data: bytes, position: int) -> bool:
 
 def _next(data: bytes, position: int) -> int:
     """
-    Where the record behind a damaged one begins; the end if there is none.
+    The position of the record after a damaged one; the end if no record follows.
     """
     following = position + int.from_bytes(data[position : position + 4], "big")
-    # A body may have records in it, so the record's own size comes first.
+    # Try the size of the damaged record first, because its body may contain records.
     if data[position + 4 : position + 8] == _MAGIC and (
         following == len(data)
         or (following > position and data[following + 4 : following + 8] == _MAGIC)

@@ -11,7 +11,7 @@ RocketMQ's remoting on Twisted, the same for name server, broker and clients::
         +--------- response --> responseTable --> the Deferred of request()
                                 opaque -> Deferred
 
-L{Remoting<txrocket.remoting.node.Remoting>} holds what all connections of a
+L{Remoting<txrocket.remoting.remoting.Remoting>} holds what all connections of a
 program share; a L{RemotingProtocol<txrocket.remoting.protocol.RemotingProtocol>}
 is one connection, dialled or accepted; either end may call the other.
 L{Peers<txrocket.remoting.peers.Peers>} keeps the dialled ones by address.

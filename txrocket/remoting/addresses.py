@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IAddress
 
 from txrocket.errors import InvalidMessage
 from txrocket.protocol.addresses import parseAddress, parseAddresses
-from txrocket.protocol.parts import encodeHost
+from txrocket.protocol.record.fields import encodeHost
 
 __all__ = ["NO_HOST", "addressOf", "hostOf", "parseAddress", "parseAddresses"]
 

@@ -28,6 +28,7 @@ from txrocket.errors import SystemBusy
 from txrocket.protocol.command import RemotingCommand
 from txrocket.remoting.interfaces import Answer, IExecutor, Process
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.turn import ProcessAll
 
 __all__ = ["InlineExecutor", "PoolExecutor", "TurnExecutor"]
 
@@ -43,6 +44,12 @@ class InlineExecutor:
         See L{IExecutor.bind}.
         """
         return process
+
+    def bindAll(self, processAll: ProcessAll) -> ProcessAll | None:
+        """
+        See L{IExecutor.bindAll}.
+        """
+        return processAll
 
 
 class _Threads(Protocol):
@@ -102,7 +109,7 @@ class _BoundedExecutor:
     Runs a bounded number of requests at a time, with a bounded number waiting for
     a bounded time.
 
-    @ivar name: for the one who reads the answer that it is busy.
+    @ivar name: names the executor in the response to a request that it refuses.
     @ivar running: how many requests run now.
     """
 
@@ -130,6 +137,12 @@ class _BoundedExecutor:
         See L{IExecutor.bind}.
         """
         return functools.partial(self._execute, process)
+
+    def bindAll(self, processAll: ProcessAll) -> ProcessAll | None:
+        """
+        See L{IExecutor.bindAll}: each request waits for its turn.
+        """
+        return None
 
     def _begin(self, task: _Task) -> None:
         """

@@ -15,8 +15,9 @@ from txrocket.protocol.command import RemotingCommand
 
 if TYPE_CHECKING:
     from txrocket.remoting.protocol import RemotingProtocol
+    from txrocket.remoting.turn import Call, ProcessAll
 
-__all__ = ["Answer", "IExecutor", "IHook", "IRequestProcessor", "Process"]
+__all__ = ["Answer", "IBulkProcessor", "IExecutor", "IHook", "IRequestProcessor", "Process"]
 
 # What a processor may return: a response, a promise of one, or nothing, where
 # no answer is owed.
@@ -46,6 +47,24 @@ class IRequestProcessor(Interface):
         """
 
 
+class IBulkProcessor(IRequestProcessor):
+    """
+    What serves many requests of a code at a time as well.
+    """
+
+    def processAll(calls: list[Call]) -> list[int]:
+        """
+        Serve requests from the front of each call, as many as need no rule.
+
+        Answers that depend on the commit of this turn are written by a function given to
+        L{Turn.replyAll<txrocket.remoting.turn.Turn.replyAll>}.
+
+        @param calls: frames of several peers, complete and not decoded.
+        @return: for each call, where the first frame begins that is not served.  That one
+            is served by C{process}, and the rest is given to this method again.
+        """
+
+
 class IExecutor(Interface):
     """
     Where and when a processor runs.
@@ -59,6 +78,12 @@ class IExecutor(Interface):
 
         Asked once, when a processor is registered, so that what runs in the
         reactor runs without a detour.
+        """
+
+    def bindAll(processAll: ProcessAll) -> ProcessAll | None:
+        """
+        A function that runs a processor's C{processAll}; L{None} if this executor runs
+        requests one by one.
         """
 
 

@@ -2,11 +2,11 @@
 """
 The dialled connections of a program, one per address.
 
-A peer is dialled when it is first asked for, and again when it is asked for
-after its connection was lost; all who ask meanwhile share the attempt.  After a
-failed attempt there is a pause that grows with each failure, with some chance
-in it so that a thousand clients do not come back in step.  Who asks during the
-pause waits for its end, within the request's own time limit::
+A peer is dialled for the first request to it, and again for the first request after its
+connection was lost; all requests in between share the attempt.  After a failed attempt
+there is a pause that grows with each failure, with some chance in it so that a thousand
+clients do not come back in step.  A request that comes during the pause waits for its end,
+within its own time limit::
 
                  asked              connected
       ( idle ) --------> (dialling) ----------> ( up )
@@ -31,8 +31,8 @@ from twisted.python.failure import Failure
 from txrocket.errors import ConnectFailed
 from txrocket.protocol.command import RemotingCommand
 from txrocket.remoting.addresses import parseAddress
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.tls import ClientTLS
 
 __all__ = ["Peers", "endpoints"]
@@ -83,8 +83,8 @@ class _Peer:
     @property
     def protocol(self) -> RemotingProtocol | None:
         """
-        The connection, if it is up.  One that is being lost is not: who asks
-        again because a request failed with it must get another.
+        The connection, if it is up.  A connection that is being lost is not: a caller that
+        tries a failed request again must get another one.
         """
         protocol = self._protocol
         return protocol if protocol is not None and protocol.connected else None
@@ -98,7 +98,7 @@ class _Peer:
 
     def connection(self) -> Deferred[RemotingProtocol]:
         """
-        The connection, made if there is none.
+        The connection, which is made if it does not exist.
         """
         if (protocol := self.protocol) is not None:
             return succeed(protocol)
@@ -165,7 +165,7 @@ class _Peer:
         self._fail(f"after {now - self._dialledAt:.3f} s: {failure.getErrorMessage()}")
 
     def _fail(self, why: str) -> None:
-        # Who asks again because of this failure is for the next attempt.
+        # A caller that asks again because of this failure waits for the next attempt.
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.called:
@@ -196,7 +196,7 @@ class Peers:
 
     def connection(self, address: str) -> Deferred[RemotingProtocol]:
         """
-        The connection to an address, made if there is none.
+        The connection to an address, which is made if it does not exist.
 
         @return: a Deferred that fails with L{ConnectFailed}.  Cancelling it
             leaves the attempt to whoever else waits for it.
@@ -262,7 +262,7 @@ class Peers:
 
     def forget(self, address: str) -> None:
         """
-        Close the connection to an address, and fail who waits for it.
+        Close the connection to an address, and fail the requests that wait for it.
         """
         peer = self._peers.pop(address, None)
         if peer is not None:

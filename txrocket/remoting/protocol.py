@@ -12,20 +12,17 @@ does not read:
   - The dialling end goes on reading, because if both ends stopped, each waiting
     for the other, neither would ever go on.
 
-Whatever waits at either end is bounded by L{Limits<txrocket.remoting.node.Limits>};
+Whatever waits at either end is bounded by L{Limits<txrocket.remoting.remoting.Limits>};
 a connection that goes over is closed.  So is what all accepted connections hold together:
-see L{txrocket.remoting.unfinished} and L{txrocket.remoting.unread}.
+see L{txrocket.remoting.partialframes} and L{txrocket.remoting.unread}.
 
-This is the hot path: what is done here is done for every message.  Answers that
-are there at once go out in one write per read, which is worth a third of an
-echo, and requests that follow others in one write per turn of the reactor;
-nothing is logged and no Deferred is made unless something is awaited.
+What comes in is served, and what goes out is written, when the reactor's turn ends: see
+L{txrocket.remoting.turn}.  No Deferred is made unless something is awaited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -37,33 +34,29 @@ from zope.interface import implementer
 
 from txrocket.errors import (
     ConnectionLost,
-    ProtocolError,
     RequestCodeNotSupported,
     SystemBusy,
     TooManyRequests,
 )
 from txrocket.protocol.codes import requestName
-from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Answers, RemotingCommand
-from txrocket.protocol.connection import Connection
+from txrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
+from txrocket.protocol.connection import RemotingConnection
+from txrocket.protocol.frames import Run, frameEnd
 from txrocket.remoting.addresses import NO_HOST, addressOf, hostOf
-from txrocket.remoting.eager import eagerWriter, plainWriter
-from txrocket.remoting.faults import faultResponse
-from txrocket.remoting.responses import Pending, ResponseTable
-from txrocket.remoting.unfinished import SHORT
+from txrocket.remoting.eagerwrite import eagerWriter, plainWriter
+from txrocket.remoting.errorresponse import faultResponse
+from txrocket.remoting.partialframes import SHORT
+from txrocket.remoting.responsetable import Pending, ResponseTable
 
 if TYPE_CHECKING:
-    from txrocket.remoting.node import Remoting
+    from txrocket.remoting.remoting import Remoting
 
 __all__ = ["RemotingProtocol"]
 
-# Answers are handed to the transport once this many bytes of bodies have gathered,
-# so that a read full of pulls cannot pile up what the transport would warn us of.
-# Three full pulls are then just below the 128 KiB that Twisted gives the system at a
-# time; what is beyond that would make a turn of the reactor of its own.
+# Answers are written once this many bytes of bodies wait, and a peer's further requests wait
+# until they are: one read full of requests cannot pile up more.  Three full pulls are just
+# below the 128 KiB that Twisted gives the system at a time.
 _GATHER_LIMIT = 96 * 1024
-
-# What is longer is dealt with alone: a few messages, or large ones.
-_SMALL = 4 * 1024
 
 # How many seconds a peer has to take what is left and agree to close.  Without a
 # limit, one that does not read would keep a program from ever being stopped.
@@ -80,8 +73,6 @@ class RemotingProtocol(Protocol):
     @ivar accepted: whether the peer dialled us.
     @ivar active: set when anything is read or written; whoever closes idle
         connections clears it.
-    @ivar mayWait: whether what the peer sends is likely to be dealt with at less cost
-        together with what others send in the same turn of the reactor.
     @ivar responseTable: our requests that wait for their answers.
     """
 
@@ -102,29 +93,26 @@ class RemotingProtocol(Protocol):
         """
         self._gone = gone
         self._remoting = remoting
+        self._turn = remoting.turn
         self.accepted = accepted
         self.address = ""
         self.host = NO_HOST
         self.active = True
         self._limits = limits = remoting.limits
-        self._connection = Connection(limits.frame, limits.header)
+        self._connection = RemotingConnection(limits.frame, limits.header, remoting.split)
         self.responseTable = ResponseTable(remoting.clock, "", limits.requests)
         self._promised: set[Deferred[Any]] = set()
         self._lost: list[Deferred[str]] = []
-        self._backlog: list[RemotingCommand] = []
+        # Runs of frames that wait until the peer has read the answers before them.
+        self._backlog: list[Run] = []
         self._gathered: list[bytes] = []
-        # Answers that are to be encoded and written, and the requests that they answer.
-        self._answers: list[RemotingCommand | Answers] = []
-        self._answered: list[RemotingCommand | None] = []
         self._gatheredSize = 0
-        self._gathering = False
         self._unfinished = False  # whether a long frame has begun
         self._waits = False  # the peer is made to wait with the rest of a frame
         self._unread = False  # the peer does not read: the transport is full
         self._unsent = 0  # bytes given to the transport since it was full
         self._onewaysUnsent = 0
         self._strays = 0
-        self.mayWait = False
         self._closing: IDelayedCall | None = None
 
     # --- the connection --------------------------------------------------
@@ -148,8 +136,7 @@ class RemotingProtocol(Protocol):
         """
         The connection is gone: no answer will come, and none can be given.
         """
-        if self in self._remoting.waiting:
-            self._remoting.readNow()
+        self._turn.lost(self)
         said = reason.getErrorMessage()
         self.connected = 0
         if self._closing is not None and self._closing.active():
@@ -160,8 +147,6 @@ class RemotingProtocol(Protocol):
             self._remoting.unread.forget(self)
         self._backlog.clear()
         self._gathered.clear()
-        self._answers.clear()
-        self._answered.clear()
         self.responseTable.failAll(said)
         for promise in list(self._promised):
             promise.cancel()
@@ -182,15 +167,18 @@ class RemotingProtocol(Protocol):
         """
         Close the connection once what was written is sent, or cannot be.
         """
-        if not self.connected or self._closing is not None:
-            return
-        self._closing = self._remoting.clock.callLater(
-            CLOSE_TIMEOUT, self.transport.abortConnection
-        )
-        self.flush()
-        # TLS waits for the producer to go before it says goodbye.
-        self.transport.unregisterProducer()
-        self.transport.loseConnection()
+        if self.connected and self._closing is None:
+            self._closing = self._remoting.clock.callLater(
+                CLOSE_TIMEOUT, self.transport.abortConnection
+            )
+            self._turn.later(self._close)
+
+    def _close(self) -> None:
+        if self.connected:
+            self.flush()
+            # TLS waits for the producer to go before it says goodbye.
+            self.transport.unregisterProducer()
+            self.transport.loseConnection()
 
     # --- back-pressure ---------------------------------------------------
 
@@ -218,8 +206,8 @@ class RemotingProtocol(Protocol):
         self.active = True
         if self.accepted:
             self._remoting.unread.forget(self)
-        backlog, self._backlog = self._backlog, []
-        self._handle(backlog)
+        if self._backlog:
+            self._turn.resume(self)
         if self.accepted and not (self._unread or self._waits):
             self.transport.resumeProducing()
 
@@ -255,45 +243,45 @@ class RemotingProtocol(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         """
-        Serve the requests and give out the responses that are complete now.
+        The peer has sent bytes: the turn splits them into frames and serves these.
         """
         self.active = True
-        remoting = self._remoting
-        if self in remoting.waiting:
-            remoting.waiting[self] += data
-        elif (
-            self.mayWait
-            and len(data) <= _SMALL
-            and remoting.together is not None
-            and not self._connection.held
-            and self._mayExpress()
-        ):
-            remoting.readLater(self, data)
-        else:
-            self.read(data)
+        self._turn.received(self, data)
 
-    def _mayExpress(self) -> bool:
+    def split(self, data: bytes) -> list[Run]:
         """
-        Whether what comes in may be dealt with before it is decoded: nobody looks at
-        requests, and none waits for its turn.
+        The frames that are whole with these bytes.
         """
-        return not (self._remoting.hooks or self._unread or self._backlog)
-
-    def read(self, data: bytes) -> None:
-        """
-        Deal with what the peer has sent.
-        """
-        express = self._remoting.express
-        if express is not None and self._mayExpress():
-            commands = self._connection.feed(data, partial(express, self))
-        else:
-            commands = self._connection.feed(data)
-        if self._unfinished or len(self._connection.partial) > SHORT:
+        connection = self._connection
+        runs = connection.runs(data)
+        if self._unfinished or len(connection.partial) > SHORT:
             self._noteUnfinished(len(data))
-        if self._backlog:
-            self._backlog += commands
-        elif commands or self._connection.fault is not None:
-            self._handle(commands)
+        if connection.fault is not None:
+            self._turn.later(self._giveUp)
+        return runs
+
+    @property
+    def isHeld(self) -> bool:
+        """
+        Whether the peer's requests wait until it has read the answers to those before.
+        """
+        return bool(self._backlog) or (self._unread and self.accepted)
+
+    def hold(self, run: Run) -> None:
+        """
+        Have requests wait.
+        """
+        if self.connected:
+            self._backlog.append(run)
+
+    def takeBacklog(self) -> list[Run]:
+        """
+        The requests that waited.
+        """
+        backlog, self._backlog = self._backlog, []
+        if self._connection.fault is not None:
+            self._turn.later(self._giveUp)
+        return backlog
 
     def _noteUnfinished(self, came: int) -> None:
         """
@@ -310,35 +298,48 @@ class RemotingProtocol(Protocol):
         else:
             self._remoting.unfinished.forget(self)
 
-    def _handle(self, commands: Iterable[RemotingCommand]) -> None:
-        remaining = iter(commands if self.connected else ())
-        self._gathering = True
-        try:
-            for command in remaining:
-                if command.flag & RESPONSE_FLAG:
-                    if not self.responseTable.answer(command):
-                        self._stray(command)
-                else:
-                    self._serve(command)
-                if self._unread:
-                    if not self.connected:
-                        break
-                    if self.accepted:
-                        # Answers are not read: what is left waits for its turn.
-                        self._backlog = list(remaining)
-        finally:
-            self._gathering = False
-            if self._answers or self._gathered:
-                self._flushSoon()
-        if self._connection.fault is not None and not self._backlog:
-            self._giveUp(self._connection.fault)
+    def serve(self, code: int, data: bytes, start: int, end: int) -> None:
+        """
+        Serve the requests, and give out the responses, of the frames between two offsets.
+        """
+        while start < end:
+            start = self.serveOne(code, data, start, end)
 
-    def _giveUp(self, fault: ProtocolError) -> None:
-        if self.connected and self._closing is None:
+    def serveOne(self, code: int, data: bytes, start: int, end: int) -> int:
+        """
+        Serve the first of the frames between two offsets.
+
+        @return: where the next one begins that is to be served now; C{end} if those that are
+            left wait, or never will be served.
+        """
+        if not self.connected:
+            return end
+        stop = frameEnd(data, start)
+        command = self._connection.decode(data, start, stop)
+        if command is None:
+            self._backlog.clear()
+            self._turn.later(self._giveUp)
+            return end
+        if command.flag & RESPONSE_FLAG:
+            if not self.responseTable.answer(command):
+                self._stray(command)
+        else:
+            self._serve(command)
+        if stop < end and (self._gatheredSize > _GATHER_LIMIT or (self._unread and self.accepted)):
+            self._backlog.append((code, data, stop, end))
+            self._turn.write(self)
+            return end
+        return stop
+
+    def _giveUp(self) -> None:
+        """
+        Close a connection whose stream is broken, once all before the fault is served.
+        """
+        if self.connected and self._closing is None and not self._backlog:
             self._log.warn(
                 "Closing the connection to {address}, which broke the protocol: {fault}",
                 address=self.address,
-                fault=fault,
+                fault=self._connection.fault,
             )
             self.close()
 
@@ -359,10 +360,7 @@ class RemotingProtocol(Protocol):
         except Exception:
             answer = faultResponse(Failure(), request, self.address)
         if isinstance(answer, RemotingCommand):
-            if request.flag or self._unread or remoting.hooks:
-                self._answer(request, answer)
-            else:
-                self._gather(request, answer)
+            self._answer(request, answer)
         elif isinstance(answer, Deferred):
             promise: Deferred[Any] = answer
             self._promised.add(promise)
@@ -402,64 +400,41 @@ class RemotingProtocol(Protocol):
             )
             self.drop()
             return
-        self._gather(request, response)
-
-    def _gather(self, request: RemotingCommand, response: RemotingCommand) -> None:
-        """
-        Have an answer written with the others.
-        """
         response.opaque = request.opaque
         response.flag |= RESPONSE_FLAG
         response.serializeType = request.serializeType
-        self._answers.append(response)
-        self._answered.append(request)
         self._gatheredSize += len(response.body)
-        if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
-            self._flushSoon()
+        self._turn.reply(self, request, response)
 
-    def answerTogether(self, answers: Answers) -> None:
+    def encode(self, request: RemotingCommand, response: RemotingCommand) -> None:
         """
-        Have answers written with the others that wait to be.
+        Encode an answer, to be written with the others of this turn.
         """
-        if self.connected:
-            self._answers.append(answers)
-            self._answered.append(None)
-            self._gatheredSize += sum(map(len, answers.pieces))
-            if not self._gathering or self._gatheredSize > _GATHER_LIMIT:
-                self._flushSoon()
+        if not self.connected:
+            return
+        try:
+            head = response.encodeHead(self._limits.frame)
+        except Exception:
+            response = faultResponse(Failure(), request, self.address)
+            response.opaque = request.opaque
+            response.serializeType = request.serializeType
+            head = response.encodeHead()
+        self._gathered.append(head)
+        if response.body:
+            self._gathered.append(response.body)
+        self._turn.write(self)
 
-    def answerNow(self, frame: bytes) -> None:
+    def answer(self, *frames: bytes) -> None:
         """
-        Write an answer, unless there are others that wait to be written before it.
+        Write encoded answers, behind those of this turn that are encoded already.
         """
-        if self._answers or self._gathered or self._unread or not self.connected:
-            self.answerTogether(Answers(frame))
+        if self._gathered or self._unread or not self.connected:
+            self._gathered += frames
+            self.flush()
         else:
-            self._send([frame])
-
-    def _encodeAnswers(self) -> None:
-        if self._remoting.settle is not None:
-            self._remoting.settle()
-        answers, self._answers = self._answers, []
-        requests, self._answered = self._answered, []
-        gathered = self._gathered
-        limit = self._limits.frame
-        for request, response in zip(requests, answers, strict=True):
-            if request is None:
-                assert isinstance(response, Answers)
-                gathered += response.pieces
-                continue
-            assert isinstance(response, RemotingCommand)
-            try:
-                head = response.encodeHead(limit)
-            except Exception:
-                response = faultResponse(Failure(), request, self.address)
-                response.opaque = request.opaque
-                response.serializeType = request.serializeType
-                head = response.encodeHead()
-            gathered.append(head)
-            if response.body:
-                gathered.append(response.body)
+            self._send(frames)
+            if self._unread and self.accepted:
+                self._remoting.unread.add(self, sum(map(len, frames)))
 
     def _stray(self, response: RemotingCommand) -> None:
         """
@@ -530,19 +505,19 @@ class RemotingProtocol(Protocol):
         @param request: is told of the answer.
         @param head: the frame up to its body.
         """
-        table, remoting, gathered = self.responseTable, self._remoting, self._gathered
+        table = self.responseTable
         table.add(request)
-        if not self._gathering and not remoting.corked and len(table.pending) > 1:
-            # Who does not wait for one answer before the next request often makes many in
-            # a turn.  A call of the system for each would cost as much as all the rest.
-            remoting.gatherTurn()
-        waiting = bool(gathered)
-        gathered.append(head)
-        gathered.append(body)
+        if len(table.pending) > 1:
+            # A caller that does not wait for one answer before the next request often makes
+            # many requests in a turn.
+            self._turn.gather()
+        self._gathered.append(head)
+        self._gathered.append(body)
         self._gatheredSize += len(body)
-        # Who gathers writes at the end, and who waits for the turn's is known to do so.
-        if self._gatheredSize > _GATHER_LIMIT or not (self._gathering or waiting):
-            self._flushSoon()
+        if self._gatheredSize > _GATHER_LIMIT:
+            self.flush()
+        else:
+            self._turn.write(self)
 
     def oneway(self, command: RemotingCommand) -> None:
         """
@@ -567,14 +542,14 @@ class RemotingProtocol(Protocol):
         self._gathered.append(head)
         self._gathered.append(command.body)
         self._gatheredSize += len(command.body)
-        if not self._gathering:
-            self._flushSoon()
+        if self._gatheredSize > _GATHER_LIMIT:
+            self.flush()
+        else:
+            self._turn.write(self)
             if not self.accepted:
                 # Those that follow it in this turn go together.  A server's notices go to
                 # many, one to each.
-                self._remoting.gatherTurn()
-        elif self._gatheredSize > _GATHER_LIMIT:
-            self._flushSoon()
+                self._turn.gather()
 
     def _mayWrite(self, command: RemotingCommand) -> None:
         if not self.connected:
@@ -595,21 +570,13 @@ class RemotingProtocol(Protocol):
             hook.afterResponse(self.address, request, response)
         return response
 
-    def _flushSoon(self) -> None:
-        if self._remoting.corked and self._gatheredSize <= _GATHER_LIMIT:
-            self._remoting.flushLater(self)
-        else:
-            self.flush()
-
     def flush(self) -> None:
         """
         Write what has gathered.
         """
-        if self._answers:
-            self._encodeAnswers()
+        self._gatheredSize = 0
         if self._gathered:
             pieces, self._gathered = self._gathered, []
-            self._gatheredSize = 0
             if self.connected:
                 if self._unread:
                     self._unsent += sum(map(len, pieces))
@@ -617,6 +584,8 @@ class RemotingProtocol(Protocol):
                 self._send(pieces)
                 if self._unread and self.accepted:
                     self._remoting.unread.add(self, sum(map(len, pieces)))
+        if self._backlog and not (self._unread and self.accepted):
+            self._turn.resume(self)
 
 
 def _noAnswer(answer: object, request: RemotingCommand, address: str) -> RemotingCommand:

@@ -15,8 +15,8 @@ from twisted.internet.protocol import ServerFactory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.protocol import RemotingProtocol
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.tls import FirstByteProtocol, ServerTLS, TLSMode
 
 __all__ = ["RemotingServerFactory"]

@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IReactorTCP, IStreamServerEndpoint
 
 from txrocket.config import atLeast, between
 from txrocket.protocol.frames import FRAME_LIMIT, HEADER_LIMIT
-from txrocket.remoting.node import Limits
+from txrocket.remoting.remoting import Limits
 from txrocket.remoting.tls import ClientAuth, ClientTLS, ServerTLS, TLSMode
 
 __all__ = ["BrokerServerSettings", "NamesrvServerSettings", "ServerSettings", "TLSSettings"]

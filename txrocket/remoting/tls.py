@@ -78,7 +78,7 @@ class ServerTLS:
 
     @ivar testMode: C{tls.test.mode.enable}: use a certificate made up on the
         spot, whatever the paths say.
-    @ivar trustCertPath: who may sign the clients' certificates.
+    @ivar trustCertPath: the authorities that may sign the clients' certificates.
     """
 
     mode: TLSMode = TLSMode.DISABLED

@@ -139,13 +139,13 @@ def dump(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
 
         def wanted() -> Iterator[MessageExt]:
             nonlocal end
-            for scanned in log.scan(start, strict=False):
+            for scanned in log.records(start, strict=False):
                 end = scanned.offset + scanned.size
                 if options.topic in (None, scanned.record.topic):
                     data = log.segments.read(scanned.offset, scanned.size)
                     yield decodeRecord(data)
 
-        if start != log.first and next(log.scan(start, strict=False), None) is None:
+        if start != log.first and next(log.records(start, strict=False), None) is None:
             raise StoreError(f"no record begins at {start}")
         for message in islice(wanted(), options.limit):
             print(json.dumps(describe(message, options.body), ensure_ascii=False), file=out)

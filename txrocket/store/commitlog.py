@@ -5,9 +5,8 @@ The commit log: all records of all topics, in order of arrival.
 Records do not cross from one file into the next.  Where one does not fit, a
 blank (L{encodeBlank}) fills the file; there is always room for its 8 bytes.
 
-What is put gathers in memory until L{CommitLog.write}, so that all messages of
-one read from the network cost one C{pwrite}.  Nobody may be told that a message
-is stored before that.
+Records wait in memory for L{CommitLog.write}, so that all messages of one turn cost one
+C{pwrite}.  No producer may be told that a message is stored before that.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from txrocket.compiled import speed
+from txrocket.bulk import checkRecords
 from txrocket.errors import DiskFull, MalformedRecord, MessageTooLarge, StoreError, StoreFailed
 from txrocket.message import MessageExt
 from txrocket.protocol.record import (
@@ -34,13 +33,13 @@ from txrocket.store.segments import Segments
 
 __all__ = ["HOLE_TOPIC", "LOST", "CommitLog", "Scanned", "torn"]
 
-#: The topic of the records that fill holes (L{txrocket.store.holes}): no messages.
+#: The topic of the records that fill holes (L{txrocket.store.damage.holes}): no messages.
 HOLE_TOPIC = "rmq_sys_hole"
 
 # A record is at most a body of the largest size with this much around it, as in Java.
 _AROUND_BODY = 64 * 1024
 # What is asked for by its offset may be no record at all, and its size anything.  Of
-# those that were put before the limit was lowered, no frame could carry a larger one.
+# those that were appended before the limit was lowered, no frame could carry a larger one.
 _FRAME = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _SIZE_AND_MAGIC = struct.Struct(">2i")
@@ -62,17 +61,15 @@ class Scanned(NamedTuple):
 
 class CommitLog:
     """
-    The log's files, and what is about to be written to them.
+    The files of the log, and the records that are not written to them yet.
 
     @ivar segments: the files.
-    @ivar gathered: what is about to be written.
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
     @ivar direct: as L{Files<txrocket.store.files.Files>} have it.
-    @ivar largest: how many bytes a record has at most, those included that were put
+    @ivar largest: how many bytes a record has at most, including those that were appended
         before the limit was lowered.
-    @ivar brim: what ends before it, with a body of at most C{maxBody}, fits without
-        more ado.
+    @ivar fileEnd: the offset up to which records fit into the last file.
     """
 
     def __init__(
@@ -93,9 +90,9 @@ class CommitLog:
         self._limit = min(maxMessageSize + _AROUND_BODY, self._fits)
         self.largest = max(self._limit, _FRAME)
         self.maxBody = maxMessageSize
-        self.brim = 0
+        self.fileEnd = 0
         self._wrote = wrote
-        self.gathered: list[bytes] = []
+        self._unwritten: list[bytes] = []
         self._spoiled = 0  # up to where a write that failed may have come
         self.end = 0
         self.written = 0
@@ -129,40 +126,40 @@ class CommitLog:
             raise MessageTooLarge(size, self._fits)
         bases = self.segments.bases
         room = bases[-1] + self.segments.size - self.end if bases else 0
-        # Once, but for who is told of messages meanwhile and fills the new file.
+        # Usually one pass.  A listener that _roll calls may append, and fill the new file.
         while size + BLANK_SIZE > room:
             self._roll(room)
             room = bases[-1] + self.segments.size - self.end
-        self.brim = bases[-1] + self.segments.size - BLANK_SIZE
+        self.fileEnd = bases[-1] + self.segments.size - BLANK_SIZE
         return self.end
 
     def add(self, data: bytes) -> None:
         """
-        Put a record where it was L{reserved<reserve>}.
+        Append records where they were L{reserved<reserve>}.
         """
-        self.gathered.append(data)
+        self._unwritten.append(data)
         self.end += len(data)
 
     def write(self) -> None:
         """
-        Bring what was put into the files.
+        Write all records to the files.
 
-        @raise DiskFull: if there is no room.  What was put is then forgotten,
-            and the log ends where it ended before.
-        @raise StoreFailed: if the disk does not take it.
+        @raise DiskFull: if there is no room.  The records are then lost, and the log ends
+            where it ended before.
+        @raise StoreFailed: if the disk fails.
         """
-        start, data = self.written, self._writeGathered()
+        start, data = self.written, self._writeAll()
         if data:
             self._wrote(start, data)
 
-    def _writeGathered(self) -> bytes:
+    def _writeAll(self) -> bytes:
         """
         @return: what was written.
         """
-        data = b"".join(self.gathered)
+        data = b"".join(self._unwritten)
         if not data:
             return data
-        self.gathered.clear()
+        self._unwritten.clear()
         start = self.written
         end = start + len(data)
         try:
@@ -179,9 +176,9 @@ class CommitLog:
 
     def drop(self) -> None:
         """
-        Forget what was put and not written.
+        Forget the records that are not written.
         """
-        self.gathered.clear()
+        self._unwritten.clear()
         self.end = self.written
 
     def read(self, offset: int, size: int) -> bytes:
@@ -208,9 +205,10 @@ class CommitLog:
             return None
         return (data, record) if record.commitLogOffset == offset and not _fills(record) else None
 
-    def scan(self, start: int, *, strict: bool) -> Iterator[Scanned]:
+    def scan(self, start: int, *, strict: bool) -> Iterator[tuple[int, bytes]]:
         """
-        The records from an offset on, up to the first that is none.
+        The records from an offset on, up to the first that is not sound: stretches of records
+        that follow each other, and the offset of each stretch.
 
         @param strict: whether to doubt everything, as after a crash: bodies are
             checked against their CRC, and what it does not cover for signs of
@@ -219,50 +217,54 @@ class CommitLog:
         offset = held = start
         data = b""
         while True:
-            position = offset - held
-            if len(data) - position < BLANK_SIZE:
-                data, held, position = self.segments.read(offset, _CHUNK), offset, 0
+            if len(data) - (offset - held) < BLANK_SIZE:
+                data, held = self.segments.read(offset, _CHUNK), offset
                 if len(data) < BLANK_SIZE:
                     return
-            size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
-            if magic == BLANK_MAGIC_CODE:
-                base = self.segments.baseOf(offset)
-                if base is None or self.segments.baseOf(base + self.segments.size) is None:
+            position = offset - held
+            end = checkRecords(data, position, offset, self._limit)
+            if end == position:
+                size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
+                if magic == BLANK_MAGIC_CODE:
+                    base = self.segments.baseOf(offset)
+                    if base is None or self.segments.baseOf(base + self.segments.size) is None:
+                        return
+                    offset = held = base + self.segments.size
+                    data = b""
+                    continue
+                if magic != MESSAGE_MAGIC_CODE or not 0 < size <= self._limit:
                     return
-                offset = held = base + self.segments.size
-                data = b""
-                continue
-            if magic != MESSAGE_MAGIC_CODE or not 0 < size <= self._limit:
-                return
-            if size > len(data) - position:
-                data, held, position = self.segments.read(offset, max(size, _CHUNK)), offset, 0
-            try:
-                record = decodeRecord(data, position, readBody=False, checkCrc=strict)
-            except MalformedRecord:
-                return
-            if record.commitLogOffset != offset or (strict and torn(record, offset)):
-                return
-            yield Scanned(offset, size, record)
-            offset += size
+                if size > len(data) - position:
+                    data, held = self.segments.read(offset, max(size, _CHUNK)), offset
+                    if len(data) < size:
+                        return
+                    continue
+                if not self._isSound(data, position, offset, strict):
+                    return
+                end = position + size
+            yield offset, data[position:end]
+            offset = held + end
 
-    def scanQuickly(self, start: int) -> Iterator[tuple[int, bytes]]:
+    def _isSound(self, data: bytes, position: int, offset: int, strict: bool) -> bool:
         """
-        What L{scan} finds however strict it is, as stretches of records of one time, up to
-        the first that the compiled helper leaves to it: a tenth of the price.
+        Look closer at a record.
         """
-        if speed is None:
-            return
-        while data := self.segments.read(start, _CHUNK):
+        try:
+            record = decodeRecord(data, position, readBody=False, checkCrc=strict)
+        except MalformedRecord:
+            return False
+        return record.commitLogOffset == offset and not (strict and torn(record, offset))
+
+    def records(self, start: int, *, strict: bool) -> Iterator[Scanned]:
+        """
+        What L{scan} finds, record by record.
+        """
+        for offset, data in self.scan(start, strict=strict):
             position = 0
-            while True:
-                end = speed.soundRecords(data, position, start + position, self._limit)
-                if end == position:
-                    break
-                yield start + position, data[position:end]
-                position = end
-            if not position:
-                return
-            start += position
+            while position < len(data):
+                record = decodeRecord(data, position, readBody=False)
+                yield Scanned(offset + position, record.storeSize, record)
+                position += record.storeSize
 
     def _roll(self, room: int) -> None:
         """
@@ -275,17 +277,17 @@ class CommitLog:
         except OSError as error:
             raise self._explain(error, self.segments.size) from error
         if room > 0:
-            self.gathered.append(encodeBlank(room))
+            self._unwritten.append(encodeBlank(room))
             self.end += BLANK_SIZE
         start = self.written
         try:
-            data = self._writeGathered()
+            data = self._writeAll()
         except StoreError:
             with suppress(OSError):
                 self.segments.removeLast()
             raise
         self.end = self.written = base
-        # Last, because who is told of messages may put others.
+        # Last, because a listener may append other messages.
         if data:
             self._wrote(start, data)
 

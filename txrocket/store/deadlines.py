@@ -74,6 +74,6 @@ class Deadlines:
             waiting = watched.popleft()[1]
             if not waiting.called:
                 waiting.errback(self._late(self._seconds))
-        # Who was told may have begun to wait again.
+        # A waiter that was told may have begun to wait again.
         if watched and self._timer is None:
             self._timer = self._clock.callLater(watched[0][0] - now, self._sweep)

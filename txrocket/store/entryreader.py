@@ -8,7 +8,7 @@ The records that queue entries stand for, looked at one by one::
                                           itself: L{EntrySearch} looks for the message,
                                           else it is left out, counted and logged
 
-This is the way of everything that the quicker ones in L{txrocket.store.reading} leave
+This is the way of everything that the quicker ones in L{txrocket.store.reader} leave
 alone: old messages, those in several files, SQL92, and damage.
 """
 
@@ -22,11 +22,9 @@ from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
 from txrocket.store.commitlog import CommitLog
 from txrocket.store.consumequeue import FILLER_SIZE, ConsumeQueue, entries
-from txrocket.store.damage import DamageLog
-from txrocket.store.entrysearch import EntrySearch, Place
-from txrocket.store.follow import SCHEDULE_TOPIC
-from txrocket.store.getresult import GetStatus, Got
-from txrocket.store.recordcheck import (
+from txrocket.store.damage.damagelog import DamageLog
+from txrocket.store.damage.entrysearch import EntrySearch, FoundRecord
+from txrocket.store.damage.recordcheck import (
     HEAD_SIZE,
     SMALLEST,
     Origin,
@@ -36,6 +34,8 @@ from txrocket.store.recordcheck import (
     recordFault,
     storeTime,
 )
+from txrocket.store.dispatch import SCHEDULE_TOPIC
+from txrocket.store.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["EntryReader", "Wanted"]
@@ -73,7 +73,7 @@ class _Chosen(NamedTuple):
     """
 
     queueOffset: int
-    place: Place
+    place: FoundRecord
 
 
 class _Choice(NamedTuple):
@@ -115,7 +115,7 @@ class EntryReader:
 
     def collect(
         self, wanted: Wanted, data: bytes, settings: StoreSettings, near: int, low: int, high: int
-    ) -> Got:
+    ) -> GetMessageResult:
         """
         The records of entries.
 
@@ -128,13 +128,15 @@ class EntryReader:
         choice = self._choose(wanted, data, settings, near)
         found, stopped = self._records(wanted, choice.chosen, not choice.searched)
         if found:
-            status = GetStatus.FOUND
+            status = GetMessageStatus.FOUND
         elif choice.removed or choice.chosen:
-            status = GetStatus.MESSAGE_WAS_REMOVING
+            status = GetMessageStatus.MESSAGE_WAS_REMOVING
         else:
-            status = GetStatus.NO_MATCHED_MESSAGE
+            status = GetMessageStatus.NO_MATCHED_MESSAGE
         nextOffset = wanted.offset + choice.looked if stopped is None else stopped
-        return Got(status, nextOffset, low, high, b"".join(found), len(found), choice.fromDisk)
+        return GetMessageResult(
+            status, nextOffset, low, high, b"".join(found), len(found), choice.fromDisk
+        )
 
     def _choose(self, wanted: Wanted, data: bytes, settings: StoreSettings, near: int) -> _Choice:
         """
@@ -149,7 +151,7 @@ class EntryReader:
             fromDisk = end - offset > near
             if chosen and (len(chosen) >= wanted.most or length in _FILLERS):
                 break
-            place: Place | None = Place(*entry)
+            place: FoundRecord | None = FoundRecord(*entry)
             if not (first <= offset <= end - length and SMALLEST <= length <= largest):
                 searches = self._mustSearch(wanted, queueOffset, offset, length)
                 if searched and searches:
@@ -171,7 +173,7 @@ class EntryReader:
                 size += place.size
         return _Choice(chosen, looked, removed, fromDisk, searched)
 
-    def _isWanted(self, wanted: Wanted, place: Place) -> bool:
+    def _isWanted(self, wanted: Wanted, place: FoundRecord) -> bool:
         if wanted.matches is not None and not wanted.matches(place.tagsCode):
             return False
         return wanted.accepts is None or self._accepted(wanted.accepts, place)
@@ -199,7 +201,9 @@ class EntryReader:
             or self._search.isKnown(wanted.origin, queueOffset)
         )
 
-    def _found(self, wanted: Wanted, queueOffset: int, offset: int, size: int) -> Place | None:
+    def _found(
+        self, wanted: Wanted, queueOffset: int, offset: int, size: int
+    ) -> FoundRecord | None:
         """
         Where the message is whose entry names no place in the log; L{None} if the entry
         stands for nothing, or the message was deleted or is not to be found.
@@ -215,7 +219,7 @@ class EntryReader:
             self._damage.message(origin.topic, origin.queueId, queueOffset, offset, fault)
         return place
 
-    def _accepted(self, accepts: Callable[[MessageExt], bool], place: Place) -> bool:
+    def _accepted(self, accepts: Callable[[MessageExt], bool], place: FoundRecord) -> bool:
         try:
             record = decodeRecord(self._log.read(place.offset, place.size), readBody=False)
         except MalformedRecord:
@@ -259,7 +263,7 @@ class EntryReader:
                 self._damage.message(origin.topic, origin.queueId, queueOffset, place.offset, fault)
         return found, None
 
-    def _elsewhere(self, wanted: Wanted, queueOffset: int, place: Place) -> bytes | None:
+    def _elsewhere(self, wanted: Wanted, queueOffset: int, place: FoundRecord) -> bytes | None:
         """
         The record of a message that is not where its entry says.
         """
@@ -274,7 +278,7 @@ class EntryReader:
         return record
 
     def _recordFault(
-        self, wanted: Wanted, queueOffset: int, place: Place, record: bytes
+        self, wanted: Wanted, queueOffset: int, place: FoundRecord, record: bytes
     ) -> str | None:
         return recordFault(
             record,
@@ -288,7 +292,7 @@ class EntryReader:
 
     def mended(
         self, queue: ConsumeQueue, origin: Origin, start: int, data: bytes
-    ) -> Iterator[Place]:
+    ) -> Iterator[FoundRecord]:
         """
         Compare entries with the heads of their records, one at a time, and correct those
         that are damaged.
@@ -298,12 +302,14 @@ class EntryReader:
         @raise StoreError: if the disk does not give the log.
         """
         for queueOffset, entry in enumerate(entries(data), start):
-            place = Place(*entry)
+            place = FoundRecord(*entry)
             if place.size not in _FILLERS and not self._isDeleted(queue, place.offset):
                 place = self._mended(queue, origin, queueOffset, place)
             yield place
 
-    def _mended(self, queue: ConsumeQueue, origin: Origin, queueOffset: int, place: Place) -> Place:
+    def _mended(
+        self, queue: ConsumeQueue, origin: Origin, queueOffset: int, place: FoundRecord
+    ) -> FoundRecord:
         head = b""
         if self._fault(place.offset, place.size) is None:
             head = self._log.read(place.offset, HEAD_SIZE)
@@ -316,7 +322,7 @@ class EntryReader:
             self._damage.entry(origin.topic, origin.queueId, queueOffset, other.offset)
         return other
 
-    def _timed(self, origin: Origin, place: Place, stored: int) -> Place:
+    def _timed(self, origin: Origin, place: FoundRecord, stored: int) -> FoundRecord:
         """
         The entry of a sound record, with the right time if it has one that cannot be.
         """

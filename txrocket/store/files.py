@@ -5,8 +5,8 @@ The operating system, as far as the store needs it.
 Everything that the store does to a disk goes through L{Files}, so that a test
 can put a disk in its place that fails, fills up, or loses power.  Data are read
 and written by C{pread} and C{pwrite} and never through a mapping: a full disk
-is then an error, where a mapping would end the process with SIGBUS.  The compiled helper
-may read through one, since it knows what to do with that.
+is then an error, where a mapping would end the process with SIGBUS.  Only L{collectRecords
+<txrocket.bulk.interface.Bulk.collectRecords>} reads through one, once it is guarded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from mmap import ACCESS_READ, mmap
 
-from txrocket.compiled import speed
+from txrocket.bulk import syncPaths
 
 __all__ = [
     "FIRST_BYTE",
@@ -66,8 +66,8 @@ class Files:
     """
     The real one.
 
-    @cvar direct: whether handles and paths are the system's, with which the compiled
-        helper may deal.
+    @cvar direct: whether handles and paths are the system's, so that
+        L{txrocket.bulk} may use them.
     """
 
     direct = True
@@ -111,8 +111,8 @@ class Files:
 
     def map(self, handle: int, size: int) -> mmap:
         """
-        A file's bytes, to be read as long as nobody makes it shorter, and by who can
-        deal with SIGBUS.
+        A file's bytes.  If another process makes the file shorter, reading them raises SIGBUS,
+        which the caller must handle.
         """
         return mmap(handle, size, access=ACCESS_READ)
 
@@ -174,14 +174,13 @@ class Files:
 
     def syncPaths(self, paths: Iterable[str]) -> None:
         """
-        L{syncPath} of many.  With the compiled helper other threads need not take turns
-        with this one for each.
+        L{syncPath} of many.
 
         @raise SyncFailed: if one did not come to the disk.
         @raise OSError: if one could not be opened; what was written to it is not lost.
         """
-        if speed is not None and self.direct:
-            number = speed.syncPaths(paths)
+        if self.direct:
+            number = syncPaths(paths)
             if number in NO_HANDLES:
                 raise OSError(number, os.strerror(number))
             if number:

@@ -26,9 +26,9 @@ from twisted.logger import Logger
 from txrocket.errors import FlushDiskTimeout, StoreFailed
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueues
+from txrocket.store.consumequeues import ConsumeQueues
+from txrocket.store.dispatch import Dispatcher
 from txrocket.store.files import Handles, SyncFailed
-from txrocket.store.follow import Follow
 from txrocket.store.index import Index
 from txrocket.store.segments import SyncJob
 from txrocket.store.watermark import Watermark
@@ -83,7 +83,7 @@ class Flusher:
         synced = self.flushed.offset
         while self.flushed.failure is None:
             if not self._wanted(synced):
-                # Who is told may want more.
+                # A waiter that is told may ask for more.
                 self.flushed.advance(synced)
                 if not self._wanted(synced):
                     break
@@ -145,7 +145,7 @@ class Checkpointer:
     def __init__(
         self,
         flusher: Flusher,
-        follow: Follow,
+        dispatcher: Dispatcher,
         queues: ConsumeQueues,
         index: Index | None,
         checkpointFile: CheckpointFile,
@@ -154,7 +154,7 @@ class Checkpointer:
         failed: Failed,
     ) -> None:
         self._flusher = flusher
-        self._follow = follow
+        self._dispatcher = dispatcher
         self._queues = queues
         self._index = index
         self._file = checkpointFile
@@ -195,7 +195,7 @@ class Checkpointer:
     def _checkpoint(self) -> Generator[Deferred[Any], None, None]:
         if self._failure is not None:
             raise self._failure
-        offset, timestamp = self._follow.position, self._follow.timestamp
+        offset, timestamp = self._dispatcher.position, self._dispatcher.timestamp
         # The index first: it may find the disk full, and then is asked again.
         mark = self._index.seal(self._owed) if self._index else None
         try:

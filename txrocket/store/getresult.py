@@ -9,10 +9,10 @@ from enum import Enum
 
 import msgspec
 
-__all__ = ["GetStatus", "Got"]
+__all__ = ["GetMessageResult", "GetMessageStatus"]
 
 
-class GetStatus(Enum):
+class GetMessageStatus(Enum):
     """
     What became of a pull; Java's C{GetMessageStatus}.
     """
@@ -28,7 +28,7 @@ class GetStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-class Got(msgspec.Struct, frozen=True, gc=False):
+class GetMessageResult(msgspec.Struct, frozen=True, gc=False):
     """
     What a pull gives.
 
@@ -36,7 +36,7 @@ class Got(msgspec.Struct, frozen=True, gc=False):
     @ivar fromDisk: whether they are so old that a slave had better serve them.
     """
 
-    status: GetStatus
+    status: GetMessageStatus
     nextOffset: int
     minOffset: int
     maxOffset: int

@@ -10,7 +10,7 @@ what is damaged (L{Holes}), and ends where no sound record follows; the log is c
 
     first            safe                           end            cut
       |---------------|-----------|#######|----------|~~~~~~~~~~~~~~~|
-       not read again   filed again  hole  filed again  torn or garbage
+       not read again  entered again hole  entered again torn or garbage
 
 After a crash all that is kept behind C{safe} is written again before it is synced: if a
 sync has failed, the system shows bytes that are not on the disk, and takes them for
@@ -18,8 +18,6 @@ written.
 """
 
 from __future__ import annotations
-
-from itertools import islice
 
 from twisted.logger import Logger
 
@@ -31,20 +29,18 @@ from txrocket.protocol.record import (
 )
 from txrocket.store.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import Confirm, ConsumeQueue, ConsumeQueues
+from txrocket.store.consumequeue import Confirm, ConsumeQueue
+from txrocket.store.consumequeues import ConsumeQueues
+from txrocket.store.damage.holes import Holes
+from txrocket.store.damage.losses import Losses
+from txrocket.store.damage.queueorder import Order
+from txrocket.store.dispatch import TIMED_TOPICS, Dispatcher
 from txrocket.store.files import Handles
-from txrocket.store.follow import TIMED_TOPICS, Follow
-from txrocket.store.holes import Holes
 from txrocket.store.index import Index
-from txrocket.store.losses import Losses
-from txrocket.store.order import Order
 from txrocket.store.segments import SyncJob
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Recovery"]
-
-# Of how many records each is looked at by itself before many are tried again.
-_ONE_BY_ONE = 1024
 
 
 class Recovery:
@@ -59,7 +55,7 @@ class Recovery:
         log: CommitLog,
         queues: ConsumeQueues,
         index: Index | None,
-        follow: Follow,
+        dispatcher: Dispatcher,
         checkpointFile: CheckpointFile,
         settings: StoreSettings,
         handles: Handles,
@@ -71,7 +67,7 @@ class Recovery:
         self._commitLog = log
         self._queues = queues
         self._index = index
-        self._follow = follow
+        self._dispatcher = dispatcher
         self._checkpointFile = checkpointFile
         self._settings = settings
 
@@ -89,7 +85,7 @@ class Recovery:
         if self._index is not None:
             self._index.load()
         checkpoint = self._checkpointFile.read()
-        self._follow.timestamp = checkpoint.timestamp
+        self._dispatcher.timestamp = checkpoint.timestamp
         if not log.segments.bases:
             self._forgetAll()
             return 0
@@ -112,14 +108,14 @@ class Recovery:
         self._queues.follow(log.first)
         if self._losses.keepNumbers(known or 0):
             self._vouch(end)
-            self._losses.fill(self._timeOf, self._follow.timestamp)
+            self._losses.fill(self._timeOf, self._dispatcher.timestamp)
         return end
 
     def _start(self, checkpoint: Checkpoint, safe: int, clean: bool) -> int:
         """
         Bring queues and index to where they are sure.
 
-        @return: from where on the log must be filed again.
+        @return: from where on the records must be entered again.
         """
         log = self._commitLog
         ends = self._queueEnds(log.segments.end if clean else safe, checkpoint.offset is not None)
@@ -161,7 +157,7 @@ class Recovery:
         if self._index:
             self._index.settle(second)
             second.run()
-        time = self._follow.timestamp
+        time = self._dispatcher.timestamp
         self._checkpointFile.write(
             Checkpoint(time, time, time, end, mark, time, self._queues.total)
         )
@@ -305,7 +301,7 @@ class Recovery:
                 # A delay may have been configured anew, and Java knows of no other
                 # times; it may also keep more than a hash, in a file of its own, and
                 # the place in that file here.
-                and (not ours or topic in TIMED_TOPICS or self._follow.hash(record) == hashed)
+                and (not ours or topic in TIMED_TOPICS or self._dispatcher.hash(record) == hashed)
             )
 
         return confirm
@@ -316,14 +312,14 @@ class Recovery:
 
     def _replay(self, start: int, known: int) -> int:
         """
-        File the records from an offset on.
+        Enter the records from an offset on in queues and index, past what is damaged.
 
         @param known: the log does not end before it.
         @return: where the log ends.
         """
         end = start
         while True:
-            end = self._file(end)
+            end = self._enter(end)
             following = self._losses.passOver(end, known)
             if following is None:
                 break
@@ -332,32 +328,24 @@ class Recovery:
         self._queues.write()
         return end
 
-    def _file(self, start: int) -> int:
+    def _enter(self, start: int) -> int:
         """
-        File the records from an offset on, up to the first that is not sound.
+        Enter the records from an offset on in queues and index, up to the first that is not
+        sound.
 
         @return: where the last one ends.
         """
-        log, follow = self._commitLog, self._follow
-        strict = self._settings.checkCRCOnRecover
         end = start
-        while True:
-            for offset, data in log.scanQuickly(end):
-                end = offset + follow.fileAll(offset, data)
-                if end < offset + len(data):
-                    break
-            found = list(islice(log.scan(end, strict=strict), _ONE_BY_ONE))
-            for scanned in found:
-                follow.file(scanned.record, self._order.put)
-                end = scanned.offset + scanned.size
+        for offset, data in self._commitLog.scan(start, strict=self._settings.checkCRCOnRecover):
+            self._dispatcher.enter(offset, data, self._order.put)
             self._queues.write(room=0)
-            if len(found) < _ONE_BY_ONE:
-                return end
+            end = offset + len(data)
+        return end
 
     def _cutAt(self, end: int) -> None:
         log = self._commitLog
         log.segments.clearFrom(end)
-        log.end = log.written = self._follow.position = end
+        log.end = log.written = self._dispatcher.position = end
         for topic, queueId, queue in self._queues:
             if queue.reach(queue.maxOffset) > end:
                 confirm = self._confirm(topic, queueId, ours=False)

@@ -23,7 +23,7 @@ from twisted.logger import Logger
 
 from txrocket.errors import DiskFull
 from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueues
+from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.files import Files
 from txrocket.store.index import Index
 from txrocket.store.settings import StoreSettings
@@ -55,10 +55,12 @@ class Retention:
         index: Index | None,
         now: Callable[[], int],
         safe: Callable[[], int],
+        needed: Callable[[], int] | None = None,
     ) -> None:
         """
         @param now: the time of day in milliseconds, for the age of files and the hour.
         @param safe: up to where queues and index are on the disk.
+        @param needed: as the attribute; without it, no message waits to be delivered.
         """
         self.settings = settings
         self._files = files
@@ -68,7 +70,7 @@ class Retention:
         self._now = now
         self._safe = safe
         self.full: DiskFull | None = None
-        self.needed: Callable[[], int] = lambda: log.written
+        self.needed: Callable[[], int] = needed or (lambda: log.written)
 
     def clean(self, *, asked: bool = False) -> int:
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How far something has come, and who waits for it to come further.
+How far a file is written or flushed, and the Deferreds that wait for more.
 
 A send waits for C{flushed.reaches(offset)}: one C{fdatasync} moves the mark past
 all that was written before it, and so serves all that wait.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Clusters for tests, of users of txrocket and our own.
+Clusters for tests, for users of txrocket and for its own tests.
 
   - L{MemoryCluster}: in memory, on a Clock.
   - L{RealCluster}: in this process, on the reactor, on free ports.
@@ -9,8 +9,8 @@ Clusters for tests, of users of txrocket and our own.
 L{txrocket.testing.trial} and L{txrocket.testing.pytest} have fixtures.
 """
 
-from txrocket.testing.child import ChildCluster, ClusterFailed
-from txrocket.testing.memory import MemoryCluster
-from txrocket.testing.real import RealCluster
+from txrocket.testing.childcluster import ChildCluster, ClusterFailed
+from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.realcluster import RealCluster
 
 __all__ = ["ChildCluster", "ClusterFailed", "MemoryCluster", "RealCluster"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 C{python -m txrocket.testing}: the child of
-L{ChildCluster<txrocket.testing.child.ChildCluster>}.
+L{ChildCluster<txrocket.testing.childcluster.ChildCluster>}.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 
 from txrocket.errors import RocketError
-from txrocket.testing.real import RealCluster
+from txrocket.testing.realcluster import RealCluster
 
 __all__ = ["Child", "main"]
 
 
 class Child(LineOnlyReceiver):
     """
-    Runs the cluster that it is told of, until the one who told it goes away.
+    Runs a cluster as the test's line of JSON says, until standard input ends.
 
-    @ivar status: what the process ends with.
+    @ivar status: the exit status of the process.
     """
 
     _log = Logger()
     delimiter = b"\n"
-    # Many settings, and more than that.
+    # Enough for any number of settings.
     MAX_LENGTH = 1 << 20
 
     def __init__(self, reactor: Any) -> None:
@@ -42,7 +42,7 @@ class Child(LineOnlyReceiver):
 
     def lineReceived(self, line: bytes) -> None:
         """
-        Start the cluster, and say where it is.
+        Start the cluster, and write its addresses.
         """
         cluster = RealCluster(self._reactor, **json.loads(line))
         self._reactor.addSystemEventTrigger("before", "shutdown", cluster.stop)
@@ -53,9 +53,9 @@ class Child(LineOnlyReceiver):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """
-        Nobody needs the cluster any more.
+        Stop, because the test has closed the pipe or has ended.
         """
-        # A signal may have been first.
+        # A signal may have stopped the reactor already.
         with suppress(ReactorNotRunning):
             self._reactor.stop()
 
@@ -72,11 +72,11 @@ class Child(LineOnlyReceiver):
 
 def main() -> None:
     """
-    Serve, and end.
+    Run the child process.
     """
     from twisted.internet import reactor
 
-    # Standard output is for the one who asks.
+    # Standard output is for the answer to the test.
     globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)
     child = Child(reactor)
     StandardIO(child, reactor=reactor)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a cluster in this process shows: who is where.
+The servers of a cluster in this process, by address.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from txrocket.broker.service import Broker
 from txrocket.nameserver.service import NameServer
 
-__all__ = ["Cluster"]
+__all__ = ["ClusterView"]
 
 
-class Cluster(ABC):
+class ClusterView(ABC):
     """
-    Servers by their addresses.
+    A cluster whose servers a test can reach as objects.
 
     @ivar nameServers: the addresses of the name servers, as C{host:port}.
     @ivar brokers: the addresses of the brokers.
@@ -30,12 +30,12 @@ class Cluster(ABC):
         """
         The server at an address.
 
-        @raise KeyError: if there is none.
+        @raise KeyError: if there is no server.
         """
 
     def nameServer(self, address: str | None = None) -> NameServer:
         """
-        A name server itself; the first one if no address is given.
+        A name server by address; by default the first one.
         """
         found = self.service(address or self.nameServers[0])
         assert isinstance(found, NameServer), f"{address} is a broker's"
@@ -43,7 +43,7 @@ class Cluster(ABC):
 
     def broker(self, address: str | None = None) -> Broker:
         """
-        A broker itself; the first one if no address is given.
+        A broker by address; by default the first one.
         """
         found = self.service(address or self.brokers[0])
         assert isinstance(found, Broker), f"{address} is a name server's"

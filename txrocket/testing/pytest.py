@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-For tests with pytest, in a C{conftest.py}::
+Fixtures for pytest, in a C{conftest.py}::
 
     pytest_plugins = ["txrocket.testing.pytest"]
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from txrocket.testing.child import ChildCluster
+from txrocket.testing.childcluster import ChildCluster
 
 __all__ = ["rocketCluster"]
 

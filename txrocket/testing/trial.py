@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-For tests with trial: clusters that are stopped when the test is over.
+Fixtures for trial: clusters that stop when the test is over.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from txrocket.testing.memory import MemoryCluster
-from txrocket.testing.real import RealCluster
+from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.realcluster import RealCluster
 
 __all__ = ["memoryCluster", "realCluster"]
 
 
 class _Case(Protocol):
     """
-    What is used of a test case.
+    The used part of a test case.
     """
 
     def addCleanup(self, function: Callable[[], object], /) -> None: ...
@@ -26,9 +26,9 @@ class _Case(Protocol):
 
 def memoryCluster(case: _Case, **options: Any) -> MemoryCluster:
     """
-    For C{setUp}: a cluster in memory that has been started.
+    Start a cluster in memory, in C{setUp}.
 
-    @param options: those of L{MemoryCluster}.
+    @param options: arguments of L{MemoryCluster}.
     """
     cluster = MemoryCluster(**options)
     case.addCleanup(cluster.stop)
@@ -38,9 +38,10 @@ def memoryCluster(case: _Case, **options: Any) -> MemoryCluster:
 
 def realCluster(case: _Case, reactor: Any, **options: Any) -> Deferred[RealCluster]:
     """
-    For C{setUp}: a Deferred of a cluster on the reactor that has been started.
+    Start a cluster on the reactor, in C{setUp}.
 
-    @param options: those of L{RealCluster}.
+    @param options: arguments of L{RealCluster}.
+    @return: a Deferred that fires with the cluster once it has started.
     """
     cluster = RealCluster(reactor, **options)
     case.addCleanup(cluster.stop)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Topics into Parquet, to be gone on with::
+The job that archives topics as Parquet.  A later run continues the archive::
 
     folder/messages/topic=Orders/day=2026-11-16/part-....parquet
     folder/checkpoint/
 
-Every message is in it once, however often the job was stopped or killed: the checkpoint
-says how far it is, and a table's own log which files belong to it.  So read it with Spark,
-or with what knows that log.
+Every message is in it once, even if the job was stopped or killed.  The checkpoint has the
+offsets, and the table's own log lists its files.  Read the archive with Spark or another
+program that reads this log, because the folder may have files of a killed run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["archive", "archived"]
 
-#: What happens with each micro-batch: its number, how many messages it had, how many a
-#: second, and how many are left.
+#: Called for each micro-batch with its number, its messages, the messages in a second, and
+#: the messages that are left.
 Told = Callable[[int, int, float, int], None]
 
 _MESSAGES: Final = "messages"
 _CHECKPOINT: Final = "checkpoint"
 
-# In seconds: how often it is looked whether a batch is done.
+# The seconds between two looks at the query's progress.
 _LOOK: Final = 0.2
 
 
@@ -42,14 +42,15 @@ def archive(
     told: Told | None = None,
 ) -> int:
     """
-    Archive what is there, and what has come since the last time.
+    Archive all messages, or the ones since the last run.
 
-    @param options: the source's: C{nameServers}, C{subscribe} and so on.  A new archive
-        begins with the earliest message unless they say otherwise.
-    @param folder: where the archive is; it is made if it is not there.
-    @param every: go on for ever, with a batch so often, as C{1 minute}.
-    @param told: is told of each batch.
-    @return: how many messages were archived.
+    @param options: options of the source: C{nameServers}, C{subscribe} and so on.  A new
+        archive begins with the earliest message by default.
+    @param folder: the folder of the archive, which is made if it does not exist.
+    @param every: the time between batches, such as C{1 minute}, of a run without end;
+        L{None} ends the run with the messages that exist now.
+    @param told: called for each batch.
+    @return: the number of messages archived.
     """
     stream = (
         spark.readStream.format("rocketmq")
@@ -93,7 +94,7 @@ def archived(spark: SparkSession, folder: str) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
     path = f"{folder}/{_MESSAGES}"
-    # Spark tells the type of a folder's name by its looks, and a topic may be called 007.
+    # Spark guesses the type of a folder's name, but a topic named 007 is a text.
     fields = [
         StructField("topic", StringType()) if each.name == "topic" else each
         for each in spark.read.parquet(path).schema
@@ -108,7 +109,7 @@ def _rate(progress: Any) -> float:
 
 def _left(progress: Any) -> int:
     """
-    How many messages there are behind a batch.
+    The number of messages behind a batch.
     """
     (source,) = progress["sources"]
     end, latest = _flat(source["endOffset"]), _flat(source["latestOffset"])

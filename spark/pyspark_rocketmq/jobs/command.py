@@ -2,7 +2,7 @@
 """
 C{txrocket-pipeline NAME}: the jobs as commands.
 
-The same program runs under C{spark-submit}, where the master and all else is as that says:
+The same program runs under C{spark-submit}, whose master and settings then apply:
 C{spark-submit --master yarn spark/jobs/archive.py --folder ...}.
 """
 
@@ -15,32 +15,32 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_rocketmq.java import NoJava
+from pyspark_rocketmq.javahome import NoJava
 from pyspark_rocketmq.jobs.compact import FIRST_KEY
 from pyspark_rocketmq.jobs.deadletters import PATTERN
 from txrocket.errors import RocketError
-from txrocket.protocol.trace import TRACE_TOPIC
+from txrocket.protocol.tracebodies import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["JOBS", "main"]
 
-# Days and minutes are the same wherever it runs.
+# Days and minutes must not depend on the machine's time zone.
 _SETTINGS: Final = {"spark.sql.session.timeZone": "UTC"}
 
-# Under spark-submit these are as that says.
+# Defaults without spark-submit.
 _ALONE: Final = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "true",
 }
 
-# As shells have it.
+# The exit code of shells for SIGINT.
 _INTERRUPTED: Final = 130
 
 
-# --- what is told --------------------------------------------------------
+# --- arguments -----------------------------------------------------------
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
@@ -78,17 +78,17 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(arguments: argparse.Namespace, **more: str | None) -> dict[str, str]:
-    given = {"nameServers": arguments.name_servers, **more, **dict(arguments.option)}
-    return {name: value for name, value in given.items() if value is not None}
+    options = {"nameServers": arguments.name_servers, **more, **dict(arguments.option)}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _table(
     spark: SparkSession, arguments: argparse.Namespace, schema: str | None = None
 ) -> DataFrame:
     """
-    The messages that a job is about: of an archive, or of topics.
+    The messages that a job reads, from an archive or from topics.
 
-    @param schema: the columns that are needed, if it is not all.
+    @param schema: the needed columns; L{None} for all.
     """
     if arguments.archive:
         from pyspark_rocketmq.jobs.archive import archived
@@ -208,7 +208,7 @@ def _metrics(spark: SparkSession, arguments: argparse.Namespace) -> None:
     print("counting messages and bytes", flush=True)
     topics = metrics.writeTraffic(table, arguments.every, arguments.when)
     if not arguments.name_servers and "NAMESRV_ADDR" not in os.environ:
-        print("no name servers are given: neither lag nor delivery times")
+        print("without name servers there are neither lag nor delivery times")
         print(f"the page is {metrics.writePage()}")
         return
     options = _options(arguments)
@@ -221,7 +221,7 @@ def _metrics(spark: SparkSession, arguments: argparse.Namespace) -> None:
     print(f"delivery times, from {arguments.trace_topic}", flush=True)
     every = arguments.latency_every or arguments.every
     if not metrics.writeLatency(options, arguments.trace_topic, every):
-        print("there is no such topic: no client writes traces")
+        print("the topic does not exist, because no client writes traces")
     print(f"the page is {metrics.writePage()}")
 
 
@@ -275,13 +275,13 @@ _Job = tuple[
     "Callable[[SparkSession, argparse.Namespace], None]",
 ]
 
-#: By name: what it does in a few words, its arguments, and itself.
+#: By name, a job's description, the function that adds its arguments, and the job.
 JOBS: Final[dict[str, _Job]] = {
-    "archive": ("topics to Parquet, to be gone on with", _archiveArguments, _archive),
+    "archive": ("topics to Parquet, which later runs continue", _archiveArguments, _archive),
     "replay": ("Parquet to a topic, at a rate", _replayArguments, _replay),
     "metrics": ("traffic, lag and delivery times, with plots", _metricsArguments, _metrics),
     "dead-letters": (
-        "what nobody could deal with, by group, topic and reason",
+        "messages that consumers gave up, by group, topic and reason",
         _deadLettersArguments,
         _deadLetters,
     ),
@@ -301,15 +301,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(given: Sequence[str] | None = None, spark: Any = None) -> int:
+def main(argv: Sequence[str] | None = None, spark: Any = None) -> int:
     """
     Run a job.
 
-    @param given: the arguments, the job's name first; the command line if there are none.
-    @param spark: the session to run it in; one of its own if none is given.
+    @param argv: the job's name and its arguments; L{None} for the command line.
+    @param spark: the session to run it in; L{None} for a new one.
     @return: the exit code.
     """
-    arguments = _parser().parse_args(sys.argv[1:] if given is None else given)
+    arguments = _parser().parse_args(sys.argv[1:] if argv is None else argv)
     try:
         session = spark or _session(arguments)
         try:
@@ -327,8 +327,7 @@ def main(given: Sequence[str] | None = None, spark: Any = None) -> int:
 
 def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     """
-    @raise RocketError: also for one of ours in a worker, of which Spark tells the whole
-        way there.
+    @raise RocketError: also in place of a Spark error that wraps one from a worker.
     """
     from pyspark.errors import PySparkException
 
@@ -353,13 +352,13 @@ def _session(arguments: argparse.Namespace) -> SparkSession:
 
 def _reason(text: str) -> str | None:
     """
-    What one of our errors in a worker said, by what Spark says.
+    The text of our error in a worker, taken from Spark's error; L{None} if it is not ours.
     """
     lines = text.splitlines()
     for index, line in enumerate(lines):
         name, colon, said = line.partition(": ")
         module, _, kind = name.rpartition(".")
-        if colon and kind and module in ("txrocket.errors", "pyspark_rocketmq.offsets"):
+        if colon and kind and module.startswith(("txrocket.errors", "pyspark_rocketmq.")):
             more = []
             for each in lines[index + 1 :]:
                 if not each.strip() or each.startswith((" ", "\t", "SQLSTATE")):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The latest message of each key, as a compacted topic of Kafka has them.
+The job that keeps the latest message of each key, like a compacted topic of Kafka.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIRST_KEY", "compact"]
 
-#: The key of a message, unless another expression is given: the first of its keys.
+#: The default expression for the key of a message: the first of its keys.
 FIRST_KEY: Final = "split(keys, ' ')[0]"
 
 
@@ -28,8 +28,8 @@ def compact(table: DataFrame, key: str = FIRST_KEY) -> DataFrame:
     from pyspark.sql import functions as f
 
     columns = [each for each in table.columns if each != "topic"]
-    # Of those that were stored in one millisecond, the later ones of a queue have the
-    # higher offsets, and between queues nobody knows: but always the same one.
+    # In one millisecond the later message of a queue has the higher offset.  Between queues
+    # the order is unknown; broker and queue make the choice the same each time.
     order = f.struct("storeTimestamp", "queueOffset", "brokerName", "queueId")
     latest = (
         table.withColumn("key", f.expr(key))

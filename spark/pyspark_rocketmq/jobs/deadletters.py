@@ -1,47 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What nobody could deal with: the messages of C{%DLQ%} topics, by the group that gave them
-up, the topic that they came from, and why.
+The job that reports dead letters: the messages of C{%DLQ%} topics by group, original topic
+and reason.
 
-A broker writes down where such a message came from (C{RETRY_TOPIC}, C{ORIGIN_MESSAGE_ID})
-and how often it was tried (C{reconsumeTimes}), but not what went wrong.  Of clients that
-write traces, those say what came of the last try.
+A broker stores the origin of a dead letter (C{RETRY_TOPIC}, C{ORIGIN_MESSAGE_ID}) and the
+number of tries (C{reconsumeTimes}), but not the error.  If the consumers write traces, the
+traces have the status of the last try.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_rocketmq.jobs.traces import ended
+from pyspark_rocketmq.jobs.traces import consumeResults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["PATTERN", "deadLetters"]
 
-#: The topics, as C{subscribePattern} has them.
+#: The topics, as a value of C{subscribePattern}.
 PATTERN: Final = "%DLQ%.*"
 
-# How much of a body is shown.
+# The characters of a body that a report shows.
 _SHOWN: Final = 200
 
 
 def deadLetters(table: DataFrame, samples: int = 3, traces: DataFrame | None = None) -> DataFrame:
     """
-    A report.
+    Make a report.
 
-    @param table: messages of such topics, with C{topic}, C{properties}, C{reconsumeTimes},
-        C{storeTimestamp}, C{msgId}, C{keys} and C{body}.
-    @param samples: how many messages are shown of each kind, the newest.
-    @param traces: the messages of the topic that clients write traces to, if there are.
-    @return: C{group}, C{originTopic}, C{reason}, how many (C{count}), when the first and
-        the last was given up (C{first}, C{last}), and C{samples}.
+    @param table: messages of C{%DLQ%} topics, with C{topic}, C{properties},
+        C{reconsumeTimes}, C{storeTimestamp}, C{msgId}, C{keys} and C{body}.
+    @param samples: the number of newest messages shown of each kind.
+    @param traces: the messages of the trace topic; L{None} without traces.
+    @return: C{group}, C{originTopic}, C{reason}, C{count}, the times of the first and the
+        last dead letter (C{first}, C{last}), and C{samples}.
     """
     from pyspark.sql import functions as f
 
     text = f.col("body").cast("string")
     sample = f.struct(
-        # For the newest first.
+        # First, because samples are sorted by it.
         f.col("storeTimestamp").alias("givenUp"),
         "msgId",
         f.col("properties")["ORIGIN_MESSAGE_ID"].alias("originMsgId"),
@@ -51,7 +51,7 @@ def deadLetters(table: DataFrame, samples: int = 3, traces: DataFrame | None = N
         .alias("body"),
     )
     times = f.col("reconsumeTimes")
-    # The last try is counted as well.
+    # The count includes the last try.
     tried = (
         f.when(times > 1, f.format_string("tried %d times", times))
         .when(times == 1, "tried once")
@@ -60,7 +60,7 @@ def deadLetters(table: DataFrame, samples: int = 3, traces: DataFrame | None = N
     found = table.withColumn("group", f.regexp_replace("topic", "^%DLQ%", ""))
     reason = tried
     if traces is not None:
-        found = found.join(ended(traces), ["msgId", "group"], "left")
+        found = found.join(consumeResults(traces), ["msgId", "group"], "left")
         reason = f.concat_ws(", ", "status", tried)
     return (
         found.select(

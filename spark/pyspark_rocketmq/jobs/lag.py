@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How far groups are behind, as brokers know it at a moment.  Brokers keep no past, so
-whoever wants to see it over time takes samples.
+The lag of consumer groups at a moment.  Brokers have no history of it, so a job takes
+samples to show it over time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyspark_rocketmq.cluster import Cluster, patiently
-from pyspark_rocketmq.options import Chosen
+from pyspark_rocketmq.options import TopicChoice
+from pyspark_rocketmq.read.topicinfo import TopicInfo, retry
 from txrocket.blocking import Client
 from txrocket.errors import TopicNotExist
 
@@ -30,11 +30,11 @@ _SCHEMA: Final = (
 
 class Lag(NamedTuple):
     """
-    How far a group is behind in a queue.
+    The lag of a group in a queue.
 
-    @ivar at: when, in milliseconds.
-    @ivar end: the offset that the queue's next message will have.
-    @ivar offset: of the next message that the group wants.
+    @ivar at: the time of the sample in milliseconds.
+    @ivar end: the offset behind the queue's last message.
+    @ivar offset: the group's committed offset.
     """
 
     at: int
@@ -49,9 +49,9 @@ class Lag(NamedTuple):
 
 def groupsOf(client: Client) -> list[str]:
     """
-    The groups that there are: those that have a retry topic.
+    The groups of a cluster, found by their retry topics.
     """
-    topics = patiently(client.settings.timeout, lambda left: client.topics(timeout=left))
+    topics = retry(client.settings.timeout, lambda left: client.topics(timeout=left))
     return sorted(each.removeprefix(_RETRY) for each in topics if each.startswith(_RETRY))
 
 
@@ -59,21 +59,21 @@ def lagOf(
     client: Client, groups: Iterable[str], topics: Iterable[str], now: int | None = None
 ) -> Iterator[Lag]:
     """
-    How far groups are behind in the queues of some topics where they have an offset.
+    The lag of groups in those queues of some topics in which they have an offset.
 
-    @param now: the time in milliseconds, if it is not to be looked at.
+    @param now: the time of the sample in milliseconds; L{None} for the current time.
     """
     at = int(time.time() * 1000) if now is None else now
     named = list(groups)
     for topic in topics:
-        cluster = Cluster(client, Chosen((topic,)))
+        info = TopicInfo(client, TopicChoice((topic,)))
         try:
-            queues = cluster.queues()[topic]
+            queues = info.queues()[topic]
         except TopicNotExist:
             continue
         for name in sorted({each.brokerName for each in queues}):
             for group in named:
-                places = patiently(
+                places = retry(
                     client.settings.timeout,
                     lambda left, group=group, topic=topic, name=name: client.progress(  # type: ignore[misc]
                         group, topic, name, timeout=left

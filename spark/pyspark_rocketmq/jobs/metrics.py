@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What happens in topics, in numbers::
+The job that measures topics::
 
     traffic    messages and bytes, by topic, tag and minute
     latency    from sending to a listener's call, by topic, group and minute, as percentiles:
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_rocketmq.jobs.traces import given, sent
+from pyspark_rocketmq.jobs.traces import deliverTimes, sendTimes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["PERCENTILES", "TRAFFIC_COLUMNS", "latency", "traffic"]
 
-#: What L{traffic} needs of messages, as a schema.
+#: The schema that L{traffic} needs.
 TRAFFIC_COLUMNS: Final = (
     "topic STRING, tags STRING, storeTimestamp TIMESTAMP, bornTimestamp TIMESTAMP, body BINARY"
 )
@@ -28,11 +28,11 @@ PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 def traffic(table: DataFrame, every: str = "1 minute", when: str = "storeTimestamp") -> DataFrame:
     """
-    How much there was.
+    The messages and bytes of each topic and tag over time.
 
     @param table: messages.
     @param every: the length of an interval.
-    @param when: which of a message's times counts.
+    @param when: the column with a message's time.
     @return: C{topic}, C{tag}, C{time}, C{messages} and C{bytes}, in this order.
     """
     from pyspark.sql import functions as f
@@ -50,19 +50,19 @@ def traffic(table: DataFrame, every: str = "1 minute", when: str = "storeTimesta
 
 def latency(traces: DataFrame, every: str = "1 minute") -> DataFrame:
     """
-    How long it took from sending a message to giving it to a listener, for the first
-    time, in milliseconds.
+    The time from the send of a message to the first call of a listener with it, in
+    milliseconds.
 
-    @param traces: the messages of the topic that clients write traces to.
-    @param every: the length of an interval, by when messages were sent.
+    @param traces: the messages of the trace topic.
+    @param every: the length of an interval of send times.
     @return: C{topic}, C{group}, C{time}, C{messages}, L{PERCENTILES} and C{max}.
     """
     from pyspark.sql import functions as f
 
-    taken = f.col("given") - f.col("sent")
+    taken = f.col("delivered") - f.col("sent")
     return (
-        sent(traces)
-        .join(given(traces), "msgId")
+        sendTimes(traces)
+        .join(deliverTimes(traces), "msgId")
         .withColumn("taken", f.greatest(taken, f.lit(0)))
         .groupBy("topic", "group", f.window(f.timestamp_millis("sent"), every).start.alias("time"))
         .agg(

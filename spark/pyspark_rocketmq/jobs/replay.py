@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Parquet into a topic, at a rate: an archive, or any table that has the sink's columns.
+The job that sends Parquet to a topic, at a rate: an archive, or any table with the sink's
+columns.
 
-The messages of a queue keep their order.  Their ids are new ones, for consumers that leave
-out what they have seen are to see these; but a replay that is run again under the same name
-gives the same ones.
+The messages of a queue stay in order.  They get new ids, so that a consumer that ignores
+duplicates does not ignore them.  If a replay runs again under the same name, it sends the
+same ids.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from pyspark_rocketmq.cluster import Cluster, clientFor
-from pyspark_rocketmq.messages import COLUMNS
-from pyspark_rocketmq.options import Chosen, SinkOptions
+from pyspark_rocketmq.options import SinkOptions, TopicChoice
+from pyspark_rocketmq.read.topicinfo import TopicInfo, clientFor
+from pyspark_rocketmq.write.rowmessages import COLUMNS
 from txrocket.errors import RocketError
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["replay"]
 
-# What says where a message was, if the table knows.
+# The columns with a message's queue and order, if the table has them.
 _PLACE: Final = ("topic", "brokerName", "queueId")
 _ORDER: Final = ("storeTimestamp", *_PLACE, "queueOffset")
 
-# In seconds: how often it is looked how far a replay is.
+# The seconds between two reports of progress.
 _LOOK: Final = 2.0
 
 
@@ -45,62 +46,62 @@ def replay(
     """
     Send a table's rows.
 
-    @param options: the sink's: C{nameServers}, and C{topic} unless messages are to go to
-        the topics that they came from.
-    @param rate: how many a second, of all tasks together.  There are no more tasks than
-        that.
-    @param tasks: how many send at a time.  With one, all messages are sent in the order
-        in which they were stored; with more, those of each queue.
-    @param name: of the replay, for its ids.
-    @param told: is told now and then by how many messages the topics have grown, whoever
-        sent them: tasks tell nothing before they are done.
-    @param look: how many seconds apart that is.
+    @param options: options of the sink: C{nameServers}, and C{topic} unless messages go
+        back to their own topics.
+    @param rate: messages in a second, of all tasks together, and the most tasks.
+    @param tasks: the number of tasks that send at the same time.  One task sends all
+        messages in store order; several keep only the order of each queue.
+    @param name: the name of the replay, from which the ids are made.
+    @param told: called with the number of messages by which the topics have grown, from
+        any producer, because tasks report nothing before they end.
+    @param look: the seconds between two such calls.
     """
     tasks = tasks if rate is None else min(tasks, rate)
     there = set(table.columns)
     place = [each for each in _PLACE if each in there]
     order = [each for each in _ORDER if each in there]
-    # By hashes and then by what no two messages share: the same each time.
+    # Repartition by hash and sort by a unique order, so that each run gives the same rows
+    # to the same task.
     divided = table.repartition(tasks, *place) if place else table.repartition(tasks)
     if order:
         divided = divided.sortWithinPartitions(*order)
-    # Where a message was says nothing about where it is to go, but for the topic.
+    # The old queue of a message does not decide its new one, so those columns are dropped.
     kept = [each for each in COLUMNS if each in there - {"queueId", "brokerName"}]
-    given = dict(options)
+    sink = dict(options)
     if rate is not None:
-        given["maxRowsPerSecond"] = str(rate // tasks)
+        sink["maxRowsPerSecond"] = str(rate // tasks)
     if name is not None:
-        given["jobId"] = name
-    writer = divided.select(*kept).write.format("rocketmq").options(**given).mode("append")
+        sink["jobId"] = name
+    writer = divided.select(*kept).write.format("rocketmq").options(**sink).mode("append")
     if told is None:
         writer.save()
         return
-    read = SinkOptions.read(given)
+    read = SinkOptions.read(sink)
     topics = (
         [row[0] for row in table.select("topic").distinct().collect()]
         if read.topic is None
         else [read.topic]
     )
-    with _watching(Cluster(clientFor(read.settings), Chosen(tuple(topics))), told, look):
+    with _watching(TopicInfo(clientFor(read.settings), TopicChoice(tuple(topics))), told, look):
         writer.save()
 
 
 @contextmanager
-def _watching(cluster: Cluster, told: Callable[[int], None], look: float) -> Iterator[None]:
+def _watching(info: TopicInfo, told: Callable[[int], None], look: float) -> Iterator[None]:
     """
-    Tell how topics grow, meanwhile.
+    Report in a thread how topics grow while the body of the C{with} statement runs.
     """
 
     def ends() -> int:
-        queues = cluster.queues(strict=False).values()
-        return sum(high for _, high in cluster.bounds(q for own in queues for q in own).values())
+        queues = info.queues(strict=False).values()
+        return sum(high for _, high in info.bounds(q for own in queues for q in own).values())
 
     def watch() -> None:
         while not over.wait(look):
             try:
                 told(ends() - before)
             except RocketError:
-                # The tasks will say so if it matters.
+                # If the error matters, the tasks fail with it.
                 continue
 
     over = threading.Event()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Writing down what jobs found: metrics as tables and as a page, dead letters as text::
+The output of jobs: metrics as tables and as a page, dead letters as text::
 
     folder/traffic     replaced each time
     folder/latency     replaced each time
-    folder/lag         samples, added to those that are there
+    folder/lag         samples; each run adds its own
     folder/metrics.html
 
-Tables go wherever Spark can write.  The page is a file of the driver's: where the folder is
-on another file system, it must be said where.
+Spark writes the tables, on any file system that it knows.  The driver writes the page as a
+local file, so it needs a path of its own if the folder is on another file system.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_rocketmq.cluster import Cluster, clientFor
-from pyspark_rocketmq.given import CONNECTION
 from pyspark_rocketmq.jobs import lag
+from pyspark_rocketmq.jobs.htmlchart import Chart, page
 from pyspark_rocketmq.jobs.metrics import PERCENTILES, latency, traffic
-from pyspark_rocketmq.jobs.plot import Chart, page
 from pyspark_rocketmq.jobs.traces import TRACE_COLUMNS
 from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.options.parser import CONNECTION
+from pyspark_rocketmq.read.topicinfo import TopicInfo, clientFor
 from txrocket.errors import ConfigError, TopicNotExist
 
 if TYPE_CHECKING:
@@ -43,37 +43,37 @@ Line = list[tuple[float, float]]
 
 def _connection(options: Mapping[str, str]) -> dict[str, str]:
     """
-    Those options that say how to reach a cluster, and not what to read.
+    The options of the connection to a cluster.
     """
     return {name: value for name, value in options.items() if name.lower() in _CONNECTION}
 
 
 def tracesOf(spark: SparkSession, options: Mapping[str, str], topic: str) -> DataFrame | None:
     """
-    What clients have traced.
+    The messages of the trace topic.
 
-    @param options: the source's, of which only those count that say how to reach it.
-    @return: L{None} if there is no such topic, since no client writes traces.
+    @param options: options of the source; only those of the connection are used.
+    @return: L{None} if the topic does not exist, because no client writes traces.
     """
-    given = {**_connection(options), "subscribe": topic}
-    read = SourceOptions.read(given)
+    source = {**_connection(options), "subscribe": topic}
+    read = SourceOptions.read(source)
     try:
-        Cluster(clientFor(read.settings), read.chosen).queues()
+        TopicInfo(clientFor(read.settings), read.choice).queues()
     except TopicNotExist:
         return None
-    return spark.read.format("rocketmq").options(**given).schema(TRACE_COLUMNS).load()
+    return spark.read.format("rocketmq").options(**source).schema(TRACE_COLUMNS).load()
 
 
 class Metrics:
     """
-    The metrics of a folder.
+    Writes metrics to a folder, and a page with their charts.
     """
 
     def __init__(self, spark: SparkSession, folder: str, page: str | None = None) -> None:
         """
-        @param folder: where tables are.
-        @param page: the file of the page, if it is not to be in the folder.
-        @raise ConfigError: if it must be said where the page goes.
+        @param folder: the folder of the tables.
+        @param page: the file of the page; L{None} for one in the folder.
+        @raise ConfigError: if the folder is not local and no page is given.
         """
         self._spark = spark
         self._folder = folder
@@ -85,9 +85,9 @@ class Metrics:
 
     def writeTraffic(self, table: DataFrame, every: str, when: str) -> list[str]:
         """
-        Messages and bytes.
+        Write messages and bytes.
 
-        @return: the topics that have any.
+        @return: the topics with messages.
         """
         self._write(traffic(table, every, when), "traffic")
         found = self._spark.read.parquet(f"{self._folder}/traffic").select("topic").distinct()
@@ -95,10 +95,10 @@ class Metrics:
 
     def writeLatency(self, options: Mapping[str, str], topic: str, every: str) -> bool:
         """
-        Delivery times.
+        Write delivery times.
 
-        @param topic: where clients write traces.
-        @return: whether there is such a topic.
+        @param topic: the trace topic.
+        @return: whether it exists.
         """
         traces = tracesOf(self._spark, options, topic)
         if traces is None:
@@ -110,21 +110,21 @@ class Metrics:
         self, options: Mapping[str, str], topics: Sequence[str], groups: Sequence[str] | None
     ) -> None:
         """
-        How far groups are behind, now.
+        Add a sample of the groups' lag.
 
-        @param groups: all if it is L{None}.
+        @param groups: the groups; L{None} for all.
         """
-        given = {**_connection(options), "subscribe": ",".join(topics) or "none"}
-        client = clientFor(SourceOptions.read(given).settings)
+        source = {**_connection(options), "subscribe": ",".join(topics) or "none"}
+        client = clientFor(SourceOptions.read(source).settings)
         named = lag.groupsOf(client) if groups is None else groups
         found = lag.table(self._spark, lag.lagOf(client, named, topics))
         found.coalesce(1).write.mode("append").parquet(f"{self._folder}/lag")
 
     def writePage(self) -> str:
         """
-        The plots of all that is there.
+        Write the page with the charts of all tables.
 
-        @return: the file.
+        @return: its path.
         """
         charts = [
             self._lines("Messages", "messages", "traffic", _TAGGED, ["messages"], "sum"),
@@ -152,7 +152,7 @@ class Metrics:
         self, title: str, unit: str, name: str, by: str, values: Sequence[str], how: str
     ) -> Chart:
         """
-        A chart of a table that was written: a line for each of some values of each thing.
+        A chart of a written table, with a line for each value column of each group of rows.
         """
         lines: dict[str, Line] = defaultdict(list)
         if (table := self._read(name)) is not None:

@@ -1,40 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What clients wrote down about messages, as tables: L{txrocket.protocol.trace} has the
-form, and reads all of it in Python; this is what the jobs need, within Spark::
+The traces of clients as tables.  L{txrocket.protocol.tracebodies} has their format and
+decodes all of it in Python; this decodes the fields that the jobs need, in Spark::
 
-    sent     msgId  topic  sent          Pub         in milliseconds
-    given    msgId  group  given         SubBefore   the first time
-    ended    msgId  group  status        SubAfter    the last time
+    sendTimes        msgId  topic  sent        Pub         in milliseconds
+    deliverTimes     msgId  group  delivered   SubBefore   the first time
+    consumeResults   msgId  group  status      SubAfter    the last time
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from txrocket.protocol.trace import ConsumeStatus
+from txrocket.protocol.tracebodies import ConsumeReturnType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["TRACE_COLUMNS", "ended", "given", "sent"]
+__all__ = ["TRACE_COLUMNS", "consumeResults", "deliverTimes", "sendTimes"]
 
-#: What is needed of the messages of a trace topic, as a schema.
+#: The schema that these tables need of a trace topic.
 TRACE_COLUMNS: Final = "body BINARY"
 
-# In words, by the number that a client writes.
+# The words of a report for the code that a client writes.
 _STATUS: Final = {
-    ConsumeStatus.SUCCESS: "done",
-    ConsumeStatus.TIME_OUT: "took too long",
-    ConsumeStatus.EXCEPTION: "an exception",
-    ConsumeStatus.RETURNNULL: "nothing returned",
-    ConsumeStatus.FAILED: "refused",
+    ConsumeReturnType.SUCCESS: "done",
+    ConsumeReturnType.TIME_OUT: "took too long",
+    ConsumeReturnType.EXCEPTION: "an exception",
+    ConsumeReturnType.RETURNNULL: "nothing returned",
+    ConsumeReturnType.FAILED: "refused",
 }
 
 
 def _records(traces: DataFrame, kind: str, least: int) -> DataFrame:
     """
-    The records of a kind that have so many fields, the kind among them, as C{f}.
+    The records of a kind as arrays C{f} of fields; the first field is the kind.
+
+    @param least: the fewest fields of a record.
     """
     from pyspark.sql import functions as f
 
@@ -49,10 +51,10 @@ def _field(number: int) -> Any:
     return f.get("f", f.lit(number))
 
 
-def sent(traces: DataFrame) -> DataFrame:
+def sendTimes(traces: DataFrame) -> DataFrame:
     """
-    When messages were sent.  A message that was sent again has the id that it had, and
-    its first time counts.
+    The times at which messages were sent.  If a message was sent again with its id, the
+    first time counts.
     """
     from pyspark.sql import functions as f
 
@@ -61,7 +63,7 @@ def sent(traces: DataFrame) -> DataFrame:
         .select(
             _field(1).try_cast("bigint").alias("sent"),
             _field(4).alias("topic"),
-            # Those of a batch are in one record.
+            # The record of a batch has the ids of all its messages.
             f.explode(f.split(_field(5), ",")).alias("msgId"),
         )
         .groupBy("msgId", "topic")
@@ -69,28 +71,28 @@ def sent(traces: DataFrame) -> DataFrame:
     )
 
 
-def given(traces: DataFrame) -> DataFrame:
+def deliverTimes(traces: DataFrame) -> DataFrame:
     """
-    When listeners of a group were first given messages.
+    The times at which a listener of a group was first called with a message.
     """
     from pyspark.sql import functions as f
 
     return (
         _records(traces, "SubBefore", 7)
         .select(
-            _field(1).try_cast("bigint").alias("given"),
+            _field(1).try_cast("bigint").alias("delivered"),
             _field(3).alias("group"),
             _field(5).alias("msgId"),
         )
         .groupBy("msgId", "group")
-        .agg(f.min("given").alias("given"))
+        .agg(f.min("delivered").alias("delivered"))
     )
 
 
-def ended(traces: DataFrame) -> DataFrame:
+def consumeResults(traces: DataFrame) -> DataFrame:
     """
-    What came of it the last time that a group's listener was given a message, in words.
-    Records of clients that do not write down the group are left out.
+    The result of a group's last call of a listener with a message, in words.  Records of
+    clients that do not write the group are left out.
     """
     from pyspark.sql import functions as f
 

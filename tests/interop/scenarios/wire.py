@@ -14,8 +14,8 @@ from tests.live.servers import reactor
 from txrocket.errors import RemotingError
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import requestCommand
-from txrocket.remoting.node import Remoting
 from txrocket.remoting.peers import Peers, endpoints
+from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.tls import ClientTLS
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Has Python load another build of the compiled helper than the package's own.
+Has Python load another build of the compiled module than the package's own.
 
 Python imports a module of this name when it starts, so that it also holds for the programs that
 a test starts.  C{TXROCKET_SANITIZED} in the environment is the path of the build.
@@ -28,7 +28,7 @@ class SanitizedFinder:
         """
         As Python asks of what is in C{sys.meta_path}.
         """
-        if name != "txrocket._speed":
+        if name != "txrocket.bulk._compiled":
             return None
         return spec_from_file_location(name, os.environ["TXROCKET_SANITIZED"])
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-One of each thing that can be plugged into a broker.  Its folder is on the path, and
-the broker finds it::
+One plugin of each kind for a broker.  Its folder is on the path, so that the broker finds
+it::
 
     PYTHONPATH=examples/plugins .venv/bin/twistd -n rocket --set enablePropertyFilter=true
 """
@@ -13,11 +13,16 @@ from collections.abc import Callable, Mapping
 
 from zope.interface import implementer
 
-from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook, Sending
+from txrocket.broker.interfaces import (
+    IBrokerProcessor,
+    IMessageFilter,
+    ISendHook,
+    SendMessageContext,
+)
 from txrocket.errors import NoPermission
 from txrocket.message import MessageExt
 from txrocket.protocol.command import RemotingCommand, responseCommand
-from txrocket.protocol.fields import Header
+from txrocket.protocol.headers.fields import Header
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 
@@ -43,13 +48,13 @@ class Greeter:
 
     def codes(self) -> Mapping[int, Process]:
         """
-        What is served.
+        The request codes that it serves.
         """
         return {GREET: self.greet}
 
     def greet(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
-        Greet the one who asks.
+        Greet the client.
         """
         header = request.decodeHeader(GreetRequestHeader)
         return responseCommand(body=f"hello {header.name} at {peer.address}".encode())
@@ -58,7 +63,7 @@ class Greeter:
 @implementer(IMessageFilter)
 class Prefix:
     """
-    Wants messages of which a key begins with the expression.
+    Selects messages with a key that begins with the expression.
     """
 
     expressionType = "PREFIX"
@@ -75,30 +80,30 @@ class Prefix:
 @implementer(ISendHook)
 class Doorkeeper:
     """
-    Lets no strangers in, notes on each message who sent it, and counts.
+    Refuses strangers, adds the sender to each message, and counts messages.
 
-    @ivar counts: how many messages were sent to each topic.
+    @ivar counts: the number of messages sent to each topic.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def beforeSend(self, sending: Sending) -> None:
+    def beforeSend(self, sending: SendMessageContext) -> None:
         """
-        A message is about to be stored.
+        Called before a message is stored.
         """
         if sending.producerGroup == "strangers":
             raise NoPermission("strangers may not send")
         sending.note("SENT_BY", sending.producerGroup)
 
-    def afterSend(self, sending: Sending, response: RemotingCommand) -> None:
+    def afterSend(self, sending: SendMessageContext, response: RemotingCommand) -> None:
         """
-        It is.
+        Called after a message is stored.
         """
         self.counts[sending.topic] += 1
 
 
-# What is plugged in are objects; a class alone is not.
+# Plugins are objects; a class alone is not one.
 greeter = Greeter()
 prefix = Prefix()
 doorkeeper = Doorkeeper()

@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tests for L{txrocket.client.consumer.puller}.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectionLost as Lost
+
+from tests.captures import Capture, captures
+from tests.client.brokers import A1, A, ConsumerTests
+from tests.client.network import routeTo
+from tests.remoting.doubles import lose
+from txrocket.client.consumer.puller import Puller, readable
+from txrocket.client.sansio.pullrequest import PullRequest
+from txrocket.client.sansio.results import PullResult, PullStatus
+from txrocket.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    MalformedRecord,
+    MissingField,
+    NoPermission,
+    RequestTimedOut,
+    SubscriptionParseFailed,
+    TopicNotExist,
+    UnsupportedCompression,
+)
+from txrocket.model import MessageQueue
+from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.command import RemotingCommand, decodeCommand, responseCommand
+from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
+
+ZLIB = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
+
+
+class PullerTestsBase(ConsumerTests):
+    """
+    One that pulls for group g.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.puller = Puller(self.cluster, "g")
+
+    def pull(
+        self,
+        offset: int = 0,
+        most: int = 32,
+        expression: str = "*",
+        *,
+        timeout: float = 10.0,
+        **changes: Any,
+    ) -> Deferred[PullResult]:
+        """
+        Pull the first queue.
+        """
+        pull = PullRequest(self.queue, offset, most, expression, **changes)
+        return self.puller.pull(pull, timeout)
+
+    def twoBrokers(self) -> None:
+        """
+        The broker has a slave.
+        """
+        self.ns.routes["T"] = routeTo(a={0: A, 1: A1})
+        self.got(self.cluster.routes.refresh("T"))
+
+
+class RequestTests(PullerTestsBase):
+    """
+    What a broker is asked.
+    """
+
+    def test_header(self) -> None:
+        """
+        The request tells who pulls what from where, in milliseconds and with the
+        broker's name.
+        """
+        self.a.put(b"1", tags="a")
+        self.got(self.pull(0, 7, expression="a || b", version=5, commitOffset=3, wait=0.25))
+        (header,) = self.a.pulls
+        self.assertEqual(
+            header.toFields(),
+            {
+                "consumerGroup": "g",
+                "topic": "T",
+                "queueId": "0",
+                "queueOffset": "0",
+                "maxMsgNums": "7",
+                "sysFlag": "7",
+                "commitOffset": "3",
+                "suspendTimeoutMillis": "250",
+                "subVersion": "5",
+                "subscription": "a || b",
+                "expressionType": "TAG",
+                "bname": "a",
+            },
+        )
+
+    def test_flags(self) -> None:
+        """
+        Bit 0 of sysFlag has the broker keep an offset, be it 0; bit 1 has it wait;
+        bit 2 tells that the expression is brought along.
+        """
+        self.a.put(b"1")
+        for changes, flag in (
+            ({"brought": False}, 0),
+            ({"brought": False, "commitOffset": 0}, 1),
+            ({"brought": False, "wait": 15.0}, 2),
+            ({"brought": True}, 4),
+        ):
+            self.got(self.pull(**changes))
+            self.assertEqual(self.a.pulls[-1].sysFlag, flag, changes)
+
+    def test_unbrought(self) -> None:
+        """
+        An expression that the heartbeat has told is not sent, but its type is.
+        """
+        self.a.put(b"1")
+        self.got(self.pull(expression="a > 1", expressionType="SQL92", brought=False))
+        (header,) = self.a.pulls
+        self.assertEqual((header.subscription, header.expressionType), (None, "SQL92"))
+
+    def test_captured(self) -> None:
+        """
+        What is asked is what Java's push and pull consumers ask, but for the time that
+        they name even if the broker is not to wait, and the kind of request that
+        4.9.5 and later add.
+        """
+        checked = 0
+        for capture in _captured("request"):
+            fields = dict(capture.header["extFields"])
+            if capture.header["language"] not in ("JAVA", 0) or "bname" not in fields:
+                continue
+            if "maxMsgBytes" in fields or int(fields["sysFlag"]) not in (2, 4):
+                continue
+            checked += 1
+            fields.pop("ReqT", None)
+            waits = fields["sysFlag"] == "2"
+            if not waits:
+                fields["suspendTimeoutMillis"] = "0"
+            self.ns.routes[fields["topic"]] = routeTo(**{fields["bname"]: {0: A}})
+            puller = Puller(self.cluster, fields["consumerGroup"])
+            queue = MessageQueue(fields["topic"], fields["bname"], int(fields["queueId"]))
+            pull = PullRequest(
+                queue,
+                int(fields["queueOffset"]),
+                int(fields["maxMsgNums"]),
+                fields.get("subscription", "*"),
+                version=int(fields["subVersion"]),
+                brought="subscription" in fields,
+                wait=15.0 if waits else 0.0,
+            )
+            pulling = puller.pull(pull, 30.0)
+            pulling.addErrback(lambda failure: failure.trap(CancelledError))
+            self.network.flush()
+            self.assertEqual(self.a.pulls[-1].toFields(), fields)
+            pulling.cancel()
+        self.assertGreater(checked, 5)
+
+    def test_wrongExpression(self) -> None:
+        """
+        An expression that has separators and no tags is refused before anything is
+        sent.
+        """
+        self.assertRaises(SubscriptionParseFailed, self.pull, expression="||")
+
+
+class AnswerTests(PullerTestsBase):
+    """
+    What the answers mean.
+    """
+
+    def test_found(self) -> None:
+        """
+        Messages come with where to pull next, what the queue has, and the name of the
+        broker.
+        """
+        self.a.put(b"0", b"1", b"2")
+        result = self.got(self.pull(1, 1))
+        self.assertEqual(result[:4], (PullStatus.FOUND, 2, 0, 3))
+        (message,) = result.messages
+        self.assertEqual((message.body, message.queueOffset), (b"1", 1))
+        self.assertEqual(message.brokerName, "a")
+
+    def test_offsetsAsProperties(self) -> None:
+        """
+        As in Java, each message bears the offsets of its queue as properties, beside
+        its own.
+        """
+        self.a.put(b"0", tags="x")
+        self.a.put(b"1")
+        first, second = self.got(self.pull()).messages
+        known = {"MIN_OFFSET": "0", "MAX_OFFSET": "2"}
+        self.assertEqual(first.properties, {"TAGS": "x", **known})
+        self.assertEqual(second.properties, known)
+
+    def test_nothingNew(self) -> None:
+        """
+        At the end of a queue there is nothing new.
+        """
+        self.a.put(b"0")
+        self.assertEqual(self.got(self.pull(1)), (PullStatus.NO_NEW_MSG, 1, 0, 1, (), ()))
+
+    def test_nothingMatched(self) -> None:
+        """
+        Where no message is wanted, the next pull begins behind them.
+        """
+        self.a.put(b"0", b"1", tags="x")
+        result = self.got(self.pull(expression="y"))
+        self.assertEqual(result, (PullStatus.NO_MATCHED_MSG, 2, 0, 2, (), ()))
+
+    def test_illegalOffset(self) -> None:
+        """
+        Outside of the queue there is nothing, and the broker says where to go.
+        """
+        self.a.put(b"0", b"1")
+        result = self.got(self.pull(9))
+        self.assertEqual(result, (PullStatus.OFFSET_ILLEGAL, 2, 0, 2, (), ()))
+
+    def test_tags(self) -> None:
+        """
+        A broker finds messages by the hash of their tags; those that merely have the
+        same hash are left out.
+        """
+        self.a.put(b"0", tags="Aa")
+        self.a.put(b"1", tags="BB")  # Java's hash of both is 2112.
+        self.a.put(b"2")
+        result = self.got(self.pull(expression="BB || c"))
+        self.assertEqual([each.body for each in result.messages], [b"1"])
+        self.assertEqual(result.nextBeginOffset, 3)
+
+    def test_tagsOfOtherTypes(self) -> None:
+        """
+        An expression of another type than TAG is the broker's affair alone.
+        """
+        self.a.put(b"0", tags="x")
+        result = self.got(self.pull(expression="a || b", expressionType="SQL92", brought=False))
+        self.assertEqual([each.body for each in result.messages], [b"0"])
+
+    def test_compressed(self) -> None:
+        """
+        Bodies stay as they are, so that one that is damaged does not hold up the
+        others.
+        """
+        self.a.put(deflate(b"long"), b"damaged", sysFlag=ZLIB)
+        sound, damaged = self.got(self.pull()).messages
+        self.assertEqual(zlib.decompress(sound.body), b"long")
+        self.assertEqual(damaged.body, b"damaged")
+
+    def test_errorAnswerFailsPull(self) -> None:
+        """
+        Any other answer is an error, with what the broker says and its address.
+        """
+        self.a.failing[RequestCode.PULL_MESSAGE] = NoPermission("not you")
+        self.assertEqual(self.failed(self.pull(), NoPermission), f"{A} answered code 16: not you")
+
+    def test_damaged(self) -> None:
+        """
+        A body that does not hold a record is passed over, counted and told of; an answer
+        without its fields is an error.
+        """
+        self.a.put(b"0", b"1")
+        self.a.records["T", 0][0] = "", b"no record"
+        result = self.got(self.pull())
+        self.assertEqual([each.body for each in result.messages], [b"1"])
+        self.assertEqual((result.nextBeginOffset, len(result.faults)), (2, 1))
+        self.assertEqual(self.puller.unreadable, 1)
+        self.a.answers[RequestCode.PULL_MESSAGE] = lambda request: responseCommand()
+        self.failed(self.pull(), MissingField)
+
+    def test_captured(self) -> None:
+        """
+        Answers of Java's broker are understood: their status is that of their code, and
+        as many messages are found as their offsets tell of.
+        """
+        expected = {
+            0: PullStatus.FOUND,
+            19: PullStatus.NO_NEW_MSG,
+            20: PullStatus.NO_MATCHED_MSG,
+            21: PullStatus.OFFSET_ILLEGAL,
+        }
+        seen = set()
+        for capture in _captured("response"):
+            command = decodeCommand(capture.frame, 4, len(capture.frame))
+            if "nextBeginOffset" not in command.extFields:
+                continue
+            seen.add(command.code)
+            result = self.answered(command)
+            self.assertIs(result.pullStatus, expected[command.code])
+            fields = command.extFields
+            self.assertEqual(result.nextBeginOffset, int(fields["nextBeginOffset"]))
+            self.assertEqual(
+                [each.queueOffset for each in result.messages],
+                list(range(result.nextBeginOffset))[-len(result.messages) :]
+                if result.messages
+                else [],
+            )
+            self.assertEqual(bool(result.messages), command.code == 0)
+        self.assertEqual(seen, {0, 19, 20, 21})
+
+    def answered(self, command: RemotingCommand) -> PullResult:
+        """
+        What becomes of a pull that gets this answer.
+        """
+        answer = RemotingCommand(
+            command.code, fields=command.extFields, body=command.body, remark=command.remark
+        )
+        self.a.answers[RequestCode.PULL_MESSAGE] = lambda request: answer
+        queueId = int.from_bytes(command.body[12:16], "big")
+        self.queue = MessageQueue("T", self.queue.brokerName, queueId)
+        result = self.got(self.pull())
+        assert isinstance(result, PullResult)
+        self.assertEqual(result.faults, ())
+        return result
+
+
+class BrokerTests(PullerTestsBase):
+    """
+    Which broker is asked.
+    """
+
+    def test_routeFirst(self) -> None:
+        """
+        A broker that is not known is looked for in the route of the queue's topic.
+        """
+        self.a.put(b"0")
+        self.got(self.pull())
+        self.got(self.pull())
+        self.assertEqual(self.ns.asked, ["T"])
+
+    def test_noTopic(self) -> None:
+        """
+        Without a route there is nobody to ask.
+        """
+        self.ns.routes.clear()
+        self.failed(self.pull(), TopicNotExist)
+
+    def test_noBroker(self) -> None:
+        """
+        A broker that is in no route cannot be asked, and the error says which.
+        """
+        self.ns.routes["T"] = routeTo(b={0: A})
+        self.assertIn("the name a ", self.failed(self.pull(), ConnectFailed) + " ")
+
+    def test_suggested(self) -> None:
+        """
+        The next pull goes to the broker that the last answer suggested; it is kept for
+        each queue, until the queue is forgotten.
+        """
+        self.twoBrokers()
+        self.a.put(b"0")
+        self.a.put(b"0", queueId=1)
+        self.a1.put(b"0")
+        self.a1.suggested = self.a.suggested = 1
+        self.got(self.pull())
+        self.got(self.pull())
+        self.assertEqual((len(self.a.pulls), len(self.a1.pulls)), (1, 1))
+        self.got(self.puller.pull(PullRequest(self.queues[1], 0, 1, "*"), 10.0))
+        self.assertEqual((len(self.a.pulls), len(self.a1.pulls)), (2, 1))
+        self.puller.forget(self.queue)
+        self.got(self.pull())
+        self.assertEqual((len(self.a.pulls), len(self.a1.pulls)), (3, 1))
+        self.puller.forget(MessageQueue("T", "a", 9))
+
+    def test_suggestedIsGone(self) -> None:
+        """
+        If the suggested broker is not there, another of its name is asked.
+        """
+        self.a.put(b"0")
+        self.a.suggested = 1
+        self.got(self.pull())
+        self.got(self.pull())
+        self.assertEqual(len(self.a.pulls), 2)
+
+    def test_slaveKeepsNoOffset(self) -> None:
+        """
+        A slave is not told the group's offset: it copies its master's.
+        """
+        self.twoBrokers()
+        self.a.put(b"0")
+        self.a1.put(b"0")
+        self.a.suggested = 1
+        self.got(self.pull(commitOffset=4))
+        self.got(self.pull(commitOffset=4))
+        self.assertEqual(self.a.pulls[0].sysFlag, 5)
+        self.assertEqual(self.a1.pulls[0].sysFlag, 4)
+
+    def test_unanswered(self) -> None:
+        """
+        If a broker does not answer, the next pull goes to another of its name, and then
+        to the first again; its route is asked for anew each time.
+        """
+        self.twoBrokers()
+        self.a1.put(b"0")
+        self.a.mute = True
+        asked = len(self.ns.asked)
+        pulling = self.pull()
+        self.network.advance(10)
+        self.failed(pulling, RequestTimedOut)
+        self.assertEqual(len(self.ns.asked), asked + 1)
+        self.got(self.pull())
+        self.assertEqual(len(self.a1.pulls), 1)
+        self.puller.forget(self.queue)
+        self.a1.mute = True
+        for _ in range(2):
+            pulling = self.pull()
+            self.network.advance(10)
+            self.failed(pulling, RequestTimedOut)
+        self.a.mute = False
+        self.a.put(b"0")
+        self.got(self.pull())
+        self.assertEqual(len(self.a.pulls), 1)
+
+    def test_lost(self) -> None:
+        """
+        A pull that is held fails at once if its connection is lost, and a name server
+        that is gone as well changes nothing about it.
+        """
+        pulling = self.pull(wait=15.0, timeout=30.0)
+        self.network.flush()
+        self.ns.routes.clear()
+        (accepted,) = self.network.accepted[A]
+        protocol = self.cluster.peers._peers[A].protocol
+        assert protocol is not None
+        lose(protocol, Lost())
+        self.failed(pulling, ConnectionLost)
+        lose(accepted, Lost())
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_cancelled(self) -> None:
+        """
+        A pull can be given up: nobody is to blame, so no other broker is tried and no
+        route asked for.
+        """
+        self.twoBrokers()
+        pulling = self.pull(wait=15.0, timeout=30.0)
+        self.network.flush()
+        asked = len(self.ns.asked)
+        pulling.cancel()
+        self.failed(pulling, CancelledError)
+        self.a.put(b"0")
+        self.got(self.pull())
+        self.assertEqual(len(self.a.pulls), 2)
+        self.assertEqual(len(self.ns.asked), asked)
+
+
+class ReadableTests(PullerTestsBase):
+    """
+    L{readable}.
+    """
+
+    def test_plain(self) -> None:
+        """
+        What is not compressed stays what it is.
+        """
+        self.a.put(b"0")
+        (message,) = self.got(self.pull()).messages
+        self.assertIs(readable(message), message)
+
+    def test_compressed(self) -> None:
+        """
+        Compression is undone.
+        """
+        self.a.put(deflate(b"long"), sysFlag=ZLIB)
+        (message,) = self.got(self.pull()).messages
+        self.assertEqual(readable(message).body, b"long")
+
+    def test_unreadable(self) -> None:
+        """
+        The error tells where a message is that cannot be read.
+        """
+        self.a.put(b"damaged", sysFlag=ZLIB)
+        self.a.put(b"unknown", sysFlag=COMPRESSED_FLAG | 0x400)
+        damaged, unknown = self.got(self.pull()).messages
+        where = "message 0 in queue 0 of topic T at broker a: "
+        self.assertIn(where, str(self.assertRaises(MalformedRecord, readable, damaged)))
+        error = self.assertRaises(UnsupportedCompression, readable, unknown)
+        self.assertIn("message 1 in queue 0", str(error))
+
+
+def _captured(kind: str) -> list[Capture]:
+    return [
+        each
+        for each in captures()
+        if each.requestCode == RequestCode.PULL_MESSAGE and each.kind == kind
+    ]

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The clients that are connected to a broker: producers, consumers, their subscriptions and the
+queues that they have locked.
+"""
