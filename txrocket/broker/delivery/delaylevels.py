@@ -18,7 +18,7 @@ has one lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from twisted.internet.defer import Deferred, succeed
@@ -202,6 +202,12 @@ class DelayLevels:
         if not self.offsets:
             return succeed(None)
         return self._table.save(DelayOffsetSerializeWrapper(dict(self.offsets)))
+
+    def adopt(self, offsets: Mapping[int, int]) -> None:
+        """
+        Take over how far the master has delivered each level.  L{save} writes it.
+        """
+        self.offsets = dict(offsets)
 
     def needed(self) -> int:
         """
