@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from txrocket.broker.parts import Delivery, Tables
@@ -107,15 +107,7 @@ class TableSink:
         self._named: dict[str, set[str]] = {}
         self._values: dict[str, Any] = {}
         self._offsets: list[_Late] = []
-        self._waiting = False
-
-    def begin(self) -> None:
-        """
-        A connection begins: what an older one has left unfinished does not count.
-        """
-        self._named.clear()
-        self._values.clear()
-        self._offsets.clear()
+        self._waiting: Deferred[None] | None = None
 
     def apply(self, payload: bytes) -> Deferred[None] | None:
         """
@@ -142,11 +134,23 @@ class TableSink:
         elif isinstance(value, OffsetPayload):
             self._later(value)
         elif isinstance(value, BrokerPayload):
+            self._begin()
             self._groupRole(value.value)
         else:
             self._values[value.table] = value
         self._catchUp()
         return None
+
+    def _begin(self) -> None:
+        """
+        A connection begins: what an older one has left unfinished does not count.
+        """
+        self._named.clear()
+        self._values.clear()
+        self._offsets.clear()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
     def _topics(self, value: TopicPayload) -> Deferred[None]:
         topics = self._tables.topics
@@ -209,14 +213,10 @@ class TableSink:
             elif isinstance(value, TimerPayload):
                 self._delivery.timers.adopt(value.value)
         afters = [each.after for each in (*self._offsets, *self._values.values())]
-        if afters and not self._waiting:
-            self._waiting = True
-            self._end.whenGrown(min(afters) - 1).addCallbacks(self._grown, self._ended)
+        if afters and self._waiting is None:
+            self._waiting = self._end.whenGrown(min(afters) - 1)
+            self._waiting.addCallbacks(self._grown, lambda failure: failure.trap(CancelledError))
 
     def _grown(self, none: None) -> None:
-        self._waiting = False
+        self._waiting = None
         self._catchUp()
-
-    def _ended(self, failure: Any) -> None:
-        # The store was closed or emptied.
-        self._waiting = False

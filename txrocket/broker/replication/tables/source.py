@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Any, Final
 
 import attrs
-from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from txrocket.broker.parts import Delivery, Tables
@@ -118,6 +117,8 @@ class SharedTables:
 class TableSource:
     """
     Gives each slave what it has to know of the master's tables.
+
+    @ivar changes: how often a topic or group has changed.
     """
 
     def __init__(self, clock: IReactorTime, shared: SharedTables) -> None:
@@ -125,9 +126,7 @@ class TableSource:
         self._shared = shared
         self._cursors: list[_Cursor] = []
         self._timer: IDelayedCall | None = None
-        # The number of the last change of a prompt table, and those who wait for it.
         self.changes = 0
-        self._waiting: list[tuple[int, Deferred[None]]] = []
         for each in shared.members:
             shared.watches[each.name](_Touch(self._cursors, each.name, each.isPrompt, self._count))
 
@@ -144,30 +143,6 @@ class TableSource:
             self._timer = self._clock.callLater(_LOOK, self._look)
         return cursor
 
-    def replicated(self) -> Deferred[None]:
-        """
-        A Deferred that fires once a slave has all changes of topics and groups so far, or no
-        slave is connected.
-        """
-        if not self._cursors or self._confirmed() >= self.changes:
-            return succeed(None)
-        waiter: Deferred[None] = Deferred(lambda cancelled: None)
-        self._waiting.append((self.changes, waiter))
-        return waiter
-
-    def _confirmed(self) -> int:
-        return max(each.confirmedChanges for each in self._cursors)
-
-    def settle(self) -> None:
-        """
-        Tell those who wait for changes that a slave has now.
-        """
-        reached = self._confirmed() if self._cursors else self.changes
-        while self._waiting and self._waiting[0][0] <= reached:
-            _, waiter = self._waiting.pop(0)
-            if not waiter.called:
-                waiter.callback(None)
-
     def forget(self, cursor: _Cursor) -> None:
         """
         A connection has ended.
@@ -177,7 +152,6 @@ class TableSource:
         if not self._cursors and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.settle()
 
     def _look(self) -> None:
         self._timer = self._clock.callLater(_LOOK, self._look)
@@ -212,8 +186,6 @@ class _Cursor:
     What one slave has not got yet.
 
     @ivar onDirty: called when there is something to send, and was nothing before.
-    @ivar confirmedChanges: the number of the last change of topics and groups that the slave
-        has.
     """
 
     def __init__(self, shared: SharedTables, source: TableSource) -> None:
@@ -231,11 +203,6 @@ class _Cursor:
         self._toEnd = set(self._toBegin)
         self._values: dict[str, Any] = dict.fromkeys(shared.values)
         self._dirtyValues = self._differing()
-        # How many payloads were given, and the change that is in each that is not confirmed.
-        self._given = 0
-        self._unconfirmed: dict[int, int] = {}
-        self._noted = -1
-        self.confirmedChanges = -1
 
     @property
     def dirty(self) -> bool:
@@ -275,29 +242,7 @@ class _Cursor:
         @param most: how many bytes it should have at most.  It has more only if a single
             member does.
         """
-        payload = self._nextValue() if self._dirtyValues else self._nextMembers(most)
-        if payload is not None:
-            self._given += 1
-            self._note()
-        return payload
-
-    def _note(self) -> None:
-        """
-        Remember which payload was the first one to have all changes so far.
-        """
-        changes = self._source.changes
-        if changes > self._noted and not any(
-            self._dirty[each.name] for each in self._shared.members if each.isPrompt
-        ):
-            self._noted = self._unconfirmed[self._given] = changes
-
-    def confirmed(self, count: int) -> None:
-        """
-        The slave has so many of the payloads.
-        """
-        while self._unconfirmed and (first := next(iter(self._unconfirmed))) <= count:
-            self.confirmedChanges = self._unconfirmed.pop(first)
-        self._source.settle()
+        return self._nextValue() if self._dirtyValues else self._nextMembers(most)
 
     def close(self) -> None:
         """
