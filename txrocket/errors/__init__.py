@@ -93,10 +93,12 @@ from txrocket.errors.responses import (
 )
 from txrocket.errors.store import (
     DiskFull,
+    MalformedLog,
     StoreCorrupt,
     StoreError,
     StoreFailed,
     StoreInUse,
+    StoreIsReplica,
 )
 
 __all__ = [
@@ -121,6 +123,7 @@ __all__ = [
     "MalformedBody",
     "MalformedField",
     "MalformedHeader",
+    "MalformedLog",
     "MalformedRecord",
     "MalformedTrace",
     "MessageIllegal",
@@ -149,6 +152,7 @@ __all__ = [
     "StoreError",
     "StoreFailed",
     "StoreInUse",
+    "StoreIsReplica",
     "SubscriptionGroupNotExist",
     "SubscriptionNotExist",
     "SubscriptionNotLatest",
