@@ -94,10 +94,12 @@ from txrocket.errors.responses import (
 )
 from txrocket.errors.store import (
     DiskFull,
+    MalformedLog,
     StoreCorrupt,
     StoreError,
     StoreFailed,
     StoreInUse,
+    StoreIsReplica,
 )
 
 __all__ = [
@@ -122,6 +124,7 @@ __all__ = [
     "MalformedBody",
     "MalformedField",
     "MalformedHeader",
+    "MalformedLog",
     "MalformedRecord",
     "MalformedReplication",
     "MalformedTrace",
@@ -151,6 +154,7 @@ __all__ = [
     "StoreError",
     "StoreFailed",
     "StoreInUse",
+    "StoreIsReplica",
     "SubscriptionGroupNotExist",
     "SubscriptionNotExist",
     "SubscriptionNotLatest",

@@ -26,7 +26,7 @@ from txrocket.bulk import (
     encodeRecords,
     suspect,
 )
-from txrocket.errors import InvalidMessage, StoreError, StoreFailed
+from txrocket.errors import InvalidMessage, StoreError, StoreFailed, StoreIsReplica
 from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
     TopicField,
@@ -92,6 +92,7 @@ class Appender:
     @ivar nexts: the next queue offset of each queue.
     @ivar storeHost: the address of the broker, as records hold it.
     @ivar failure: why no message is taken any more, or L{None}.
+    @ivar following: why only a master's log is taken now, or L{None}.
     @ivar schedule: the write that the messages wait for.
     """
 
@@ -111,6 +112,7 @@ class Appender:
         self.storeHost = storeHost
         self._retention = retention
         self.failure: StoreFailed | None = None
+        self.following: StoreIsReplica | None = None
         self._failed = failed
         self.schedule = schedule
         self.nexts: dict[QueueKey, int] = {}
@@ -134,8 +136,7 @@ class Appender:
         @raise InvalidMessage: if a message cannot be stored; then none is appended.
         @raise StoreError: if the store takes no messages now, or not the first one.
         """
-        if self.failure is not None or self._retention.full is not None:
-            self._refuse()
+        self._admit()
         schedule, log = self.schedule, self._log
         if not schedule.isPending:
             schedule.begin()
@@ -174,8 +175,7 @@ class Appender:
         @raise MalformedRecord: if the body is not a batch.
         @raise StoreError: if the store takes no messages now.
         """
-        if self.failure is not None or self._retention.full is not None:
-            self._refuse()
+        self._admit()
         self.schedule.begin()
         _, key, body, properties, *_ = message
         topic, queueId = key
@@ -212,10 +212,10 @@ class Appender:
         self._unwritten.clear()
         self.schedule.settle(error)
 
-    def _refuse(self) -> None:
-        refusal = self.failure or self._retention.full
-        assert refusal is not None
-        raise refusal
+    def _admit(self) -> None:
+        refusal = self.failure or self.following or self._retention.full
+        if refusal is not None:
+            raise refusal
 
     def _check(self, messages: list[SentMessage]) -> dict[str, TopicField]:
         """

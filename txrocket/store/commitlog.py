@@ -66,6 +66,8 @@ class CommitLog:
     @ivar segments: the files.
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
+    @ivar half: how many bytes before that are of a record of which the rest is still to come:
+        a slave gets records in pieces.
     @ivar direct: as L{Files<txrocket.store.files.Files>} have it.
     @ivar largest: how many bytes a record has at most, including those that were appended
         before the limit was lowered.
@@ -96,6 +98,7 @@ class CommitLog:
         self._spoiled = 0  # up to where a write that failed may have come
         self.end = 0
         self.written = 0
+        self.half = 0
 
     @property
     def first(self) -> int:
@@ -110,6 +113,13 @@ class CommitLog:
         How long a record is at most.
         """
         return self._limit
+
+    @property
+    def whole(self) -> int:
+        """
+        Up to where the files have whole records.
+        """
+        return self.written - self.half
 
     def reserve(self, size: int, bodySize: int) -> int:
         """
@@ -173,6 +183,32 @@ class CommitLog:
             raise self._explain(error, len(data)) from error
         self.written = end
         return data
+
+    def adopt(self, data: bytes) -> None:
+        """
+        Write bytes of another log behind the end of this one, as they are; they are within
+        one file.  Nothing may wait to be written.
+
+        @raise DiskFull: if there is no room, for them or for a new file.
+        @raise StoreFailed: if the disk fails.
+        """
+        if self.segments.baseOf(self.written) is None:
+            try:
+                self.segments.create(self.written)
+            except OSError as error:
+                raise self._explain(error, self.segments.size) from error
+        self.add(data)
+        self._writeAll()
+
+    def endAt(self, offset: int) -> None:
+        """
+        Forget what is behind an offset, which then reads as zeros.  The caller syncs.
+
+        @raise OSError: if the disk fails.
+        """
+        self.segments.clearFrom(offset)
+        self.end = self.written = offset
+        self.half = 0
 
     def drop(self) -> None:
         """

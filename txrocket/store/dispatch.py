@@ -124,15 +124,15 @@ class Dispatcher:
 
     def catchUp(self, log: CommitLog) -> None:
         """
-        Dispatch what the files have up to where the log is written.
+        Dispatch the whole records that the files have.
         """
         # Files may have been deleted meanwhile.
         for offset, data in log.scan(max(self.position, log.first), strict=False):
-            if offset >= log.written:
+            if offset >= log.whole:
                 break
-            self._dispatch(offset, data)
+            self._dispatch(offset, data[: log.whole - offset])
         # A blank, or nothing, may lie between the last record and the log's end.
-        self.position = max(self.position, log.written)
+        self.position = max(self.position, log.whole)
 
     def _dispatch(self, offset: int, data: bytes) -> None:
         """

@@ -64,6 +64,8 @@ class Flusher:
         self._failed = failed
         self.flushed = Watermark()
         self.running = False
+        # What the sync that is under way has covered, and what the last one had.
+        self._target = self._synced = 0
 
     def flush(self) -> Deferred[None]:
         """
@@ -80,21 +82,21 @@ class Flusher:
     @inlineCallbacks
     def _flush(self) -> Generator[Deferred[None], None, None]:
         self.running = True
-        synced = self.flushed.offset
+        self._synced = self.flushed.offset
         while self.flushed.failure is None:
-            if not self._wanted(synced):
+            if not self._wanted():
                 # A waiter that is told may ask for more.
-                self.flushed.advance(synced)
-                if not self._wanted(synced):
+                self.flushed.advance(self._synced)
+                if not self._wanted():
                     break
-            target = self._log.written
+            self._target = self._log.written
             job = SyncJob(self._handles)
             try:
                 job.add(self._log.segments, keepOpen=True)
                 done = self._inThread(job.run)
                 # Those whom the last one served are told while this one is under way, and
                 # not before: the disk need not wait for that.
-                self.flushed.advance(synced)
+                self.flushed.advance(self._synced)
                 yield done
             except SyncFailed as error:
                 failure = _syncFailed(self._log.segments.folder, error)
@@ -102,13 +104,22 @@ class Flusher:
                 self.flushed.fail(failure)
             except OSError as error:
                 job.giveBack(self._log.segments)
-                self.flushed.advance(synced)
+                self.flushed.advance(self._synced)
                 self._postpone(error)
             else:
-                synced = target
+                self._synced = self._target
             finally:
                 job.end()
         self.running = False
+
+    def goBack(self, offset: int, reason: Exception) -> None:
+        """
+        The log was cut at an offset: a sync that is under way says nothing of what will be
+        written there.
+        """
+        self._target = min(self._target, offset)
+        self._synced = min(self._synced, offset)
+        self.flushed.goBack(offset, reason)
 
     def _postpone(self, error: OSError) -> None:
         """
@@ -124,10 +135,11 @@ class Flusher:
             FlushDiskTimeout(f"not known to be on disk: {self._log.segments.folder}: {error}")
         )
 
-    def _wanted(self, synced: int) -> bool:
+    def _wanted(self) -> bool:
         """
         Whether somebody waits for more to be synced than is.
         """
+        synced = self._synced
         return synced < self._log.written and self.flushed.awaitedBeyond(synced)
 
 

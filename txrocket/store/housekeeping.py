@@ -158,7 +158,7 @@ class Housekeeping:
         """
         Dispatch what a full disk has kept from the queues.
         """
-        if self._dispatcher.position < self._commitLog.written:
+        if self._dispatcher.position < self._commitLog.whole:
             try:
                 self._dispatcher.catchUp(self._commitLog)
             except (OSError, StoreError) as error:

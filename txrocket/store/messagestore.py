@@ -44,6 +44,7 @@ from txrocket.store.housekeeping import Housekeeping
 from txrocket.store.index import Index
 from txrocket.store.reader import StoreReader
 from txrocket.store.recovery import Recovery
+from txrocket.store.replica import ReplicaLog
 from txrocket.store.retention import Retention
 from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
 from txrocket.store.watermark import Watermark
@@ -59,6 +60,7 @@ class MessageStore:
     The store in one folder.
 
     @ivar written: how far the log is in the files.
+    @ivar replica: the log as bytes, for the replication between brokers.
     @ivar losses: how often a write failed.
     @ivar wall: the time of day in seconds.  The times of messages do not go back with it,
         lest searches by time be upset, unless it is set back by more than a day.
@@ -159,6 +161,7 @@ class MessageStore:
             settings, clock, log, self.dispatcher, self.flusher, self.checkpointer, self._failed
         )
         self.appender = Appender(log, storeHost, self._schedule, self.retention, self._notBegun)
+        self.replica = ReplicaLog(self, self._wrote, self._fail)
         self.losses = 0
         self._lost: StoreError | None = None
         self._stopping = False
@@ -226,13 +229,21 @@ class MessageStore:
         clean = self.folder.open()
         self.flusher.flushed.advance(self._recovery.recover(clean=clean))
         self.checkpointer.resume()
+        self.resume()
+        self.written.advance(self.log.written)
+        self.replica.opened()
+        self.reader.trustFrom(self.log.written)
+
+    def resume(self) -> None:
+        """
+        Go on behind the last messages of the queues, and behind their time.
+        """
+        self.appender.nexts.clear()
         for topic, queueId, queue in self.queues:
             self.appender.nexts[topic, queueId] = queue.maxOffset
         # A damaged record's time is not followed into the far future.
         if self.dispatcher.timestamp <= self.now() + _DAY:
             self._schedule.timestamp = self.dispatcher.timestamp
-        self.written.advance(self.log.written)
-        self.reader.trustFrom(self.log.written)
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], None, None]:
@@ -365,6 +376,7 @@ class MessageStore:
             self._dropped(error)
             raise
         self.written.advance(self.log.written)
+        self.replica.grew()
         if self.flusher.flushed.waiting:
             self.housekeeping.flush()
 

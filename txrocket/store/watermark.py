@@ -23,7 +23,7 @@ class _Waiter(Deferred[None]):
 
 class Watermark:
     """
-    An offset that only grows.
+    An offset that grows, until the file is cut.
 
     @ivar offset: how far it has come.
     @ivar failure: why it will never come further, or L{None}.
@@ -75,6 +75,13 @@ class Watermark:
             waiter = self._waiting.popleft()
             if not waiter.called:
                 waiter.callback(None)
+
+    def goBack(self, offset: int, reason: Exception) -> None:
+        """
+        The file was cut at an offset.  Those who wait for more than that do so in vain.
+        """
+        self.offset = min(self.offset, offset)
+        self.disappoint(reason, offset)
 
     def fail(self, reason: Exception) -> None:
         """
