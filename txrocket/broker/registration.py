@@ -248,11 +248,8 @@ class NameServerRegistration:
         crc = zlib.crc32(body) & 0x7FFFFFFF
         # A slave needs to hear of its master.
         force = force or self.identity.brokerId != MASTER_ID
-        found: list[str] = []
-        telling = [
-            self._tell(each, version, body, crc, force, found).addErrback(self._notTold)
-            for each in addresses
-        ]
+        rest = version, body, crc, force, list[str]()
+        telling = [self._tell(each, *rest).addErrback(self._notTold) for each in addresses]
         return DeferredList(telling).addCallback(lambda results: None)
 
     def _notTold(self, failure: Failure) -> None:

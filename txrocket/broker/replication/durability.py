@@ -121,7 +121,7 @@ def _both(stored: Deferred[None], replicated: Deferred[None]) -> Deferred[None]:
             both.errback(result)
         elif len(outcomes) == 2:
             failure = outcomes[1] or outcomes[0]
-            both.callback(failure)  # type: ignore[arg-type]
+            both.callback(failure)
 
     stored.addBoth(done, 0)
     replicated.addBoth(done, 1)

@@ -122,12 +122,20 @@ class TableSink:
         if kind is None:
             # A newer master may have more tables.
             return None
-        value = decodeBody(kind, payload)
+        return self.take(decodeBody(kind, payload))
+
+    def take(self, value: TablePayload) -> Deferred[None] | None:
+        """
+        Take a payload that is decoded.
+
+        @return: as L{apply}.
+        """
         if isinstance(value, TopicPayload):
             return self._topics(value)
         if isinstance(value, GroupPayload):
-            removed = self._removed(value, value.put, self._tables.groups.table)
-            return self._tables.groups.adopt(value.put, removed, value.version)
+            groups = self._tables.groups
+            removed = self._removed(value, value.put, groups.table.keys() - groups.own)
+            return groups.adopt(value.put, removed, value.version)
         if isinstance(value, FilterPayload):
             filters = self._tables.filters
             filters.adopt(value.put, self._removed(value, value.put, filters.topics()))
@@ -154,7 +162,9 @@ class TableSink:
 
     def _topics(self, value: TopicPayload) -> Deferred[None]:
         topics = self._tables.topics
-        removed = self._removed(value, value.put, topics.table)
+        # Those that every broker has for itself may differ with the settings.
+        known = topics.table.keys() - topics.own
+        removed = self._removed(value, value.put, known)
         for each in removed:
             if each in topics.table:
                 try:
