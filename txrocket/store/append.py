@@ -35,7 +35,7 @@ from txrocket.protocol.record import (
 )
 from txrocket.store.commitlog import LOST, CommitLog
 from txrocket.store.retention import Retention
-from txrocket.store.write import WriteSchedule
+from txrocket.store.write import Write, WriteSchedule
 
 __all__ = ["Appended", "Appender"]
 
@@ -52,6 +52,7 @@ class Appended(NamedTuple):
 
     @ivar end: what L{MessageStore.stored<txrocket.store.messagestore.MessageStore.stored>}
         waits for.
+    @ivar write: the write that they share, which tells whether they are in the files.
     """
 
     offset: int
@@ -59,6 +60,7 @@ class Appended(NamedTuple):
     queueOffset: int
     storeTimestamp: int
     end: int
+    write: Write
 
 
 def _topicField(topic: str) -> TopicField:
@@ -194,8 +196,10 @@ class Appender:
         self._log.add(records)
         self._unwritten.setdefault(key, queueOffset)
         self.nexts[key] = queueOffset + len(sizes)
-        timestamp = self.schedule.timestamp
-        return Appended(offset, tuple(sizes), queueOffset, timestamp, offset + len(records))
+        schedule, end = self.schedule, offset + len(records)
+        return Appended(
+            offset, tuple(sizes), queueOffset, schedule.timestamp, end, schedule.pending
+        )
 
     def wrote(self) -> None:
         """

@@ -59,7 +59,6 @@ class MessageStore:
     The store in one folder.
 
     @ivar written: how far the log is in the files.
-    @ivar losses: how often a write failed.
     @ivar wall: the time of day in seconds.  The times of messages do not go back with it,
         lest searches by time be upset, unless it is set back by more than a day.
     @ivar confirmed: the time of day by which is judged what is too old to be kept.
@@ -159,8 +158,6 @@ class MessageStore:
             settings, clock, log, self.dispatcher, self.flusher, self.checkpointer, self._failed
         )
         self.appender = Appender(log, storeHost, self._schedule, self.retention, self._notBegun)
-        self.losses = 0
-        self._lost: StoreError | None = None
         self._stopping = False
 
     def _expose(self, reader: StoreReader) -> None:
@@ -290,8 +287,9 @@ class MessageStore:
         # Half the price of calling the class.
         sent: SentMessage = tuple.__new__(SentMessage, fields)
         [(_, queueOffset, offset, size)] = self.appender.append([sent], [bornHost])[1]
-        timestamp = self._schedule.timestamp
-        return tuple.__new__(Appended, (offset, (size,), queueOffset, timestamp, offset + size))
+        schedule = self._schedule
+        place = offset, (size,), queueOffset, schedule.timestamp, offset + size, schedule.pending
+        return tuple.__new__(Appended, place)
 
     def appendMany(
         self,
@@ -376,24 +374,6 @@ class MessageStore:
             # Waiters get the error through their Deferreds, and appenders by their Write.
             with suppress(StoreError):
                 self.write()
-
-    def settle(self, losses: int) -> StoreError | None:
-        """
-        Write all messages that were appended in this turn of the reactor, for a caller that
-        needs no Deferred for each message.
-
-        @param losses: what L{losses} was when the first of them was appended.
-        @return: why some of the messages are lost, and all of them may be; L{None} if all of
-            them are in the files.
-        """
-        # If messages are lost already, the rest waits until the reactor turns: a callback of
-        # the write may call this again, and must know of the loss.
-        if self.losses == losses:
-            # Waiters get the error through their Deferreds.  The loss reported here may be an
-            # earlier one.
-            with suppress(StoreError):
-                self.write()
-        return None if self.losses == losses else self._lost
 
     def stored(self, end: int) -> Deferred[None]:
         """
@@ -527,8 +507,6 @@ class MessageStore:
         All messages that are not written are lost, and their waiters get the error.
         """
         self.appender.dropped(error)
-        self.losses += 1
-        self._lost = error
         if isinstance(error, StoreFailed):
             self._fail(error)
         self.written.advance(self.log.written)
