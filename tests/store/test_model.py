@@ -26,6 +26,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import HOST, START, Disk, abandon
+from txrocket.bulk import SentMessage
 from txrocket.errors import MessageTooLarge
 from txrocket.message import Message
 from txrocket.protocol.javahash import javaHash, tagsCode
@@ -161,7 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
         topic=topics,
         parts=st.lists(st.tuples(st.binary(max_size=90), tags), min_size=1, max_size=4),
     )
-    def putBatch(self, topic: str, parts: list[tuple[bytes, str]]) -> None:
+    def appendBatch(self, topic: str, parts: list[tuple[bytes, str]]) -> None:
         """
         A batch is as many messages.
         """
@@ -170,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
         rows = self.rows.setdefault((topic, 0), [])
         try:
-            appended = self.store.putBatch(topic, 0, batch, b"", bornTimestamp=1, bornHost=HOST)
+            appended = self.store.appendBatch(SentMessage(None, (topic, 0), batch, b"", 1), HOST)
         except MessageTooLarge:
             assert len(batch) > LIMIT
             return

@@ -816,7 +816,7 @@ class RestartTests(StoreCase):
                 self.put(store, body, SCHEDULE_TOPIC, 2, DELAY="3")
             elif kind == 7:
                 self.clock.advance(0.7)
-                self.putBatch(store, *[body] * kind, topic="U")
+                self.appendBatch(store, *[body] * kind, topic="U")
             else:
                 self.put(store, body, queueId=kind % 3, KEYS=f"k{number} all", TAGS="x")
         store.write()
@@ -841,7 +841,7 @@ class RestartTests(StoreCase):
         sizes = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 5000 * 20}
         store = self.start(**sizes)
         for _ in range(50):
-            self.putBatch(store, *[b"x"] * 90)
+            self.appendBatch(store, *[b"x"] * 90)
         store.queues.write()
         abandon(store)
         shutil.rmtree(self.path("consumequeue"))

@@ -174,7 +174,7 @@ class RetentionTests(StoreCase):
         error = self.assertRaises(DiskFull, self.put, self.store)
         self.assertIn("91% full, 90 bytes are free", str(error))
         self.assertTrue(error.retriable)
-        self.assertRaises(DiskFull, self.putBatch, self.store, b"x")
+        self.assertRaises(DiskFull, self.appendBatch, self.store, b"x")
         self.assertGreater(len(self.all(self.store)), 0)
         self.clean(0.92)
         self.assertRaises(DiskFull, self.put, self.store)

@@ -214,7 +214,7 @@ class WriteTests(StoreCase):
         """
         self.answering(b"told", topic="T")
         self.gather(self.store, b"aaaa" * 800)
-        appended = self.putBatch(self.store, b"bbbb" * 400, b"cccc" * 400)
+        appended = self.appendBatch(self.store, b"bbbb" * 400, b"cccc" * 400)
         self.assertEqual(appended.queueOffset, 2)
         self.assertHolds(T=[b"aaaa", b"told", b"bbbb", b"cccc"])
 

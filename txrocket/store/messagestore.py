@@ -323,29 +323,6 @@ class MessageStore:
         """
         return self._schedule.pending
 
-    def putBatch(
-        self,
-        topic: str,
-        queueId: int,
-        batch: bytes,
-        properties: bytes,
-        *,
-        bornTimestamp: int,
-        bornHost: bytes,
-        sysFlag: int = 0,
-        reconsumeTimes: int = 0,
-    ) -> Appended:
-        """
-        Append several messages, given in the client's form, one after the other.
-
-        @raise InvalidMessage: if one cannot be stored; then none is.
-        @raise MalformedRecord: if C{batch} is not a batch.
-        @raise StoreError: if the store takes no messages now.
-        """
-        rest = 0, sysFlag, reconsumeTimes
-        sent = SentMessage(None, (topic, queueId), batch, properties, bornTimestamp, *rest)
-        return self.appender.appendBatch(sent, bornHost)
-
     def write(self) -> None:
         """
         Write all messages that were appended to the files.  The reactor does so when it

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from txrocket.broker.interfaces import SendMessageContext
 from txrocket.broker.names import RETRY_PREFIX
 from txrocket.broker.transaction.opmessages import HALF_TOPIC
+from txrocket.bulk import SentMessage
 from txrocket.errors import (
     FlushDiskTimeout,
     InvalidMessage,
@@ -209,16 +210,9 @@ class SendProcessor:
             if goes == HALF_TOPIC:
                 sysFlag &= ~TRANSACTION
         if batch:
-            appended = self._store.putBatch(
-                goes,
-                goesTo,
-                body,
-                propertiesData,
-                bornTimestamp=bornTimestamp,
-                bornHost=peer.host,
-                sysFlag=sysFlag,
-                reconsumeTimes=header.reconsumeTimes or 0,
-            )
+            rest = propertiesData, bornTimestamp, 0, sysFlag, header.reconsumeTimes or 0
+            sent = SentMessage(None, (goes, goesTo), body, *rest)
+            appended = self._store.appendBatch(sent, peer.host)
         else:
             appended = self._store.put(
                 goes,
