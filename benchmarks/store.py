@@ -40,8 +40,8 @@ from txrocket.protocol.record import (
     encodeTopic,
 )
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)

@@ -52,24 +52,19 @@ LONG_MODULES: frozenset[str] = frozenset(
         "txrocket.bulk.interface",
         "txrocket.processors.messages.pull",
         "txrocket.remoting.protocol",
-        "txrocket.store.consumequeue",
-        "txrocket.store.entryreader",
-        "txrocket.store.files",
         "txrocket.store.messagestore",
-        "txrocket.store.segments",
     }
 )
 LARGE_PACKAGES: frozenset[str] = frozenset(
     {
         "txrocket.processors.messages",
         "txrocket.remoting",
-        "txrocket.store",
     }
 )
 PARTICIPLE_MODULES: frozenset[str] = frozenset(
     {
         "pyspark_rocketmq.read.planning",
-        "txrocket.store.housekeeping",
+        "txrocket.store.read.wanted",
     }
 )
 WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
@@ -86,11 +81,11 @@ WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
         "txrocket.nameserver.service.NameServer",
         "txrocket.processors.messages.pull.PullProcessor",
         "txrocket.processors.messages.reply.ReplyProcessor",
-        "txrocket.store.flush.Checkpointer",
-        "txrocket.store.housekeeping.Housekeeping",
+        "txrocket.store.flush.checkpointer.Checkpointer",
         "txrocket.store.messagestore.MessageStore",
         "txrocket.store.recovery.Recovery",
         "txrocket.store.retention.Retention",
+        "txrocket.store.tasks.PeriodicTasks",
         "txrocket.testing.realcluster.RealCluster",
     }
 )

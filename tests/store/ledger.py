@@ -20,8 +20,8 @@ from txrocket.errors import MalformedRecord
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeHost, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 __all__ = [

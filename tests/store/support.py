@@ -19,8 +19,8 @@ from txrocket.message import Message, MessageExt
 from txrocket.protocol.record import decodeRecords, encodeHost, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
 from txrocket.store.files import NO_HANDLES, Files, SyncFailed
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)
@@ -151,7 +151,7 @@ def abandon(store: MessageStore) -> None:
     """
     End a store as a crash of its process does: nothing more is written.
     """
-    store.housekeeping.stop()
+    store.tasks.stop()
     store._release()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.commitlog}.
+Tests for L{txrocket.store.log.commitlog}.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from tests.store.support import AROUND, HOST, LOG_SIZE, StoreCase
 from txrocket.errors import DiskFull, MessageTooLarge, StoreFailed
 from txrocket.protocol.record import decodeRecord, encodeRecord, encodeTopic
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.log.commitlog import CommitLog
 
 # A record of topic "T" without properties whose body has this size fills a file up
 # to the 8 bytes that a blank needs.

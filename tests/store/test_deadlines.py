@@ -14,8 +14,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import DiskFull, FlushDiskTimeout
 from txrocket.protocol.record import encodeHost
-from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import Files
+from txrocket.store.flush.deadlines import Deadlines
 from txrocket.store.messagestore import Appended, MessageStore
 from txrocket.store.settings import FlushDiskType, StoreSettings
 

@@ -25,11 +25,11 @@ from txrocket.bulk import ReadRecords, SentMessage, compiled, python
 from txrocket.errors import InvalidMessage
 from txrocket.message import MessageExt
 from txrocket.protocol.javahash import tagsCode
-from txrocket.store import consumequeues
 from txrocket.store import dispatch as dispatchModule
 from txrocket.store.dispatch import SCHEDULE_TOPIC, TIMER_TOPIC
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.queue import consumequeues
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 NOW = START * 1000

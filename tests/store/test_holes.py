@@ -22,9 +22,9 @@ from txrocket.protocol.record import (
     decodeRecord,
     decodeRecords,
 )
-from txrocket.store.commitlog import HOLE_TOPIC
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.log.commitlog import HOLE_TOPIC
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 
 _STOPS: tuple[Callable[[MessageStore], Any], ...] = (MessageStore.stop, abandon)
 

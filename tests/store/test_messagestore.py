@@ -25,10 +25,10 @@ from txrocket.protocol.record import (
     encodeHost,
 )
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store import entryreader
 from txrocket.store.files import SyncFailed
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read import entryreader
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
 
 NOW = START * 1000
 EVER = 1 << 60

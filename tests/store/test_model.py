@@ -32,8 +32,8 @@ from txrocket.message import Message
 from txrocket.protocol.javahash import javaHash, tagsCode
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 LOG_SIZE = 2048

@@ -38,9 +38,9 @@ from tests.store.ledger import (
     opened,
 )
 from txrocket.errors import MalformedBody, StoreError
+from txrocket.store.files.segments import Segments
 from txrocket.store.jsontable import Table
 from txrocket.store.messagestore import MessageStore
-from txrocket.store.segments import Segments
 
 # make test-long asks for many more.
 STATES = int(os.environ.get("TXROCKET_POWER_STATES", "600"))

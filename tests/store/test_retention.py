@@ -12,8 +12,8 @@ import time
 from tests.store.support import LOG_SIZE, Held, StoreCase, abandon
 from txrocket.errors import DiskFull
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 
 HOUR = 3600
 

@@ -13,10 +13,10 @@ import attrs
 
 from tests.store.support import HOST, LOG_SIZE, Held, StoreCase, abandon, atOnce
 from txrocket.errors import DiskFull, FlushDiskTimeout, StoreError, StoreFailed
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.log.write import Write
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType
-from txrocket.store.write import Write
 
 FULL = OSError(errno.ENOSPC, "full")
 BROKEN = OSError(errno.EIO, "broken")

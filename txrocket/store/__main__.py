@@ -24,7 +24,7 @@ from txrocket.config import Configuration
 from txrocket.errors import ConfigError, StoreError, StoreInUse
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
 from txrocket.store.readonly import ReadOnlyFiles, inUse, openLog, whyNot
 from txrocket.store.settings import StoreSettings
 from txrocket.store.verify import Verifier, summary

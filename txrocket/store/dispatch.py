@@ -38,9 +38,9 @@ from txrocket.protocol.record import (
     decodeRecord,
     measureRecord,
 )
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.index import Index
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeues import ConsumeQueues
 
 __all__ = [
     "SCHEDULE_TOPIC",

@@ -4,7 +4,7 @@ The store as a broker sees it: RocketMQ's C{DefaultMessageStore}::
 
     append --> Appender --> CommitLog --> Dispatcher --> ConsumeQueues, Index
     get, query --> StoreReader
-    every second --> Housekeeping --> Flusher, Checkpointer, Retention
+    every second --> PeriodicTasks --> Flusher, Checkpointer, Retention
 
 A message that was appended is not stored yet.  L{MessageStore.stored} tells when it is: in
 the files with ASYNC_FLUSH, on the disk with SYNC_FLUSH.
@@ -30,24 +30,26 @@ from txrocket.errors import (
     StoreFailed,
 )
 from txrocket.protocol.record import TopicField
-from txrocket.store.append import Appended, Appender
-from txrocket.store.checkpoint import CheckpointFile
-from txrocket.store.commitlog import CommitLog
 from txrocket.store.confirmedtime import ConfirmedTime
-from txrocket.store.consumequeues import ConsumeQueues
-from txrocket.store.deadlines import Deadlines
 from txrocket.store.dispatch import Arrived, Dispatcher
-from txrocket.store.files import FULL, Files, Handles, SyncFailed
-from txrocket.store.flush import Checkpointer, Flusher, InThread
+from txrocket.store.files import FULL, Files, SyncFailed
+from txrocket.store.files.handles import Handles
+from txrocket.store.flush.checkpoint import CheckpointFile
+from txrocket.store.flush.checkpointer import Checkpointer
+from txrocket.store.flush.deadlines import Deadlines
+from txrocket.store.flush.flusher import Flusher, InThread
+from txrocket.store.flush.watermark import Watermark
 from txrocket.store.folder import StoreFolder
-from txrocket.store.housekeeping import Housekeeping
 from txrocket.store.index import Index
-from txrocket.store.reader import StoreReader
+from txrocket.store.log.append import Appended, Appender
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.log.write import Write, WriteSchedule
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.read.reader import StoreReader
 from txrocket.store.recovery import Recovery
 from txrocket.store.retention import Retention
 from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
-from txrocket.store.watermark import Watermark
-from txrocket.store.write import Write, WriteSchedule
+from txrocket.store.tasks import PeriodicTasks
 
 __all__ = ["Appended", "MessageStore"]
 
@@ -154,7 +156,7 @@ class MessageStore:
         self._schedule = WriteSchedule(
             writeSoon or partial(clock.callLater, 0, self._writeLater), self.wall, root
         )
-        self.housekeeping = Housekeeping(
+        self.tasks = PeriodicTasks(
             settings, clock, log, self.dispatcher, self.flusher, self.checkpointer, self._failed
         )
         self.appender = Appender(log, storeHost, self._schedule, self.retention, self._notBegun)
@@ -185,7 +187,7 @@ class MessageStore:
         """
         Take new settings, of which only those marked C{live} may differ.
         """
-        self.settings = self.retention.settings = self.housekeeping.settings = settings
+        self.settings = self.retention.settings = self.tasks.settings = settings
         self.reader.apply(settings)
 
     def now(self) -> int:
@@ -217,7 +219,7 @@ class MessageStore:
         except BaseException:
             self._release()
             raise
-        self.housekeeping.start(self.retention.clean)
+        self.tasks.start(self.retention.clean)
 
     def _open(self) -> None:
         clean = self.folder.open()
@@ -240,7 +242,7 @@ class MessageStore:
         if self._stopping or not self.folder.isOpen:
             return
         self._stopping = True
-        self.housekeeping.stop()
+        self.tasks.stop()
         try:
             self.write()
             if self.failure is not None:
@@ -341,7 +343,7 @@ class MessageStore:
             raise
         self.written.advance(self.log.written)
         if self.flusher.flushed.waiting:
-            self.housekeeping.flush()
+            self.tasks.flush()
 
     def commit(self) -> None:
         """
@@ -365,7 +367,7 @@ class MessageStore:
         if not flushed.called:
             self._deadlines.watch(flushed)
             if end <= self.log.written:
-                self.housekeeping.flush()
+                self.tasks.flush()
         return flushed
 
     @inlineCallbacks
@@ -447,7 +449,7 @@ class MessageStore:
         except OSError as error:
             raise StoreError(f"removing the queues of {topic} failed: {error}") from error
         # A start after a crash takes queues that the checkpoint counts for lost.
-        self.housekeeping.isCheckpointDue = True
+        self.tasks.isCheckpointDue = True
         return self._inThread(delete).addErrback(self._notDeleted, topic)
 
     # --- inside ----------------------------------------------------------
@@ -491,12 +493,12 @@ class MessageStore:
         self.flusher.flushed.disappoint(error, self.log.written)
         # Those before it may have been written, and still wait for the disk.
         if self.flusher.flushed.waiting:
-            self.housekeeping.flush()
+            self.tasks.flush()
 
     def _fail(self, error: StoreFailed) -> None:
         if self.failure is None:
             self.appender.failure = error
-            self.housekeeping.hasFailed = True
+            self.tasks.hasFailed = True
             self._log.critical("{error}", error=error)
             self.written.fail(error)
 

@@ -27,17 +27,18 @@ from txrocket.protocol.record import (
     encodeBlank,
     storeTimestampAt,
 )
-from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import Confirm, ConsumeQueue
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.holes import Holes
 from txrocket.store.damage.losses import Losses
 from txrocket.store.damage.queueorder import Order
 from txrocket.store.dispatch import TIMED_TOPICS, Dispatcher
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
+from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.index import Index
-from txrocket.store.segments import SyncJob
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.queueend import Confirm
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Recovery"]

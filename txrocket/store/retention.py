@@ -22,10 +22,10 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from txrocket.errors import DiskFull
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.files import Files
 from txrocket.store.index import Index
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeues import ConsumeQueues
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Retention"]

@@ -24,8 +24,8 @@ from twisted.logger import Logger
 from txrocket.errors import FlushDiskTimeout, InvalidMessage, MalformedRecord, StoreError
 from txrocket.message import PROPERTY_REAL_QID, PROPERTY_REAL_TOPIC, MessageExt
 from txrocket.protocol.record.fields import PROPERTIES_LIMIT, encodeTopic, tooManyProperties
+from txrocket.store.log.write import Write
 from txrocket.store.messagestore import Appended, MessageStore
-from txrocket.store.write import Write
 
 __all__ = [
     "Destination",

@@ -45,9 +45,9 @@ from txrocket.remoting.errorresponse import printableRemark
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.turn import ProcessAll
-from txrocket.store.append import Appended
+from txrocket.store.log.append import Appended
+from txrocket.store.log.write import Write
 from txrocket.store.settings import FlushDiskType
-from txrocket.store.write import Write
 
 __all__ = ["SendProcessor"]
 

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from txrocket.store.commitlog import CommitLog
 from txrocket.store.dispatch import Dispatcher
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.log.commitlog import CommitLog
 from txrocket.store.readonly import Note, ReadOnlyFiles, openLog
 from txrocket.store.settings import StoreSettings, delayLevels
 from txrocket.store.verify.checkpoint import CheckpointCheck

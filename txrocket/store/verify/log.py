@@ -33,7 +33,7 @@ from txrocket.protocol.record import (
     TRANSACTION_ROLLBACK_TYPE,
     decodeRecord,
 )
-from txrocket.store.commitlog import CommitLog, Scanned
+from txrocket.store.log.commitlog import CommitLog, Scanned
 from txrocket.store.readonly import Note, firstData, whyNot
 
 __all__ = ["LogCheck", "faults"]

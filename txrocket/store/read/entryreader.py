@@ -8,7 +8,7 @@ The records that queue entries stand for, looked at one by one::
                                           itself: L{EntrySearch} looks for the message,
                                           else it is left out, counted and logged
 
-This is the way of everything that the quicker ones in L{txrocket.store.reader} leave
+This is the way of everything that the quicker ones in L{txrocket.store.read.reader} leave
 alone: old messages, those in several files, SQL92, and damage.
 """
 
@@ -20,8 +20,6 @@ from typing import Final, NamedTuple
 from txrocket.errors import MalformedRecord
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import FILLER_SIZE, ConsumeQueue, entries
 from txrocket.store.damage.damagelog import DamageLog
 from txrocket.store.damage.entrysearch import EntrySearch, FoundRecord
 from txrocket.store.damage.recordcheck import (
@@ -35,10 +33,14 @@ from txrocket.store.damage.recordcheck import (
     storeTime,
 )
 from txrocket.store.dispatch import SCHEDULE_TOPIC
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.entry import FILLER_SIZE, entries
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
+from txrocket.store.read.wanted import Wanted, isFull
 from txrocket.store.settings import StoreSettings
 
-__all__ = ["EntryReader", "Wanted"]
+__all__ = ["EntryReader"]
 
 # Where a read goes on over what is not wanted: about what a call of the system costs.
 _GAP: Final = 16 * 1024
@@ -47,24 +49,6 @@ _GAP: Final = 16 * 1024
 _FILLERS: Final = (FILLER_SIZE, 0x7FFFFFFF)
 
 _SECOND: Final = 1000
-
-
-class Wanted(NamedTuple):
-    """
-    What a pull asks of a queue.
-
-    @ivar offset: the queue offset to begin with.
-    @ivar most: how many messages at most.
-    @ivar matches: whether a message is wanted, by the hash of its tag.
-    @ivar accepts: whether it is, by all of it but its body.
-    """
-
-    queue: ConsumeQueue
-    origin: Origin
-    offset: int
-    most: int
-    matches: Callable[[int], bool] | None
-    accepts: Callable[[MessageExt], bool] | None
 
 
 class _Chosen(NamedTuple):
@@ -162,7 +146,7 @@ class EntryReader:
             if (
                 place is not None
                 and chosen
-                and _isFull(settings, len(chosen), size + place.size, fromDisk)
+                and isFull(settings, len(chosen), size + place.size, fromDisk)
             ):
                 break
             looked += 1
@@ -394,20 +378,3 @@ class EntryReader:
             ]
             at = following
         return pieces
-
-
-def _isFull(settings: StoreSettings, count: int, size: int, old: bool) -> bool:
-    """
-    Whether a pull has as much as it may have.
-
-    @param old: whether the next message is.
-    """
-    if old:
-        return (
-            size > settings.maxTransferBytesOnMessageInDisk
-            or count >= settings.maxTransferCountOnMessageInDisk
-        )
-    return (
-        size > settings.maxTransferBytesOnMessageInMemory
-        or count >= settings.maxTransferCountOnMessageInMemory
-    )

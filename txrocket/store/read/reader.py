@@ -18,9 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from txrocket.errors import MalformedRecord, StoreError
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueue, entries
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.damagelog import DamageLog
 from txrocket.store.damage.entrysearch import FoundRecord
 from txrocket.store.damage.recordcheck import (
@@ -30,10 +27,14 @@ from txrocket.store.damage.recordcheck import (
     headFault,
     storeTime,
 )
-from txrocket.store.entryreader import EntryReader
-from txrocket.store.getmessage import MessageReader
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.index import Index, Queried
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.entry import entries
+from txrocket.store.read.entryreader import EntryReader
+from txrocket.store.read.getmessage import MessageReader
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "StoreReader"]

@@ -19,19 +19,20 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from txrocket.errors import FlushDiskTimeout, StoreError, StoreFailed
-from txrocket.store.commitlog import CommitLog
 from txrocket.store.dispatch import Dispatcher
-from txrocket.store.flush import PAGE, Checkpointer, Flusher
+from txrocket.store.flush.checkpointer import Checkpointer
+from txrocket.store.flush.flusher import PAGE, Flusher
+from txrocket.store.log.commitlog import CommitLog
 from txrocket.store.settings import StoreSettings
 
-__all__ = ["Housekeeping"]
+__all__ = ["PeriodicTasks"]
 
 # How many times as long as a checkpoint took there is none.  A start after a crash reads
 # what was stored since the last one.
 _REST = 5
 
 
-class Housekeeping:
+class PeriodicTasks:
     """
     Runs the periodic tasks.
 

@@ -33,9 +33,9 @@ from txrocket.protocol.record import (
     decodeRecord,
     encodeTopic,
 )
-from txrocket.store.commitlog import LOST, CommitLog
+from txrocket.store.log.commitlog import LOST, CommitLog
+from txrocket.store.log.write import Write, WriteSchedule
 from txrocket.store.retention import Retention
-from txrocket.store.write import Write, WriteSchedule
 
 __all__ = ["Appended", "Appender"]
 
