@@ -52,7 +52,6 @@ LONG_MODULES: frozenset[str] = frozenset(
         "txrocket.bulk.interface",
         "txrocket.processors.messages.pull",
         "txrocket.remoting.protocol",
-        "txrocket.store.messagestore",
     }
 )
 LARGE_PACKAGES: frozenset[str] = frozenset(
@@ -64,7 +63,6 @@ LARGE_PACKAGES: frozenset[str] = frozenset(
 PARTICIPLE_MODULES: frozenset[str] = frozenset(
     {
         "pyspark_rocketmq.read.planning",
-        "txrocket.store.read.wanted",
     }
 )
 WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
@@ -81,11 +79,7 @@ WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
         "txrocket.nameserver.service.NameServer",
         "txrocket.processors.messages.pull.PullProcessor",
         "txrocket.processors.messages.reply.ReplyProcessor",
-        "txrocket.store.flush.checkpointer.Checkpointer",
         "txrocket.store.messagestore.MessageStore",
-        "txrocket.store.recovery.Recovery",
-        "txrocket.store.retention.Retention",
-        "txrocket.store.tasks.PeriodicTasks",
         "txrocket.testing.realcluster.RealCluster",
     }
 )

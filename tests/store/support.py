@@ -152,7 +152,7 @@ def abandon(store: MessageStore) -> None:
     End a store as a crash of its process does: nothing more is written.
     """
     store.tasks.stop()
-    store._release()
+    store.session.release()
 
 
 def filesOf(root: str) -> dict[str, bytes]:

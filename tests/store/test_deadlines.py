@@ -132,7 +132,7 @@ class SyncFlushTests(SynchronousTestCase):
         )
         self.store = MessageStore(settings, self.clock, self.inThread, HOST, files=self.files)
         self.store.start()
-        self.addCleanup(self.store._release)
+        self.addCleanup(self.store.session.release)
 
     def inThread(self, job: Callable[[], None]) -> Deferred[None]:
         """

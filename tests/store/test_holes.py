@@ -91,7 +91,7 @@ class DamageCase(StoreCase):
         """
         for end in (abandon, MessageStore.stop):
             self.store = self.make()
-            self.store._recovery._losses._log = self  # type: ignore[assignment]
+            self.store.session.recovery._losses._log = self  # type: ignore[assignment]
             self.store.start()
             end(self.store)
         self.store = self.start()

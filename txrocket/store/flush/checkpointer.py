@@ -23,8 +23,6 @@ from txrocket.store.files.handles import Handles
 from txrocket.store.files.syncjob import SyncJob
 from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.flush.flusher import Failed, Flusher, InThread, syncFailed
-from txrocket.store.index import Index
-from txrocket.store.queue.consumequeues import ConsumeQueues
 
 __all__ = ["Checkpointer"]
 
@@ -32,23 +30,23 @@ __all__ = ["Checkpointer"]
 class Checkpointer:
     """
     Writes checkpoints.
+
+    @ivar flusher: syncs the log.
+    @ivar dispatcher: knows queues and index.
+    @ivar last: the last checkpoint.
     """
 
     def __init__(
         self,
         flusher: Flusher,
         dispatcher: Dispatcher,
-        queues: ConsumeQueues,
-        index: Index | None,
         checkpointFile: CheckpointFile,
         handles: Handles,
         inThread: InThread,
         failed: Failed,
     ) -> None:
-        self._flusher = flusher
-        self._dispatcher = dispatcher
-        self._queues = queues
-        self._index = index
+        self.flusher = flusher
+        self.dispatcher = dispatcher
         self._file = checkpointFile
         self._handles = handles
         self._inThread = inThread
@@ -87,20 +85,21 @@ class Checkpointer:
     def _checkpoint(self) -> Generator[Deferred[Any], None, None]:
         if self._failure is not None:
             raise self._failure
-        offset, timestamp = self._dispatcher.position, self._dispatcher.timestamp
+        queues, index = self.dispatcher.queues, self.dispatcher.index
+        offset, timestamp = self.dispatcher.position, self.dispatcher.timestamp
         # The index first: it may find the disk full, and then is asked again.
-        mark = self._index.seal(self._owed) if self._index else None
+        mark = index.seal(self._owed) if index else None
         try:
-            self._queues.sync(self._owed)
+            queues.sync(self._owed)
         except SyncFailed as error:
             # A new file is synced before the next one is made.
             raise self._broken(error) from error
-        entries = self._queues.total
-        yield self._flusher.flush()
+        entries = queues.total
+        yield self.flusher.flush()
         yield self._sync(self._owed)
         self._owed = SyncJob(self._handles)
-        if self._index:
-            self._index.settle(self._owed)
+        if index:
+            index.settle(self._owed)
             yield self._sync(self._owed)
             self._owed = SyncJob(self._handles)
         checkpoint = Checkpoint(timestamp, timestamp, timestamp, offset, mark, timestamp, entries)

@@ -26,13 +26,14 @@ from txrocket.bulk import (
     encodeRecords,
     suspect,
 )
-from txrocket.errors import InvalidMessage, StoreError, StoreFailed
+from txrocket.errors import InvalidMessage, StoreError
 from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
     TopicField,
     decodeRecord,
     encodeTopic,
 )
+from txrocket.store.health import StoreHealth
 from txrocket.store.log.commitlog import LOST, CommitLog
 from txrocket.store.log.write import Write, WriteSchedule
 from txrocket.store.retention import Retention
@@ -93,7 +94,6 @@ class Appender:
 
     @ivar nexts: the next queue offset of each queue.
     @ivar storeHost: the address of the broker, as records hold it.
-    @ivar failure: why no message is taken any more, or L{None}.
     @ivar schedule: the write that the messages wait for.
     """
 
@@ -103,17 +103,18 @@ class Appender:
         storeHost: bytes,
         schedule: WriteSchedule,
         retention: Retention,
-        failed: Callable[[StoreError], None],
+        health: StoreHealth,
+        notBegun: Callable[[StoreError], None],
     ) -> None:
         """
         @param retention: knows when the disk is full.
-        @param failed: told that no new file could be begun.
+        @param notBegun: gets the error if no new file could be begun.
         """
         self._log = log
         self.storeHost = storeHost
         self._retention = retention
-        self.failure: StoreFailed | None = None
-        self._failed = failed
+        self._health = health
+        self._notBegun = notBegun
         self.schedule = schedule
         self.nexts: dict[QueueKey, int] = {}
         self._fields: dict[str, TopicField] = {}
@@ -136,7 +137,7 @@ class Appender:
         @raise InvalidMessage: if a message cannot be stored; then none is appended.
         @raise StoreError: if the store takes no messages now, or not the first one.
         """
-        if self.failure is not None or self._retention.full is not None:
+        if self._health.failure is not None or self._retention.full is not None:
             self._refuse()
         schedule, log = self.schedule, self._log
         if not schedule.isPending:
@@ -176,7 +177,7 @@ class Appender:
         @raise MalformedRecord: if the body is not a batch.
         @raise StoreError: if the store takes no messages now.
         """
-        if self.failure is not None or self._retention.full is not None:
+        if self._health.failure is not None or self._retention.full is not None:
             self._refuse()
         self.schedule.begin()
         _, key, body, properties, *_ = message
@@ -217,7 +218,7 @@ class Appender:
         self.schedule.settle(error)
 
     def _refuse(self) -> None:
-        refusal = self.failure or self._retention.full
+        refusal = self._health.failure or self._retention.full
         assert refusal is not None
         raise refusal
 
@@ -266,7 +267,7 @@ class Appender:
         try:
             offset = self._log.reserve(size, bodySize)
         except StoreError as error:
-            self._failed(error)
+            self._notBegun(error)
             raise
         # If a new file was begun, consumers that were told of the messages before it may have
         # had them written: this message needs a write of its own.

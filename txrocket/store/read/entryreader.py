@@ -36,8 +36,8 @@ from txrocket.store.dispatch import SCHEDULE_TOPIC
 from txrocket.store.log.commitlog import CommitLog
 from txrocket.store.queue.consumequeue import ConsumeQueue
 from txrocket.store.queue.entry import FILLER_SIZE, entries
+from txrocket.store.read.getrequest import GetRequest, isFull
 from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
-from txrocket.store.read.wanted import Wanted, isFull
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["EntryReader"]
@@ -98,7 +98,13 @@ class EntryReader:
         self.checkBelow = 2**63 - 1
 
     def collect(
-        self, wanted: Wanted, data: bytes, settings: StoreSettings, near: int, low: int, high: int
+        self,
+        wanted: GetRequest,
+        data: bytes,
+        settings: StoreSettings,
+        near: int,
+        low: int,
+        high: int,
     ) -> GetMessageResult:
         """
         The records of entries.
@@ -122,7 +128,9 @@ class EntryReader:
             status, nextOffset, low, high, b"".join(found), len(found), choice.fromDisk
         )
 
-    def _choose(self, wanted: Wanted, data: bytes, settings: StoreSettings, near: int) -> _Choice:
+    def _choose(
+        self, wanted: GetRequest, data: bytes, settings: StoreSettings, near: int
+    ) -> _Choice:
         """
         Go through entries until there is enough.
         """
@@ -157,7 +165,7 @@ class EntryReader:
                 size += place.size
         return _Choice(chosen, looked, removed, fromDisk, searched)
 
-    def _isWanted(self, wanted: Wanted, place: FoundRecord) -> bool:
+    def _isWanted(self, wanted: GetRequest, place: FoundRecord) -> bool:
         if wanted.matches is not None and not wanted.matches(place.tagsCode):
             return False
         return wanted.accepts is None or self._accepted(wanted.accepts, place)
@@ -175,7 +183,7 @@ class EntryReader:
         oldest = queue.entry(queue.minOffset)
         return oldest is not None and oldest[0] < first
 
-    def _mustSearch(self, wanted: Wanted, queueOffset: int, offset: int, size: int) -> bool:
+    def _mustSearch(self, wanted: GetRequest, queueOffset: int, offset: int, size: int) -> bool:
         """
         Whether L{_found} has to read the log.
         """
@@ -186,7 +194,7 @@ class EntryReader:
         )
 
     def _found(
-        self, wanted: Wanted, queueOffset: int, offset: int, size: int
+        self, wanted: GetRequest, queueOffset: int, offset: int, size: int
     ) -> FoundRecord | None:
         """
         Where the message is whose entry names no place in the log; L{None} if the entry
@@ -212,7 +220,7 @@ class EntryReader:
         return accepts(record)
 
     def _records(
-        self, wanted: Wanted, chosen: list[_Chosen], maySearch: bool
+        self, wanted: GetRequest, chosen: list[_Chosen], maySearch: bool
     ) -> tuple[list[bytes], int | None]:
         """
         The sound records of those that were chosen.
@@ -247,7 +255,7 @@ class EntryReader:
                 self._damage.message(origin.topic, origin.queueId, queueOffset, place.offset, fault)
         return found, None
 
-    def _elsewhere(self, wanted: Wanted, queueOffset: int, place: FoundRecord) -> bytes | None:
+    def _elsewhere(self, wanted: GetRequest, queueOffset: int, place: FoundRecord) -> bytes | None:
         """
         The record of a message that is not where its entry says.
         """
@@ -262,7 +270,7 @@ class EntryReader:
         return record
 
     def _recordFault(
-        self, wanted: Wanted, queueOffset: int, place: FoundRecord, record: bytes
+        self, wanted: GetRequest, queueOffset: int, place: FoundRecord, record: bytes
     ) -> str | None:
         return recordFault(
             record,

@@ -26,8 +26,8 @@ from txrocket.store.queue.consumequeue import ConsumeQueue
 from txrocket.store.queue.consumequeues import ConsumeQueues
 from txrocket.store.queue.entry import ENTRY_SIZE, offsetOf, sizesOf
 from txrocket.store.read.entryreader import EntryReader
+from txrocket.store.read.getrequest import GetRequest
 from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
-from txrocket.store.read.wanted import Wanted
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["MessageReader"]
@@ -92,7 +92,7 @@ class MessageReader:
             perFile = self.settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
             nextFile = offset + perFile - offset % perFile
             return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, nextFile, low, high)
-        wanted = Wanted(queue, Origin(topic, queueId), offset, most, matches, accepts)
+        wanted = GetRequest(queue, Origin(topic, queueId), offset, most, matches, accepts)
         return self._entryReader.collect(wanted, data, self.settings, self.near, low, high)
 
     def getRecent(

@@ -14,7 +14,7 @@ import os
 from txrocket.message import MessageExt
 from txrocket.store.files.handles import Handles
 from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.readonly import Note
+from txrocket.store.verify.readonly import Note
 
 __all__ = ["CheckpointCheck"]
 

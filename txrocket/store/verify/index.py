@@ -25,7 +25,7 @@ from txrocket.message import PROPERTY_UNIQ_KEY
 from txrocket.store.files.handles import Handles
 from txrocket.store.index import Index
 from txrocket.store.log.commitlog import CommitLog
-from txrocket.store.readonly import Note
+from txrocket.store.verify.readonly import Note
 
 __all__ = ["IndexCheck"]
 

@@ -34,7 +34,7 @@ from txrocket.protocol.record import (
     decodeRecord,
 )
 from txrocket.store.log.commitlog import CommitLog, Scanned
-from txrocket.store.readonly import Note, firstData, whyNot
+from txrocket.store.verify.readonly import Note, firstData, whyNot
 
 __all__ = ["LogCheck", "faults"]
 

@@ -21,7 +21,7 @@ from txrocket.store.files.handles import Handles
 from txrocket.store.files.segments import Segments
 from txrocket.store.queue.consumequeues import ASIDE, ConsumeQueues
 from txrocket.store.queue.entry import ENTRY_SIZE, FILLER_SIZE, entries
-from txrocket.store.readonly import Note, firstData, openSegments, sizeOfFirst
+from txrocket.store.verify.readonly import Note, firstData, openSegments, sizeOfFirst
 
 __all__ = ["QueuesCheck"]
 

@@ -2,7 +2,7 @@
 """
 The request of a pull, as the store sees it, and the limits of its answer::
 
-    Wanted: queue, offset, most, filters --> entries, until isFull --> answer
+    GetRequest: queue, offset, most, filters --> entries, until isFull --> answer
 
 Both are apart from the readers because the quick way and the careful way share them.
 """
@@ -17,10 +17,10 @@ from txrocket.store.damage.recordcheck import Origin
 from txrocket.store.queue.consumequeue import ConsumeQueue
 from txrocket.store.settings import StoreSettings
 
-__all__ = ["Wanted", "isFull"]
+__all__ = ["GetRequest", "isFull"]
 
 
-class Wanted(NamedTuple):
+class GetRequest(NamedTuple):
     """
     What a pull asks of a queue.
 
