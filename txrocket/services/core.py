@@ -27,7 +27,17 @@ from txrocket.store.flush.flusher import InThread
 from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import StoreSettings
 
-__all__ = ["VIP_DISTANCE", "brokerIdentity", "buildCore", "flushingTurn", "listenPort"]
+__all__ = [
+    "HA_DISTANCE",
+    "VIP_DISTANCE",
+    "brokerIdentity",
+    "buildCore",
+    "flushingTurn",
+    "listenPort",
+]
+
+#: How far above its port a broker has one for its slaves.
+HA_DISTANCE = 1
 
 #: How far below its port a broker has a second one, for traffic that must not wait behind
 #: that of consumers.
@@ -38,7 +48,7 @@ def listenPort(configuration: Configuration) -> int:
     """
     The port that a broker listens on: the configured one, or a free one if that is 0.
     """
-    return configuration[BrokerServerSettings].listenPort or freePort(VIP_DISTANCE)
+    return configuration[BrokerServerSettings].listenPort or freePort(VIP_DISTANCE, HA_DISTANCE)
 
 
 def brokerIdentity(settings: BrokerSettings, port: int) -> tuple[Identity, bytes]:
@@ -59,7 +69,7 @@ def brokerIdentity(settings: BrokerSettings, port: int) -> tuple[Identity, bytes
         settings.brokerName or socket.gethostname(),
         f"{shown}:{port}",
         # As Java, whatever haListenPort says.
-        f"{settings.brokerIP2 or shown}:{port + 1}",
+        f"{settings.brokerIP2 or shown}:{port + HA_DISTANCE}",
         settings.brokerId,
     )
     return identity, storeHost

@@ -88,7 +88,8 @@ def freePort(
     """
     A free port.
 
-    @param below: the distances down to further ports that must be free as well.
+    @param below: the distances down to further ports that must be free as well; up, if they
+        are negative.
     @param choose: returns a number below its argument.
     @raise OSError: if no such port is found.
     """

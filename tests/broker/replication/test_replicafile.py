@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.broker.replication.replicafile}.
+Tests for L{txrocket.broker.replication.member.replicafile}.
 """
 
 from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from txrocket.broker.replication.replicafile import ReplicaFile
+from txrocket.broker.replication.member.replicafile import ReplicaFile
 from txrocket.broker.replication.role import Role
 from txrocket.broker.settings import BrokerRole
 from txrocket.store.jsontable import Table
@@ -28,7 +28,9 @@ class ReplicaFileTests(SynchronousTestCase):
         """
         The file, as a broker with a role in its settings reads it.
         """
-        file = ReplicaFile(Table(self.files, PATH), role, brokerId, lambda: "made")
+        file = ReplicaFile(
+            Table(self.files, PATH), "192.0.2.9:10911", role, brokerId, lambda: "made"
+        )
         file.load()
         return file
 
@@ -74,6 +76,16 @@ class ReplicaFileTests(SynchronousTestCase):
         self.assertTrue(self.opened(BrokerRole.SLAVE, 1).isSync)
         self.assertTrue(self.opened(BrokerRole.SYNC_MASTER).isSync)
         self.assertFalse(self.opened(BrokerRole.ASYNC_MASTER).isSync)
+
+    def test_aDamagedFileCostsNoGroup(self) -> None:
+        """
+        If the file is damaged, the older one has the same group.
+        """
+        self.opened(BrokerRole.ASYNC_MASTER).makeGroup()
+        handle = self.files.open(PATH)
+        self.files.pwrite(handle, b"????????", 4)
+        self.files.close(handle)
+        self.assertEqual("made", self.opened(BrokerRole.ASYNC_MASTER).groupId)
 
     def test_theNumberIsTheSettingsOrTheOneItGot(self) -> None:
         """

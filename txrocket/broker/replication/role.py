@@ -152,7 +152,9 @@ class BrokerRoleState:
         if role is before:
             return
         names = _CHANGES[before, role]
-        self._log.info("This broker was {before} and becomes {now}", before=before, now=role)
+        self._log.info(
+            "This broker was {before} and becomes {now}", before=before.value, now=role.value
+        )
         self.changes += 1
         if role is not Role.MASTER:
             self.role = role

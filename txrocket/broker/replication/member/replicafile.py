@@ -14,7 +14,7 @@ the broker's file is another one than at that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -37,17 +37,22 @@ class _Replica(msgspec.Struct, frozen=True):
     role: Role | None = None
     configured: BrokerRole | None = None
     groupRole: BrokerRole | None = None
+    change: int = 0
 
 
 class ReplicaFile:
     """
-    The file of one broker.  Each change is on the disk when the method returns: it has a few
-    hundred bytes, and comes with a change of roles.
+    A broker as a member of its group, and its file.  Each change is on the disk when the
+    method returns: it has a few hundred bytes, and comes with a change of roles.
+
+    @ivar address: where clients reach this broker.
+    @ivar incarnation: a random text of this start of the process.
     """
 
     def __init__(
         self,
         table: Table,
+        address: str,
         configured: BrokerRole,
         brokerId: int,
         makeId: Callable[[], str],
@@ -55,8 +60,10 @@ class ReplicaFile:
         """
         @param configured: the role in the broker's settings.
         @param brokerId: a slave's number in the broker's settings; 0 for a master.
-        @param makeId: makes the id of a group.
+        @param makeId: makes a random text.
         """
+        self.address = address
+        self.incarnation = makeId()
         self._table = table
         self._configured = configured
         self._brokerId = brokerId
@@ -65,11 +72,15 @@ class ReplicaFile:
 
     def load(self) -> None:
         """
-        Read the file.
-
-        @raise StoreCorrupt: if it cannot be read.
+        Read the file.  If it is damaged, read the older one, which is of the same group; if
+        both are, the settings decide again, and a master makes a new group.
         """
-        self._now = self._table.load(lambda data: decodeBody(_Replica, data)) or _Replica()
+
+        def mended(older: _Replica | None, spoiled: Sequence[bytes]) -> _Replica | None:
+            return older
+
+        found = self._table.load(lambda data: decodeBody(_Replica, data), mended)
+        self._now = found or _Replica()
 
     @property
     def groupId(self) -> str:
@@ -146,6 +157,8 @@ class ReplicaFile:
         self._change(role=role, configured=self._configured)
 
     def _change(self, **changes: object) -> None:
-        changed = replace(self._now, **changes)
-        self._table.save(encodeBody(changed))
-        self._now = changed
+        # Twice, so that the older file has the same group.
+        for _ in range(2 if "groupId" in changes else 1):
+            changed = replace(self._now, **changes, change=self._now.change + 1)
+            self._table.save(encodeBody(changed))
+            self._now = changed
