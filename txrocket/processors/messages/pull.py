@@ -175,20 +175,23 @@ class PullProcessor:
 
     # --- many pulls that find messages -----------------------------------
 
-    def pullAll(self, calls: list[Call]) -> list[int]:
+    def pullAll(self, calls: list[Call], starts: list[int]) -> None:
         """
         PULL_MESSAGE, many at a time: those that find messages.
         """
         permitted: dict[bytes, _Permitted] = {}
-        return [self._pullSome(call, permitted) for call in calls]
+        for index, call in enumerate(calls):
+            self._pullSome(call, permitted, starts, index)
 
-    def _pullSome(self, call: Call, permitted: dict[bytes, _Permitted]) -> int:
+    def _pullSome(
+        self, call: Call, permitted: dict[bytes, _Permitted], starts: list[int], index: int
+    ) -> None:
         """
-        Serve pulls of one peer.
+        Serve pulls of one peer, up to the first that is refused, finds no message, or comes
+        when the peer does not read.
 
         @param permitted: what is known of consumers in this turn.
-        @return: where the first pull begins that is refused, finds no message, or comes when
-            the peer does not read.
+        @param index: which of C{starts} is the peer's.
         """
         peer, _, data, start, end = call
         get, got, limit = self._store.getRecent, self._stats.got, self._frameLimit
@@ -228,12 +231,13 @@ class PullProcessor:
             start = stop
             if size > _AT_ONCE:
                 write(*pieces)
+                starts[index] = start
                 pieces, size = [], 0
                 if peer.isFull or self._turn.hasReplies:
                     break
         if pieces:
             write(*pieces)
-        return start
+            starts[index] = start
 
     def _later(self, peer: RemotingProtocol) -> Callable[..., None]:
         return lambda *pieces: self._turn.replyAll(lambda: peer.answer(*pieces))

@@ -121,18 +121,16 @@ class SendTogether:
             RequestCode.SEND_BATCH_MESSAGE: self.sendBatches,
         }
 
-    def sendAll(self, calls: list[Call]) -> list[int]:
+    def sendAll(self, calls: list[Call], starts: list[int]) -> None:
         """
         SEND_MESSAGE_V2, many at a time.
         """
-        starts = [call.start for call in calls]
         if not self._ready():
-            return starts
+            return
         forms = bulk.decodeSends(calls, self.checked.queues, self._cluster, False)
         for binary, sent in enumerate(forms):
             if sent.messages:
                 self._appendAll(calls, sent, bool(binary), starts)
-        return starts
 
     def _appendAll(
         self, calls: list[Call], sent: DecodedSends, binary: bool, starts: list[int]
@@ -143,8 +141,12 @@ class SendTogether:
         except (InvalidMessage, StoreError):
             # Each producer is told of it by the rules.
             return
-        for topic, (count, size) in totals.items():
-            self.stats.put(topic, count, size, count)
+        if not records:
+            return
+        # Nothing comes between the append and this: whatever fails later, the messages that
+        # are in the log are answered, and not appended again.
+        appended = _Appended(calls, sent, records, binary, store.pendingWrite)
+        self.turn.replyAll(lambda: self._answerAll(appended))
         left, done = len(records), 0
         for index, count in sent.owners:
             taken = min(count, left)
@@ -153,9 +155,8 @@ class SendTogether:
             done += taken
             left -= taken
             starts[index] = sent.messages[done - 1][8]
-        if records:
-            appended = _Appended(calls, sent, records, binary, store.pendingWrite)
-            self.turn.replyAll(lambda: self._answerAll(appended))
+        for topic, (count, size) in totals.items():
+            self.stats.put(topic, count, size, count)
 
     def _answerAll(self, appended: _Appended) -> None:
         """
@@ -225,15 +226,18 @@ class SendTogether:
                     calls[index].peer.answer(response.encode())
             position += count
 
-    def sendBatches(self, calls: list[Call]) -> list[int]:
+    def sendBatches(self, calls: list[Call], starts: list[int]) -> None:
         """
         SEND_BATCH_MESSAGE, many at a time.
         """
-        starts = [call.start for call in calls]
         if self._isSync() or not self._ready():
-            return starts
-        appended: list[_AppendedBatch] = []
+            return
         forms = bulk.decodeSends(calls, self.checked.queues, self._cluster, True)
+        if not any(sent.messages for sent in forms):
+            return
+        # Whatever fails later, those that are in the list are answered.
+        appended: list[_AppendedBatch] = []
+        self.turn.replyAll(lambda: self._answerBatches(appended))
         for binary, (messages, _, owners) in enumerate(forms):
             position = 0
             for index, count in owners:
@@ -244,10 +248,9 @@ class SendTogether:
                         break
                     appended.append(batch)
                     starts[index] = message[8]
+                    topic, stored = message[1][0], batch.appended
+                    self.stats.put(topic, len(stored.sizes), stored.end - stored.offset)
                 position += count
-        if appended:
-            self.turn.replyAll(lambda: self._answerBatches(appended))
-        return starts
 
     def _appendBatch(
         self, message: SentMessage, peer: RemotingProtocol, binary: bool
@@ -261,8 +264,7 @@ class SendTogether:
             appended = self.store.appendBatch(message, peer.host)
         except (InvalidMessage, MalformedRecord, StoreError):
             return None
-        opaque, (topic, queueId), *_ = message
-        self.stats.put(topic, len(appended.sizes), appended.end - appended.offset)
+        opaque, (_, queueId), *_ = message
         write = self.store.pendingWrite
         return _AppendedBatch(peer, opaque, queueId, appended, binary, write)
 
