@@ -26,6 +26,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.client.cluster import Cluster
+from txrocket.client.producer.newtopics import NewTopics
 from txrocket.client.producer.options import ProducerOptions
 from txrocket.client.producer.pendingsend import InFlight, PendingSend
 from txrocket.client.producer.sendcontext import SendWatch
@@ -85,6 +86,7 @@ class MessageSender:
         self._wallAhead = self._wallUntil = 0.0
         self._targets = SendTargets(cluster, group, options)
         self.topics = self._targets.topics
+        self._newTopics = NewTopics(cluster.routes, cluster.reactor)
         self._watch = SendWatch(options.hooks)
         # Whether the first attempt goes to the next queue, and no hook is to see it.
         self._inTurn = options.faults is None and not options.hooks
@@ -191,6 +193,12 @@ class MessageSender:
         sending.waiting = awaited
         awaited.addBoth(fired)
 
+    def stop(self) -> None:
+        """
+        Begin nothing any more on behalf of sends that are over.
+        """
+        self._newTopics.stop()
+
     # --- one attempt -----------------------------------------------------
 
     def _attempt(self, sending: PendingSend, route: Route) -> None:
@@ -294,7 +302,7 @@ class MessageSender:
             self._addLatency(sending, failed=False)
         if target.inherited:
             # The broker has created the topic with this message.
-            self._targets.refresh(sending.topic)
+            self._newTopics.created(sending.topic, sending.deadline)
         if result.sendStatus is not _SEND_OK and self._mayGoElsewhere(sending):
             sending.stored = result
             self._retry(sending, responseError(response.code, response.remark))

@@ -29,9 +29,6 @@ from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["SendTarget", "SendTargets"]
 
-# How often a name server is asked for the route of a topic that was just created.
-_ATTEMPTS = 10
-
 
 class SendTarget:
     """
@@ -162,20 +159,6 @@ class SendTargets:
 
         found = self._inTime(self._routes.refresh(sending.topic), sending)
         return found.addErrback(notFound)
-
-    def refresh(self, topic: str, attempts: int = _ATTEMPTS) -> None:
-        """
-        Ask for the route of a topic that was just created.  The broker tells the name
-        servers of it meanwhile, so a name server that does not know it yet is asked again.
-        """
-
-        def failed(failure: Failure) -> None:
-            # After a failure the old route is used on.
-            failure.trap(RocketError)
-            if attempts > 1 and failure.check(TopicNotExist):
-                self.refresh(topic, attempts - 1)
-
-        self._routes.refresh(topic).addErrback(failed)
 
     def _inTime(self, found: Deferred[Route], sending: PendingSend) -> Deferred[Route]:
         """
