@@ -26,6 +26,7 @@ from txrocket.broker.settings import SendSettings
 from txrocket.message import Message as Item
 from txrocket.model import TopicConfig
 from txrocket.processors.messages import checkedtopics as soundModule
+from txrocket.processors.messages import sendtogether
 from txrocket.processors.messages.checkedtopics import CheckedTopics
 from txrocket.protocol.codes import RequestCode, ResponseCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, requestCommand
@@ -133,6 +134,23 @@ class ManyTests(ManyCase):
         told = [each.extFields["msgId"] for each in answers if not each.code]
         self.assertEqual(",".join(told), ",".join(ids))
         self.assertEqual((self.taken, len(ids)), (2, 6))
+
+    def test_largeBatchIsServedByTheRules(self) -> None:
+        """
+        A batch whose ids may be too long for a header is served alone, and those behind it
+        are served together again.
+        """
+        self.known()
+        self.patch(sendtogether, "_LARGE_BATCH", 100)
+        small, large = (encodeBatch([Item("T", bytes(each))]) for each in (1, 101))
+        answers = self.answered(
+            *(
+                self.client.request(RequestCode.SEND_BATCH_MESSAGE, sendHeader(), each)
+                for each in (small, large, small)
+            )
+        )
+        self.assertEqual([each.extFields["queueOffset"] for each in answers], ["1", "2", "3"])
+        self.assertEqual((self.taken, len(self.stored())), (2, 4))
 
     def test_oneway(self) -> None:
         """

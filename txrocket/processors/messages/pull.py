@@ -17,7 +17,8 @@ one write.  A pull that is refused or finds no message goes through the rules al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -42,10 +43,10 @@ from txrocket.model import MASTER_ID, PERM_READ, MessageQueue, SubscriptionGroup
 from txrocket.protocol.bodies import OffsetMovedEvent
 from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
-from txrocket.protocol.command import RemotingCommand, rawResponse, responseCommand
+from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.frames import FRAME_LIMIT
 from txrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from txrocket.protocol.headertemplates import jsonHead, responseTemplate
+from txrocket.protocol.headertemplates import MARK, responsePieces
 from txrocket.protocol.record.fields import encodeProperties
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
@@ -65,13 +66,13 @@ _OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 _FOUND: Final = GetMessageStatus.FOUND
 _FOUND_REMARK: Final = GetMessageStatus.FOUND.value
 
-# L{PullMessageResponseHeader}: a third of what it takes to fill and write one.
-_FOUND_JSON: Final = (
-    b'{"suggestWhichBrokerId":"%d","nextBeginOffset":"%d","minOffset":"%d","maxOffset":"%d"}'
+# The header of an answer that tells of messages.
+_FOUND_PIECES: Final = responsePieces(
+    dict.fromkeys(PullMessageResponseHeader(0, 0, 0, 0).toFields(), MARK), _FOUND_REMARK
 )
 
-#: The same in the header of an answer that tells of messages, up to its number.
-FOUND_HEADER: Final = responseTemplate(_FOUND_JSON, _FOUND_REMARK)
+# No such answer is longer than this without its messages.
+_HEAD_LIMIT: Final = 512
 
 _CODES: Final = {
     GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -194,8 +195,9 @@ class PullProcessor:
         @param index: which of C{starts} is the peer's.
         """
         peer, _, data, start, end = call
-        get, got, limit = self._store.getRecent, self._stats.got, self._frameLimit
-        pieces: list[bytes] = []
+        get, got, limit = self._store.getRecent, self._stats.got, self._frameLimit - _HEAD_LIMIT
+        rows: list[tuple[int | str, ...]] = []
+        bodies: list[bytes] = []
         size = 0
         # Behind answers that wait for the commit, so that each peer is answered in order.
         write = peer.answer if not self._turn.hasReplies else self._later(peer)
@@ -211,32 +213,27 @@ class PullProcessor:
                 break
             if found is None:
                 break
-            records = found.data
-            head = jsonHead(
-                FOUND_HEADER
-                % (suggested, found.nextOffset, found.minOffset, found.maxOffset, opaque),
-                len(records),
-            )
-            length = len(head) + len(records)
+            records, minOffset, maxOffset = found.data, found.minOffset, found.maxOffset
+            length = len(records)
             if length > limit:
                 break
-            pieces.append(head)
-            pieces.append(records)
+            rows.append((suggested, found.nextOffset, minOffset, maxOffset, opaque, length))
+            bodies.append(records)
             size += length
-            got(group, topic, found.count, len(records))
+            got(group, topic, found.count, length)
             if commits:
                 self._offsets.commitWithin(
-                    found.maxOffset, group, topic, queueId, commitOffset, peer.address
+                    maxOffset, group, topic, queueId, commitOffset, peer.address
                 )
             start = stop
             if size > _AT_ONCE:
-                write(*pieces)
+                write(*_frames(rows, bodies))
                 starts[index] = start
-                pieces, size = [], 0
+                rows, bodies, size = [], [], 0
                 if peer.isFull or self._turn.hasReplies:
                     break
-        if pieces:
-            write(*pieces)
+        if rows:
+            write(*_frames(rows, bodies))
             starts[index] = start
 
     def _later(self, peer: RemotingProtocol) -> Callable[..., None]:
@@ -308,12 +305,7 @@ class PullProcessor:
         )
         if got.status is _FOUND:
             self._stats.got(header.consumerGroup, header.topic, got.count, len(got.data))
-            suggested = self.suggested(group, fromDisk=got.fromDisk)
-            return rawResponse(
-                _FOUND_JSON % (suggested, got.nextOffset, got.minOffset, got.maxOffset),
-                _FOUND_REMARK,
-                got.data,
-            )
+            return self._response(ResponseCode.SUCCESS, got, group)
         code = _CODES[got.status]
         if got.status in _EMPTY and header.queueOffset:
             code = ResponseCode.PULL_OFFSET_MOVED
@@ -322,17 +314,14 @@ class PullProcessor:
         self._stats.missed()
         if code is ResponseCode.PULL_OFFSET_MOVED:
             self._tellMoved(header, got)
-        return responseCommand(
-            code,
-            got.status.value,
-            PullMessageResponseHeader(
-                self.suggested(group, fromDisk=got.fromDisk),
-                got.nextOffset,
-                got.minOffset,
-                got.maxOffset,
-            ),
-            got.data,
-        )
+        return self._response(code, got, group)
+
+    def _response(
+        self, code: int, got: GetMessageResult, group: SubscriptionGroupConfig
+    ) -> RemotingCommand:
+        suggested = self.suggested(group, fromDisk=got.fromDisk)
+        header = PullMessageResponseHeader(suggested, got.nextOffset, got.minOffset, got.maxOffset)
+        return responseCommand(code, got.status.value, header, got.data)
 
     def permit(
         self, header: PullMessageRequestHeader
@@ -428,6 +417,14 @@ class PullProcessor:
                 topic=_OFFSET_MOVED_TOPIC,
                 error=error,
             )
+
+
+def _frames(rows: list[tuple[int | str, ...]], bodies: list[bytes]) -> Iterator[bytes]:
+    """
+    Answers that tell of messages, each in two pieces: the messages are not copied.
+    """
+    heads = bulk.encodeHeads(_FOUND_PIECES, rows)
+    return chain.from_iterable(zip(heads, bodies, strict=True))
 
 
 def _headerOf(consumer: bytes) -> PullMessageRequestHeader:

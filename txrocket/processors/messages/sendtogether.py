@@ -17,7 +17,7 @@ changed since (L{CheckedTopics}), and if no property of it has a meaning for the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from twisted.python.failure import Failure
 
@@ -54,6 +54,11 @@ def clusterProperty(settings: BrokerSettings) -> str:
     The property that names the cluster in every stored message.
     """
     return f"CLUSTER\x01{settings.brokerClusterName}"
+
+
+# A batch above this size goes by the rules: the ids of its messages may be too long for a
+# header, and then its producer gets an error.
+_LARGE_BATCH: Final = 1024 * 1024
 
 
 class _Appended(NamedTuple):
@@ -260,6 +265,8 @@ class SendTogether:
 
         @return: L{None} if that is not possible; then the rules tell the producer why.
         """
+        if len(message[2]) > _LARGE_BATCH:
+            return None
         try:
             appended = self.store.appendBatch(message, peer.host)
         except (InvalidMessage, MalformedRecord, StoreError):
