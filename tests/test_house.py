@@ -50,7 +50,6 @@ REPEATED_CLASSES: frozenset[str] = frozenset()
 LONG_MODULES: frozenset[str] = frozenset(
     {
         "txrocket.bulk.interface",
-        "txrocket.processors.messages.pull",
         "txrocket.remoting.protocol",
         "txrocket.store.consumequeue",
         "txrocket.store.entryreader",
@@ -61,7 +60,6 @@ LONG_MODULES: frozenset[str] = frozenset(
 )
 LARGE_PACKAGES: frozenset[str] = frozenset(
     {
-        "txrocket.processors.messages",
         "txrocket.remoting",
         "txrocket.store",
     }
@@ -84,8 +82,6 @@ WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
         "txrocket.client.producer.sendcontext.Sending",
         "txrocket.message.Message",
         "txrocket.nameserver.service.NameServer",
-        "txrocket.processors.messages.pull.PullProcessor",
-        "txrocket.processors.messages.reply.ReplyProcessor",
         "txrocket.store.flush.Checkpointer",
         "txrocket.store.housekeeping.Housekeeping",
         "txrocket.store.messagestore.MessageStore",
@@ -96,7 +92,6 @@ WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
 )
 LONG_FUNCTIONS: frozenset[str] = frozenset(
     {
-        "txrocket.processors.messages.send.SendProcessor._send",
         "txrocket.store.messagestore.MessageStore.__init__",
     }
 )

@@ -25,9 +25,9 @@ from tests.store.support import Held, filesOf
 from txrocket.broker.settings import SendSettings
 from txrocket.message import Message as Item
 from txrocket.model import TopicConfig
-from txrocket.processors.messages import checkedtopics as soundModule
-from txrocket.processors.messages import sendtogether
-from txrocket.processors.messages.checkedtopics import CheckedTopics
+from txrocket.processors.messages.send import checkedtopics as soundModule
+from txrocket.processors.messages.send import sendtogether
+from txrocket.processors.messages.send.checkedtopics import CheckedTopics
 from txrocket.protocol.codes import RequestCode, ResponseCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.record import decodeRecords

@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from txrocket.client.cluster import Cluster
+from txrocket.client.producer.newtopics import NewTopics
 from txrocket.client.producer.options import ProducerOptions
 from txrocket.client.producer.pendingsend import PendingSend
 from txrocket.client.routes import Route
@@ -59,6 +60,7 @@ class SendTargets:
     @ivar topics: the topics whose routes the producer needs.
     @ivar byTopic: the targets of each topic, in the order of its queues.
     @ivar turn: says which queue had its turn last.
+    @ivar newTopics: the topics that messages have created.
     @ivar version: the version of the routes that C{byTopic} follows from.
     """
 
@@ -72,6 +74,7 @@ class SendTargets:
         self.topics: dict[str, None] = {}
         self.byTopic: dict[str, list[SendTarget]] = {}
         self.version = -1
+        self.newTopics = NewTopics(cluster.routes, cluster.reactor)
 
     def of(self, route: Route) -> list[SendTarget]:
         """

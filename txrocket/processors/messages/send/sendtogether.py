@@ -33,9 +33,9 @@ from txrocket.errors import (
     StoreError,
     SystemBusy,
 )
-from txrocket.processors.messages.checkedtopics import CheckedTopics
-from txrocket.processors.messages.sendchecks import SendChecks
-from txrocket.processors.messages.sendresponse import SendResponses, unavailable
+from txrocket.processors.messages.send.checkedtopics import CheckedTopics
+from txrocket.processors.messages.send.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendresponse import SendResponses, unavailable
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.remoting.errorresponse import printableRemark
