@@ -35,6 +35,7 @@ from zope.interface import implementer
 from txrocket.errors import (
     ConnectionLost,
     RequestCodeNotSupported,
+    ResponseError,
     SystemBusy,
     TooManyRequests,
 )
@@ -330,6 +331,24 @@ class RemotingProtocol(Protocol):
             self._turn.write(self)
             return end
         return stop
+
+    def refuse(self, data: bytes, start: int, end: int, error: ResponseError) -> None:
+        """
+        Answer all requests between two offsets with an error, and serve none of them, now or
+        later.
+        """
+        while start < end and self.connected:
+            stop = frameEnd(data, start)
+            command = self._connection.decode(data, start, stop)
+            if command is None:
+                self._backlog.clear()
+                self._turn.later(self._giveUp)
+                return
+            if not command.flag & RESPONSE_FLAG:
+                self._answer(command, faultResponse(Failure(error), command, self.address))
+            elif not self.responseTable.answer(command):
+                self._stray(command)
+            start = stop
 
     def _giveUp(self) -> None:
         """

@@ -18,13 +18,16 @@ there.  On any other reactor each read is a turn of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.frames import Run
+from txrocket.remoting.errorresponse import internalError
 
 if TYPE_CHECKING:
     from txrocket.remoting.protocol import RemotingProtocol
@@ -49,10 +52,10 @@ class Call(NamedTuple):
 
 
 #: See L{IBulkProcessor.processAll<txrocket.remoting.interfaces.IBulkProcessor>}.
-ProcessAll: TypeAlias = Callable[[list[Call]], list[int]]
+ProcessAll: TypeAlias = Callable[[list[Call], list[int]], None]
 
-# A third of what calling the class costs.
-_call = tuple.__new__
+# A L{Call} of its fields, for a third of what calling the class costs.
+_call = partial(tuple.__new__, Call)
 
 _Reply: TypeAlias = "tuple[RemotingProtocol, RemotingCommand, RemotingCommand]"
 
@@ -241,7 +244,7 @@ class Turn:
                     peer.hold(run)
                     continue
                 code, data, start, end = run
-                call = _call(Call, (peer, peer.host, data, start, end))
+                call = _call((peer, peer.host, data, start, end))
                 if code in codes:
                     codes[code].append(call)
                 else:
@@ -259,11 +262,12 @@ class Turn:
             return
         while calls:
             left = []
+            starts = [call.start for call in calls]
             try:
-                starts = processAll(calls)
+                processAll(calls, starts)
             except Exception:
-                self._log.failure("Serving requests of code {code} together failed", code=code)
-                starts = [call.start for call in calls]
+                self._fail(code, calls, starts)
+                return
             for call, start in zip(calls, starts, strict=True):
                 peer, host, data, _, end = call
                 if start == end:
@@ -274,8 +278,19 @@ class Turn:
                     # A request that needs a rule; those behind it are offered again.
                     start = peer.serveOne(code, data, start, end)
                     if start < end:
-                        left.append(Call(peer, host, data, start, end))
+                        left.append(_call((peer, host, data, start, end)))
             calls = left
+
+    def _fail(self, code: int, calls: list[Call], starts: list[int]) -> None:
+        """
+        Answer requests whose C{processAll} has raised.  They are not served again, because
+        their messages may be in the store already.
+        """
+        failure = Failure()
+        self._log.failure("Serving requests of code {code} together failed", failure, code=code)
+        error = internalError(failure, code)
+        for (peer, _, data, _, end), start in zip(calls, starts, strict=True):
+            peer.refuse(data, start, end, error)
 
     def _commit(self) -> None:
         self._woken = False
