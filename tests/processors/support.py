@@ -33,6 +33,8 @@ from txrocket.broker.delivery.reroute import Reroutes
 from txrocket.broker.interfaces import ISendHook
 from txrocket.broker.parts import Core
 from txrocket.broker.pull.longpoll import LongPoll
+from txrocket.broker.replication.durability import Durability
+from txrocket.broker.replication.role import BrokerRoleState, Role
 from txrocket.broker.settings import BrokerSettings, PullSettings, SendSettings
 from txrocket.config.live import Live
 from txrocket.filters.expressions import ExpressionTypes
@@ -239,7 +241,9 @@ class BrokerTests(RemotingTests):
         self.expressions = ExpressionTypes()
         stats: Any = self.stats
         identity = identityOf("b", CLUSTER)
-        core = Core(identity, HOST, self.remoting, self.store, self.longPoll, stats)
+        self.role = BrokerRoleState(Role.MASTER)
+        self.durability = self.makeDurability()
+        core = Core(identity, HOST, self.remoting, self.store, self.longPoll, stats, self.role)
         environment = environmentOf(self.clock, self.inThread, self.disk, self.choose)
         slices = cooperator(self.clock)
         self.parts = partsAround(core, environment, self.configuration, slices, self.expressions)
@@ -254,7 +258,12 @@ class BrokerTests(RemotingTests):
         self.sendSettings = Live(SendSettings())
         self.pullSettings = Live(PullSettings())
         self.sendChecks = SendChecks(
-            self.store, self.topics, self.brokerSettings, self.sendSettings, self.now
+            self.durability,
+            self.role,
+            self.topics,
+            self.brokerSettings,
+            self.sendSettings,
+            self.now,
         )
         self.responses = SendResponses(HOST, self.brokerSettings)
         self.send = self.makeSend()
@@ -350,6 +359,12 @@ class BrokerTests(RemotingTests):
             self.store, self.retries, reroutes, stats, self.sendChecks, self.choose
         )
 
+    def makeDurability(self) -> Durability:
+        """
+        What tells when a message is stored.
+        """
+        return Durability(self.store)
+
     def makeReply(self) -> ReplyProcessor:
         """
         What brings replies.
@@ -367,7 +382,9 @@ class BrokerTests(RemotingTests):
         """
         What gives messages.
         """
-        checks = PullChecks(self.topics, self.subscriptions, self.brokerSettings, self.pullSettings)
+        checks = PullChecks(
+            self.topics, self.subscriptions, self.brokerSettings, self.pullSettings, self.role
+        )
         self.pullTogether = PullTogether(self.parts.core, checks, self.offsets)
         return PullProcessor(self.pullTogether, self.now)
 

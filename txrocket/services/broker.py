@@ -66,9 +66,9 @@ def broker(
     delivery = buildDelivery(environment, configuration, core, tables, clients)
     parts = BrokerParts(core, tables, clients, delivery)
     registration = _registration(environment, configuration, parts, slices)
-    registerProcessors(environment, configuration, parts, checked, slices, registration.whenTold)
-    _prepareSQL92(configuration, environment.inThread)
     replication = buildReplication(environment, configuration, parts, registration)
+    registerProcessors(environment, configuration, parts, checked, slices, replication)
+    _prepareSQL92(configuration, environment.inThread)
     return Broker(
         parts,
         replication,

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from txrocket.broker.parts import Core
 from txrocket.broker.pull.longpoll import LongPoll
 from txrocket.broker.registration import Identity
+from txrocket.broker.replication.role import BrokerRoleState
 from txrocket.broker.settings import BrokerSettings, PullSettings
 from txrocket.broker.stats import Stats
 from txrocket.config import Configuration
@@ -107,7 +108,7 @@ def buildCore(
     )
     configuration.follow(StoreSettings, store.apply)
     stats = Stats(identity.cluster, environment.now, environment.elapsed)
-    return Core(identity, storeHost, remoting, store, longPoll, stats)
+    return Core(identity, storeHost, remoting, store, longPoll, stats, BrokerRoleState())
 
 
 def flushingTurn(

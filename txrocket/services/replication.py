@@ -14,10 +14,10 @@ from twisted.internet.protocol import Factory
 
 from txrocket.broker.parts import BrokerParts
 from txrocket.broker.registration import NameServerRegistration
+from txrocket.broker.replication.durability import Durability
 from txrocket.broker.replication.member.replicafile import ReplicaFile
 from txrocket.broker.replication.member.service import Replication
 from txrocket.broker.replication.member.steps import BrokerSteps
-from txrocket.broker.replication.role import BrokerRoleState
 from txrocket.broker.replication.settings import ReplicationSettings
 from txrocket.broker.settings import BrokerSettings
 from txrocket.config import Configuration
@@ -38,6 +38,14 @@ class _NoLinks(Factory):
     def replicated(self) -> Deferred[None]:
         return succeed(None)
 
+    lastCut = None
+
+    def replicaStatus(self):
+        return ()
+
+    def masterStatus(self, *a):
+        return None
+
 
 def buildReplication(
     environment: Environment,
@@ -55,7 +63,6 @@ def buildReplication(
     return Replication(
         BrokerSteps(
             parts,
-            BrokerRoleState(),
             ReplicaFile(
                 tableAt(environment, parts.core, "replica.json"),
                 parts.core.identity.address,
@@ -69,5 +76,6 @@ def buildReplication(
             ),
             registration,
             links,
-        )
+        ),
+        Durability(store),
     )

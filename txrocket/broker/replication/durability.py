@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
 
 from txrocket.errors import FlushDiskTimeout, FlushSlaveTimeout, SlaveNotAvailable
 from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import FlushDiskType
 
-__all__ = ["LATE", "Durability", "IReplicas"]
+__all__ = ["LATE", "Durability", "IReplicas", "NoReplicas"]
 
 #: Errors about a message that is in the log all the same.
 LATE = (FlushDiskTimeout, FlushSlaveTimeout, SlaveNotAvailable)
@@ -53,19 +53,44 @@ class IReplicas(Protocol):
         """
 
 
+class NoReplicas:
+    """
+    The slaves of a broker that has none.
+
+    @ivar waiting: no message waits.
+    """
+
+    waiting = 0
+
+    def stored(self, end: int) -> Deferred[None]:
+        """
+        See L{IReplicas}.
+        """
+        return fail(SlaveNotAvailable("no slave is connected"))
+
+    def tablesStored(self) -> Deferred[None]:
+        """
+        See L{IReplicas}.
+        """
+        return succeed(None)
+
+
 class Durability:
     """
     Tells when a message is stored.
     """
 
     def __init__(
-        self, store: MessageStore, replicas: IReplicas, waitsForSlaves: Callable[[], bool]
+        self,
+        store: MessageStore,
+        replicas: IReplicas | None = None,
+        waitsForSlaves: Callable[[], bool] = lambda: False,
     ) -> None:
         """
         @param waitsForSlaves: whether the broker is a SYNC_MASTER.
         """
         self._store = store
-        self._replicas = replicas
+        self._replicas: IReplicas = replicas or NoReplicas()
         self._waitsForSlaves = waitsForSlaves
 
     @property

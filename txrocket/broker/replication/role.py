@@ -123,8 +123,8 @@ class BrokerRoleState:
 
     _log = Logger()
 
-    def __init__(self) -> None:
-        self.role = Role.SUSPENDED
+    def __init__(self, role: Role = Role.SUSPENDED) -> None:
+        self.role = role
         self.changes = 0
 
     @property

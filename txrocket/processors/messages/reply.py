@@ -24,8 +24,8 @@ from twisted.logger import Logger
 from txrocket.broker.clients.producers import Producers
 from txrocket.broker.interfaces import SendMessageContext
 from txrocket.broker.parts import Core
+from txrocket.broker.replication.durability import LATE
 from txrocket.errors import (
-    FlushDiskTimeout,
     InvalidMessage,
     MessageIllegal,
     RemoteSystemError,
@@ -138,6 +138,7 @@ class ReplyProcessor:
 
         @raise ResponseError: if it may not be sent.
         """
+        self._checks.checkRole()
         self._checks.checkBegun()
         config = self._checks.topic(header, peer)
         queueId = header.queueId if header.queueId >= 0 else self._choose(config.writeQueueNums)
@@ -266,8 +267,9 @@ class ReplyProcessor:
                 header.reconsumeTimes or 0,
             )
             end = appended.end
-            yield self._store.stored(end) if waits else self._store.written.reaches(end)
-        except FlushDiskTimeout:
+            stored = self._checks.durability.stored
+            yield stored(end) if waits else self._store.written.reaches(end)
+        except LATE:
             # It is in the log.
             pass
         except (InvalidMessage, StoreError) as error:

@@ -19,12 +19,14 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from txrocket.broker.registration import NameServerRegistration
+from txrocket.broker.replication.durability import Durability
 from txrocket.broker.replication.interfaces import ICut
 from txrocket.broker.replication.member.mastersearch import FoundMaster, MasterSearch
 from txrocket.broker.replication.member.steps import BrokerSteps
 from txrocket.broker.replication.role import Role
 from txrocket.errors import ConfigError, RemoteSystemError, RocketError, StoreError
-from txrocket.protocol.bodies.replication import HADemoteRequestHeader
+from txrocket.model import MASTER_ID
+from txrocket.protocol.bodies.replication import HADemoteRequestHeader, HAStatus
 from txrocket.protocol.codes import ReplicationCode
 from txrocket.protocol.command import requestCommand
 
@@ -39,13 +41,15 @@ class Replication:
     The role of a broker, from its start to its end.
 
     @ivar steps: the parts that the role starts and stops.
+    @ivar durability: tells when a message is stored.
     @ivar why: why the broker is suspended.
     """
 
     _log = Logger()
 
-    def __init__(self, steps: BrokerSteps) -> None:
+    def __init__(self, steps: BrokerSteps, durability: Durability) -> None:
         self.steps = steps
+        self.durability = durability
         self.why = ""
         self._parts = steps.parts
         self._file = steps.file
@@ -179,6 +183,31 @@ class Replication:
             self.steps.master = address, haAddress
             if self.role is Role.FOLLOWER:
                 self._links.follow(address, haAddress)
+
+    def status(self) -> HAStatus:
+        """
+        The role and all that belongs to it.
+        """
+        steps, replica, leads = self.steps, self._parts.core.store.replica, self.role is Role.MASTER
+        identity, last = self.registration.identity, steps.epochs.last
+        follows = self.role is Role.FOLLOWER
+        sync = "SYNC_MASTER" if self._file.isSync else "ASYNC_MASTER"
+        return HAStatus(
+            self.role.value,
+            sync if leads else "SLAVE",
+            identity.name,
+            MASTER_ID if leads else self._file.replicaId,
+            self._file.replicaId,
+            self._file.groupId,
+            0 if last is None else last.epoch,
+            replica.first,
+            replica.end,
+            replica.flushed,
+            self.why,
+            self._links.masterStatus(*steps.master) if follows else None,
+            tuple(self._links.replicaStatus()) if leads else (),
+            self._links.lastCut,
+        )
 
     def cutBack(self, cut: ICut) -> None:
         """

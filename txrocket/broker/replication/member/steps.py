@@ -24,6 +24,7 @@ from txrocket.broker.replication.member.replicafile import ReplicaFile
 from txrocket.broker.replication.role import BrokerRoleState, Role
 from txrocket.errors import StoreError
 from txrocket.model import MASTER_ID
+from txrocket.protocol.bodies.replication import LastCut, MasterStatus, ReplicaStatus
 from txrocket.store.replica.epochs import EpochFile
 
 __all__ = ["BrokerSteps", "DelayedDelivery", "Links"]
@@ -94,6 +95,22 @@ class Links(Protocol):
         Whether the master answers.
         """
 
+    @property
+    def lastCut(self) -> LastCut | None:
+        """
+        What was cut last.
+        """
+
+    def replicaStatus(self) -> Sequence[ReplicaStatus]:
+        """
+        The slaves that are connected.
+        """
+
+    def masterStatus(self, address: str, haAddress: str) -> MasterStatus:
+        """
+        The link to the master with these addresses.
+        """
+
 
 @attrs.define(eq=False, slots=False)
 class BrokerSteps:
@@ -108,7 +125,6 @@ class BrokerSteps:
     """
 
     parts: BrokerParts
-    state: BrokerRoleState
     file: ReplicaFile
     epochs: EpochFile
     registration: NameServerRegistration
@@ -124,6 +140,13 @@ class BrokerSteps:
         self.master = ("", "")
         self.told: Deferred[None] = succeed(None)
         self._haAddress = self.registration.identity.haAddress
+
+    @property
+    def state(self) -> BrokerRoleState:
+        """
+        The role.
+        """
+        return self.parts.core.role
 
     def become(self, role: Role) -> None:
         """

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -98,7 +99,7 @@ class PullProcessor:
         """
         header = request.decodeHeader(PullMessageRequestHeader)
         answer = self._pull(header, peer, mayHold=bool(header.sysFlag & _SUSPEND))
-        if header.sysFlag & COMMIT:
+        if header.sysFlag & COMMIT and self._checks.role.isMaster:
             self._offsets.commitWithin(
                 self._store.maxOffset(header.topic, header.queueId),
                 header.consumerGroup,
@@ -138,7 +139,11 @@ class PullProcessor:
         if code is ResponseCode.PULL_NOT_FOUND and mayHold:
             return self._hold(header, peer, wanted)
         self._stats.missed()
-        if code is ResponseCode.PULL_OFFSET_MOVED:
+        if not self._checks.corrects:
+            got = replace(got, nextOffset=header.queueOffset)
+            if code is ResponseCode.PULL_OFFSET_MOVED:
+                code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        elif code is ResponseCode.PULL_OFFSET_MOVED:
             self._tellMoved(header, got)
         return self._response(code, got, group)
 
@@ -191,6 +196,8 @@ class PullProcessor:
             high=got.maxOffset,
             given=got.nextOffset,
         )
+        if not self._checks.role.isMaster:
+            return
         queue = MessageQueue(header.topic, self._core.identity.name, header.queueId)
         event = OffsetMovedEvent(group, queue, header.queueOffset, got.nextOffset)
         try:

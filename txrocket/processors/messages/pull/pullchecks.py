@@ -8,6 +8,7 @@ Whether a consumer may pull, and what is right for it::
 from __future__ import annotations
 
 from txrocket.broker.pull.subscriptions import Subscriptions
+from txrocket.broker.replication.role import BrokerRoleState
 from txrocket.broker.settings import BrokerSettings, PullSettings
 from txrocket.broker.tables.topics import Topics
 from txrocket.config.live import Live
@@ -24,6 +25,7 @@ class PullChecks:
     Permits pulls.
 
     @ivar settings: how pulls are served.
+    @ivar role: whether the broker leads or follows.
     """
 
     def __init__(
@@ -32,11 +34,21 @@ class PullChecks:
         subscriptions: Subscriptions,
         broker: Live[BrokerSettings],
         settings: Live[PullSettings],
+        role: BrokerRoleState,
     ) -> None:
         self._topics = topics
         self._subscriptions = subscriptions
         self._broker = broker
         self.settings = settings
+        self.role = role
+
+    @property
+    def corrects(self) -> bool:
+        """
+        Whether a consumer whose offset is out of range is told the right one.  A slave may be
+        behind, so it lets the consumer try again.
+        """
+        return self.role.isMaster or self.settings.now.offsetCheckInSlave
 
     def permit(
         self, header: PullMessageRequestHeader

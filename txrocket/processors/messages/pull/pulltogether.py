@@ -181,7 +181,8 @@ class PullTogether:
             config.readQueueNums if wanted.accepts is None else 0,
             wanted.matches,
             self.checks.suggested(group, fromDisk=False),
-            bool(header.sysFlag & COMMIT),
+            # A slave takes no commits with pulls, as in Java.
+            bool(header.sysFlag & COMMIT) and self.checks.role.isMaster,
         )
 
 

@@ -7,7 +7,8 @@ SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE; Java's C{SendMessageProcessor
     checks --> properties --> reroute --> store.append
          |
     commit: store.write(), once for the turn --> response
-                                              \\-> SYNC_FLUSH: once it is on the disk
+                                              \\-> SYNC_FLUSH, SYNC_MASTER: once it is on
+                                                  the disk, and on a slave
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from twisted.python.failure import Failure
 
 from txrocket.broker.interfaces import SendMessageContext
 from txrocket.broker.names import RETRY_PREFIX
+from txrocket.broker.replication.durability import LATE
 from txrocket.broker.transaction.opmessages import HALF_TOPIC
 from txrocket.bulk import SentMessage
 from txrocket.errors import (
-    FlushDiskTimeout,
     InvalidMessage,
     MalformedRecord,
     MessageIllegal,
@@ -47,7 +48,6 @@ from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.turn import ProcessAll
 from txrocket.store.log.append import Appended
 from txrocket.store.log.write import Write
-from txrocket.store.settings import FlushDiskType
 
 __all__ = ["SendProcessor"]
 
@@ -72,6 +72,7 @@ class SendProcessor:
         self._together = together
         self._store = together.store
         self._checks = together.checks
+        self._durability = together.checks.durability
         self._responses = together.responses
         self._stats = together.stats
         self._checked = together.checked
@@ -224,13 +225,13 @@ class SendProcessor:
     ) -> Answer:
         if request.flag & ONEWAY_FLAG:
             return response
-        sync = waits and self._store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
+        sync = waits and self._durability.isSync
         unsaved = topic in self._topics.unsaved
         if not sync and not unsaved:
             self._note(topic)
             self._afterCommit(response)
             return response
-        stored = self._store.stored(appended.end)
+        stored = self._durability.stored(appended.end)
         if unsaved:
             stored.addCallback(lambda none: self._saved(topic))
         else:
@@ -257,18 +258,20 @@ class SendProcessor:
 
     def _saved(self, topic: str) -> Deferred[None] | None:
         """
-        Wait until a topic is on the disk: if it is not, its messages are out of
-        reach.
+        Wait until a topic is on the disk, and on a slave if messages wait for one: if it is
+        not, its messages are out of reach.
         """
-        return self._topics.saved() if topic in self._topics.unsaved else None
+        if topic not in self._topics.unsaved:
+            return None
+        return self._topics.saved().addCallback(lambda none: self._durability.tablesStored())
 
     def notStored(self, failure: Failure, response: RemotingCommand) -> None:
         """
         Make of an answer one that tells of a message that is not on the disk.
         """
-        failure.trap(FlushDiskTimeout, StoreError)
+        failure.trap(*LATE, StoreError)
         error = failure.value
-        if isinstance(error, FlushDiskTimeout):
+        if isinstance(error, LATE):
             # It is in the log, and the sender learns where.
             response.code = error.code
             response.remark = printableRemark(error.remark)

@@ -11,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from txrocket.broker.names import NOT_SENT_TO, checkSendable, checkTopic
+from txrocket.broker.replication.durability import Durability
+from txrocket.broker.replication.role import BrokerRoleState
 from txrocket.broker.settings import BrokerSettings, SendSettings
 from txrocket.broker.tables.topics import Topics
 from txrocket.config.live import Live
-from txrocket.errors import NoPermission, RemoteSystemError, StoreError, SystemBusy
+from txrocket.errors import (
+    NoPermission,
+    RemoteSystemError,
+    ServiceNotAvailable,
+    StoreError,
+    SystemBusy,
+)
 from txrocket.model import PERM_WRITE, TopicConfig
 from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from txrocket.remoting.protocol import RemotingProtocol
-from txrocket.store.messagestore import MessageStore
 
 __all__ = ["SendChecks"]
 
@@ -27,13 +34,15 @@ class SendChecks:
     """
     Decides what may be sent.
 
+    @ivar durability: tells when a message is stored.
     @ivar together: how many messages wait for the disk beside the first of those that were
         appended together, which wait as one.
     """
 
     def __init__(
         self,
-        store: MessageStore,
+        durability: Durability,
+        role: BrokerRoleState,
         topics: Topics,
         broker: Live[BrokerSettings],
         settings: Live[SendSettings],
@@ -42,7 +51,8 @@ class SendChecks:
         """
         @param now: the time in milliseconds.
         """
-        self._store = store
+        self.durability = durability
+        self._role = role
         self.topics = topics
         self.broker = broker
         self.settings = settings
@@ -62,8 +72,22 @@ class SendChecks:
 
         @raise ResponseError: if it takes no message now.
         """
+        self.checkRole()
         self.checkBusy()
         self.checkBegun()
+
+    def checkRole(self) -> None:
+        """
+        Refuse all while the broker is not a master.
+
+        @raise ServiceNotAvailable: if it is not.
+        """
+        if not self._role.isMaster:
+            raise ServiceNotAvailable(
+                "this broker has no role at the moment: send to another one"
+                if self._role.isSuspended
+                else "this broker is a slave: messages are put to its master"
+            )
 
     def checkBegun(self) -> None:
         """
@@ -84,7 +108,7 @@ class SendChecks:
         @raise SystemBusy: if too much waits for the disk.
         """
         settings = self.settings.now
-        waiting, seconds = self._store.waiting
+        waiting, seconds = self.durability.waiting
         if waiting and settings.brokerFastFailureEnable:
             waiting += self.together
             if waiting >= settings.sendThreadPoolQueueCapacity:

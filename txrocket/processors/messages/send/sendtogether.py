@@ -9,7 +9,8 @@ Messages that need no rule, many at a time::
         |
         v  commit: store.write(), once for the turn
     bulk.encodeSendResponses --> one write for each peer
-                              \\-> SYNC_FLUSH: once all of the turn is on the disk
+                              \\-> SYNC_FLUSH, SYNC_MASTER: once all of the turn is on the
+                                  disk, and on a slave
 
 A message needs no rule if an earlier one to its topic passed all checks and nothing has
 changed since (L{CheckedTopics}), and if no property of it has a meaning for the broker.
@@ -22,11 +23,11 @@ from typing import Final, NamedTuple
 from twisted.python.failure import Failure
 
 from txrocket import bulk
+from txrocket.broker.replication.durability import LATE
 from txrocket.broker.settings import BrokerSettings
 from txrocket.broker.stats import Stats
 from txrocket.bulk import AppendedRecord, DecodedSends, SentMessage
 from txrocket.errors import (
-    FlushDiskTimeout,
     InvalidMessage,
     MalformedRecord,
     ResponseError,
@@ -44,7 +45,6 @@ from txrocket.remoting.turn import Call, ProcessAll, Turn
 from txrocket.store.log.append import Appended
 from txrocket.store.log.write import Write
 from txrocket.store.messagestore import MessageStore
-from txrocket.store.settings import FlushDiskType
 
 __all__ = ["SendTogether", "clusterProperty"]
 
@@ -114,6 +114,7 @@ class SendTogether:
         self.stats = stats
         self.turn = turn
         self.checked = CheckedTopics(checks)
+        self._durability = checks.durability
         self._flushed = store.flusher.flushed
         self._cluster = clusterProperty(checks.broker.now).encode()
 
@@ -165,14 +166,15 @@ class SendTogether:
 
     def _answerAll(self, appended: _Appended) -> None:
         """
-        Answer once the turn's messages are in the files, or, with SYNC_FLUSH, on the disk.
+        Answer once the turn's messages are in the files, or, with SYNC_FLUSH or SYNC_MASTER,
+        on the disk or on a slave.
         """
         if appended.write.error is not None:
             self._refuseAll(appended, unavailable(appended.write.error))
-        elif self._isSync():
+        elif self._durability.isSync:
             _, _, offset, size, *_ = appended.records[-1]
             self.checks.together += len(appended.records) - 1
-            stored = self.store.stored(offset + size)
+            stored = self._durability.stored(offset + size)
             stored.addBoth(self._onDisk, appended)
         else:
             self._accept(appended)
@@ -182,9 +184,9 @@ class SendTogether:
         if result is None:
             self.turn.replyAll(lambda: self._accept(appended))
             return
-        result.trap(FlushDiskTimeout, StoreError)
+        result.trap(*LATE, StoreError)
         error = result.value
-        if isinstance(error, FlushDiskTimeout):
+        if isinstance(error, LATE):
             self._refuseAll(appended, error, located=True)
         else:
             assert isinstance(error, StoreError)
@@ -235,7 +237,7 @@ class SendTogether:
         """
         SEND_BATCH_MESSAGE, many at a time.
         """
-        if self._isSync() or not self._ready():
+        if not self._ready():
             return
         forms = bulk.decodeSends(calls, self.checked.queues, self._cluster, True)
         if not any(sent.messages for sent in forms):
@@ -276,16 +278,49 @@ class SendTogether:
         return _AppendedBatch(peer, opaque, queueId, appended, binary, write)
 
     def _answerBatches(self, batches: list[_AppendedBatch]) -> None:
+        """
+        Answer once the turn's batches are as safe as promised, all in one wait.
+        """
+        lost = [each for each in batches if each.write.error is not None]
+        if len(lost) == len(batches) or not self._durability.isSync:
+            self._acceptBatches(batches)
+            return
+        self.checks.together += len(batches) - 1
+        stored = self._durability.stored(max(each.appended.end for each in batches))
+        stored.addBoth(self._batchesOnDisk, batches)
+
+    def _batchesOnDisk(self, result: Failure | None, batches: list[_AppendedBatch]) -> None:
+        self.checks.together -= len(batches) - 1
+        if result is None:
+            self.turn.replyAll(lambda: self._acceptBatches(batches))
+            return
+        result.trap(*LATE, StoreError)
+        error = result.value
+        assert isinstance(error, (*LATE, StoreError))
+        self._acceptBatches(batches, error)
+
+    def _acceptBatches(
+        self, batches: list[_AppendedBatch], error: ResponseError | StoreError | None = None
+    ) -> None:
+        """
+        Answer batches.
+
+        @param error: why they are not as safe as promised, or lost.
+        """
         frames: dict[RemotingProtocol, list[bytes]] = {}
         for peer, opaque, queueId, appended, binary, write in batches:
             if opaque is None:
                 continue
-            if write.error is None and not binary:
+            why = write.error or error
+            if why is None and not binary:
                 frame = self.responses.acceptedBatch(appended, queueId, opaque)
             else:
                 response = self.responses.accepted(appended, queueId)
-                if write.error is not None:
-                    self.lost(unavailable(write.error), response)
+                if isinstance(why, StoreError):
+                    self.lost(unavailable(why), response)
+                elif why is not None:
+                    response.code = why.code
+                    response.remark = printableRemark(why.remark)
                 response.opaque = opaque
                 response.serializeType = SerializeType.ROCKETMQ if binary else SerializeType.JSON
                 frame = response.encode()
@@ -300,7 +335,7 @@ class SendTogether:
         self.checked.refresh()
         if not self.checked.queues:
             return False
-        if not self._isSync():
+        if not self._durability.isSync:
             return not self._flushed.waiting
         try:
             self.checks.checkBusy()
@@ -308,9 +343,6 @@ class SendTogether:
             # Each producer is told of it by the rules.
             return False
         return True
-
-    def _isSync(self) -> bool:
-        return self.store.settings.flushDiskType is FlushDiskType.SYNC_FLUSH
 
     def lost(self, error: ResponseError, response: RemotingCommand) -> None:
         """
