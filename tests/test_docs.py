@@ -283,7 +283,7 @@ class JavaClassesTests(SynchronousTestCase):
             ("SendMessageProcessor", "txrocket.processors.messages.send"),
             ("PullMessageProcessor", "txrocket.processors.messages.pull"),
             ("RouteInfoManager", "txrocket.nameserver.routetable"),
-            ("CommitLog", "txrocket.store.commitlog"),
+            ("CommitLog", "txrocket.store.log.commitlog"),
             ("ReputMessageService", "txrocket.store.dispatch"),
             ("ProcessQueue", "txrocket.client.consumer.push.processqueue"),
             ("RemotingCommand", "txrocket.protocol.command"),

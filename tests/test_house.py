@@ -52,24 +52,17 @@ LONG_MODULES: frozenset[str] = frozenset(
         "txrocket.bulk.interface",
         "txrocket.processors.messages.pull",
         "txrocket.remoting.protocol",
-        "txrocket.store.consumequeue",
-        "txrocket.store.entryreader",
-        "txrocket.store.files",
-        "txrocket.store.messagestore",
-        "txrocket.store.segments",
     }
 )
 LARGE_PACKAGES: frozenset[str] = frozenset(
     {
         "txrocket.processors.messages",
         "txrocket.remoting",
-        "txrocket.store",
     }
 )
 PARTICIPLE_MODULES: frozenset[str] = frozenset(
     {
         "pyspark_rocketmq.read.planning",
-        "txrocket.store.housekeeping",
     }
 )
 WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
@@ -86,11 +79,7 @@ WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
         "txrocket.nameserver.service.NameServer",
         "txrocket.processors.messages.pull.PullProcessor",
         "txrocket.processors.messages.reply.ReplyProcessor",
-        "txrocket.store.flush.Checkpointer",
-        "txrocket.store.housekeeping.Housekeeping",
         "txrocket.store.messagestore.MessageStore",
-        "txrocket.store.recovery.Recovery",
-        "txrocket.store.retention.Retention",
         "txrocket.testing.realcluster.RealCluster",
     }
 )

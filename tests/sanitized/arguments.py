@@ -19,7 +19,7 @@ from tests.bulk.support import START, TIME, V4, V6, Queue, Queues, item, record
 from tests.sanitized.mutation import damaged
 from txrocket.bulk import PAIR, SentMessage
 from txrocket.protocol.record import encodeTopic
-from txrocket.store.consumequeue import packEntry
+from txrocket.store.queue.entry import packEntry
 
 TOPICS: Final = ("T", "topic-of-some-length", "Ü", "主题🚀")
 _NAMES: Final = (b"TAGS", b"KEYS", b"UNIQ_KEY", b"WAIT", b"k", b"DELAY")

@@ -16,8 +16,8 @@ from tests.store.disk import Disk
 from tests.store.ledger import HOST, ROOT, SMALL, START
 from tests.store.support import atOnce
 from txrocket.protocol.record import decodeRecords, encodeProperties
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["ReplicaTestCase", "bodies", "copy", "logOf", "put"]
@@ -140,7 +140,7 @@ class ReplicaTestCase(SynchronousTestCase):
         """
         End the slave's process, and start another one.
         """
-        self.slave.housekeeping.stop()
+        self.slave.tasks.stop()
         self.slaveDisk.kill()
         self.slave = self.startSlave()
 

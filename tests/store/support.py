@@ -14,12 +14,13 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from txrocket.bulk import SentMessage
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.record import decodeRecords, encodeHost, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
 from txrocket.store.files import NO_HANDLES, Files, SyncFailed
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)
@@ -150,8 +151,8 @@ def abandon(store: MessageStore) -> None:
     """
     End a store as a crash of its process does: nothing more is written.
     """
-    store.housekeeping.stop()
-    store._release()
+    store.tasks.stop()
+    store.session.release()
 
 
 def filesOf(root: str) -> dict[str, bytes]:
@@ -261,12 +262,12 @@ class StoreCase(SynchronousTestCase):
             sysFlag=sysFlag,
         )
 
-    def putBatch(self, store: MessageStore, *bodies: bytes, topic: str = "T") -> Appended:
+    def appendBatch(self, store: MessageStore, *bodies: bytes, topic: str = "T") -> Appended:
         """
         Put several messages at once, and have them written.
         """
         batch = encodeBatch([Message(topic, body) for body in bodies])
-        appended = store.putBatch(topic, 0, batch, b"", bornTimestamp=1, bornHost=HOST)
+        appended = store.appendBatch(SentMessage(None, (topic, 0), batch, b"", 1), HOST)
         store.write()
         return appended
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.checkpoint}.
+Tests for L{txrocket.store.flush.checkpoint}.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import zlib
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.index import IndexMark
 
 # What Java's StoreCheckpoint writes.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.commitlog}.
+Tests for L{txrocket.store.log.commitlog}.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from tests.store.support import AROUND, HOST, LOG_SIZE, StoreCase
 from txrocket.errors import DiskFull, MessageTooLarge, StoreFailed
 from txrocket.protocol.record import decodeRecord, encodeRecord, encodeTopic
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.log.commitlog import CommitLog
 
 # A record of topic "T" without properties whose body has this size fills a file up
 # to the 8 bytes that a blank needs.
@@ -79,7 +79,7 @@ class RollTests(StoreCase):
         """
         store = self.start()
         self.put(store, b"x" * 3500)
-        appended = self.putBatch(store, b"a" * 100, b"b" * 200, b"c" * 300)
+        appended = self.appendBatch(store, b"a" * 100, b"b" * 200, b"c" * 300)
         self.assertEqual(LOG_SIZE, appended.offset)
         self.assertEqual(tuple(AROUND + 1 + each for each in (100, 200, 300)), appended.sizes)
         self.assertEqual(1, appended.queueOffset)
@@ -153,7 +153,7 @@ class LimitTests(StoreCase):
         their records.
         """
         store = self.start(mappedFileSizeCommitLog=1 << 20, maxMessageSize=60_000)
-        self.putBatch(store, *[b"x"] * 2000)
+        self.appendBatch(store, *[b"x"] * 2000)
         self.assertGreater(store.log.end, 60_000 + 65536)
         self.assertEqual([b"x"] * 2000, self.bodies(store))
         store.stop()
@@ -163,7 +163,7 @@ class LimitTests(StoreCase):
         For a batch the limit is that of all its messages together.
         """
         store = self.start(maxMessageSize=1000)
-        error = self.assertRaises(MessageTooLarge, self.putBatch, store, b"x" * 500, b"y" * 500)
+        error = self.assertRaises(MessageTooLarge, self.appendBatch, store, b"x" * 500, b"y" * 500)
         self.assertEqual((1044, 1000), (error.size, error.limit))
         store.stop()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.consumequeue}.
+Tests for L{txrocket.store.queue.consumequeue}.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.store import consumequeue
-from txrocket.store.consumequeue import Confirm, ConsumeQueue, entries, packEntry
-from txrocket.store.consumequeues import ConsumeQueues
-from txrocket.store.files import Handles
-from txrocket.store.segments import SyncJob
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
+from txrocket.store.queue import consumequeue
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.entry import entries, packEntry
+from txrocket.store.queue.queueend import Confirm
 
 # Java's fillPreBlank: offset 0, size Integer.MAX_VALUE, hash 0.
 FILLER = bytes.fromhex("00000000000000007fffffff0000000000000000")

@@ -45,7 +45,9 @@ TAILS: dict[str, Put] = {
         ledger.put(store, "TopicA", 0, b"first" * 5, tag="red", keys=("k1", "k2")),
         ledger.put(store, "TopicB", 1, b"second" * 5, tag="green", keys=("k1",)),
     ),
-    "a batch": lambda ledger, store: ledger.putBatch(store, "TopicA", 0, [b"one", b""], tag="red"),
+    "a batch": lambda ledger, store: ledger.appendBatch(
+        store, "TopicA", 0, [b"one", b""], tag="red"
+    ),
     "IPv6 and an empty body": lambda ledger, store: (
         ledger.put(store, "TopicB", 0, b"six" * 9, bornHost=HOST_V6, keys=("k6",)),
         ledger.put(store, "TopicA", 1, b"", bornHost=HOST_V6),
@@ -65,7 +67,7 @@ def _fill(ledger: Ledger, store: MessageStore) -> None:
         ledger.put(store, "TopicA", 0, b"%d" % number * 100, tag="red", keys=("k1",))
         ledger.put(store, "TopicB", 1, b"", tag="green")
         ledger.put(store, "TopicB", 0, b"v6" * 30, bornHost=HOST_V6, keys=("k6",))
-        ledger.putBatch(store, "TopicA", 1, [b"in", b"a", b"batch"])
+        ledger.appendBatch(store, "TopicA", 1, [b"in", b"a", b"batch"])
         ledger.put(store, "TopicA", 0, bytes(1200), keys=("zeros", "k1"))
         store.write()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for reading a store that is damaged: L{txrocket.store.entryreader},
+Tests for reading a store that is damaged: L{txrocket.store.read.entryreader},
 L{txrocket.store.damage.entrysearch}, L{txrocket.store.damage.recordcheck} and L{DamageLog}.
 
 All hold with the compiled module and without it.
@@ -20,8 +20,8 @@ from txrocket.protocol.record import decodeRecord, decodeRecords, encodeRecord, 
 from txrocket.store.damage import damagelog, entrysearch
 from txrocket.store.damage.damagelog import DamageLog
 from txrocket.store.damage.recordcheck import Origin, fits, recordFault
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 
 FIRST = "00000000000000000000"
 

@@ -14,8 +14,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import DiskFull, FlushDiskTimeout
 from txrocket.protocol.record import encodeHost
-from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import Files
+from txrocket.store.flush.deadlines import Deadlines
 from txrocket.store.messagestore import Appended, MessageStore
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
@@ -132,7 +132,7 @@ class SyncFlushTests(SynchronousTestCase):
         )
         self.store = MessageStore(settings, self.clock, self.inThread, HOST, files=self.files)
         self.store.start()
-        self.addCleanup(self.store._release)
+        self.addCleanup(self.store.session.release)
 
     def inThread(self, job: Callable[[], None]) -> Deferred[None]:
         """

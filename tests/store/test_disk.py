@@ -86,7 +86,7 @@ class Work:
         number = self._number
         try:
             if number % 5 == 0:
-                return self.ledger.putBatch(self.store, "TopicB", 0, [b"a" * 90, b"b"])[0]
+                return self.ledger.appendBatch(self.store, "TopicB", 0, [b"a" * 90, b"b"])[0]
             body = bytes([number % 256]) * (number * 97 % 900)
             return self.ledger.put(
                 self.store, "TopicA", number % 2, body, keys=(f"k{number % 20}",)

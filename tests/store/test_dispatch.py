@@ -21,15 +21,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.bulk.support import PROPERTIES
 from tests.store.support import HOST, START, StoreCase, abandon, filesOf
-from txrocket.bulk import ReadRecords, compiled, python
+from txrocket.bulk import ReadRecords, SentMessage, compiled, python
 from txrocket.errors import InvalidMessage
 from txrocket.message import MessageExt
 from txrocket.protocol.javahash import tagsCode
-from txrocket.store import consumequeues
 from txrocket.store import dispatch as dispatchModule
 from txrocket.store.dispatch import SCHEDULE_TOPIC, TIMER_TOPIC
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.queue import consumequeues
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 NOW = START * 1000
@@ -301,8 +301,8 @@ class DispatchTests(SynchronousTestCase):
                     one = struct.pack(">5i", 22 + len(body) + len(properties), 0, 0, 0, len(body))
                     one += body + len(properties).to_bytes(2, "big") + properties
                     with contextlib.suppress(InvalidMessage):
-                        store.putBatch(
-                            topic, queueId, one * batch, b"n\x01v", bornTimestamp=1, bornHost=HOST
+                        store.appendBatch(
+                            SentMessage(None, (topic, queueId), one * batch, b"n\x01v", 1), HOST
                         )
                 else:
                     store.put(topic, queueId, body, properties, bornTimestamp=1, bornHost=HOST)
@@ -382,6 +382,6 @@ class AwaitedTests(StoreCase):
             awaited=awaited,
         )
         store.start()
-        self.putBatch(store, b"a", b"b", b"c", b"d")
+        self.appendBatch(store, b"a", b"b", b"c", b"d")
         store.stop()
         self.assertEqual(told, [0, 1])

@@ -19,7 +19,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
 from txrocket.store import files
-from txrocket.store.files import Files, Handles, Locked, SyncFailed
+from txrocket.store.files import Files, Locked, SyncFailed
+from txrocket.store.files.handles import Handles
 
 
 class FilesTests(SynchronousTestCase):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.flush}: when things get to the disk, and who is told.
+Tests for L{txrocket.store.flush.flusher}: when things get to the disk, and who is told.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class AsyncTests(StoreCase):
         """
         self.putSized(4 * PAGE - 1)
         # The checkpoint of the queues would have it synced sooner.
-        self.store.housekeeping.loops.pop(1).stop()
+        self.store.tasks.loops.pop(1).stop()
         self.clock.pump([0.5] * 19)
         self.assertEqual(0, self.flushed)
         self.clock.advance(0.5)
@@ -298,7 +298,7 @@ class SyncTests(StoreCase):
 
 class CheckpointerTests(StoreCase):
     """
-    Tests for L{Checkpointer<txrocket.store.flush.Checkpointer>}.
+    Tests for L{Checkpointer<txrocket.store.flush.checkpointer.Checkpointer>}.
     """
 
     def setUp(self) -> None:

@@ -22,9 +22,9 @@ from txrocket.protocol.record import (
     decodeRecord,
     decodeRecords,
 )
-from txrocket.store.commitlog import HOLE_TOPIC
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.log.commitlog import HOLE_TOPIC
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 
 _STOPS: tuple[Callable[[MessageStore], Any], ...] = (MessageStore.stop, abandon)
 
@@ -91,7 +91,7 @@ class DamageCase(StoreCase):
         """
         for end in (abandon, MessageStore.stop):
             self.store = self.make()
-            self.store._recovery._losses._log = self  # type: ignore[assignment]
+            self.store.session.recovery._losses._log = self  # type: ignore[assignment]
             self.store.start()
             end(self.store)
         self.store = self.start()

@@ -14,10 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import START, Disk
 from txrocket.bulk import keyHash
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
 from txrocket.store.index import Index, IndexMark, Queried
 from txrocket.store.index import file as indexModule
-from txrocket.store.segments import SyncJob
 
 SLOTS = 8
 CAPACITY = 6

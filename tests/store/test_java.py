@@ -19,7 +19,7 @@ from tests.interop.content import comparable, content, describe
 from tests.interop.ours import Driver
 from tests.interop.samples import commands, small
 from txrocket.protocol.record import decodeRecord, decodeRecords
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.read.getresult import GetMessageStatus
 
 ARCHIVE = Path(__file__).parents[1] / "fixtures" / "javastore.tar.xz"
 

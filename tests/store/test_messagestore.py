@@ -11,6 +11,7 @@ from unittest.mock import patch
 from twisted.logger import capturedLogs
 
 from tests.store.support import AROUND, HOST, QUEUE_ENTRIES, START, Held, StoreCase, abandon
+from txrocket.bulk import SentMessage
 from txrocket.errors import InvalidMessage, MalformedRecord, StoreError
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.javahash import tagsCode
@@ -24,10 +25,10 @@ from txrocket.protocol.record import (
     encodeHost,
 )
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store import entryreader
 from txrocket.store.files import SyncFailed
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read import entryreader
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
 
 NOW = START * 1000
 EVER = 1 << 60
@@ -35,7 +36,7 @@ EVER = 1 << 60
 
 class PutTests(StoreCase):
     """
-    Tests for L{MessageStore.put} and L{MessageStore.putBatch}.
+    Tests for L{MessageStore.put} and L{MessageStore.appendBatch}.
     """
 
     def test_record(self) -> None:
@@ -192,13 +193,9 @@ class PutTests(StoreCase):
             self.assertRaises(InvalidMessage, call)
         self.assertRaises(
             MalformedRecord,
-            store.putBatch,
-            "T",
-            0,
-            b"no batch",
-            b"",
-            bornTimestamp=1,
-            bornHost=HOST,
+            store.appendBatch,
+            SentMessage(None, ("T", 0), b"no batch", b"", 1),
+            HOST,
         )
         appended = self.put(store)
         self.assertEqual((0, 0), (appended.offset, appended.queueOffset))
@@ -984,9 +981,12 @@ class RefusedTests(StoreCase):
             own = batch[:-2] + len(properties).to_bytes(2, "big") + properties
             own = len(own).to_bytes(4, "big") + own[4:]
             self.assertRaises(
-                InvalidMessage, store.putBatch, "T", 0, own, b"", bornTimestamp=1, bornHost=HOST
+                InvalidMessage,
+                store.appendBatch,
+                SentMessage(None, ("T", 0), own, b"", 1),
+                HOST,
             )
-            store.putBatch("T", 0, batch, b"", bornTimestamp=1, bornHost=HOST)
+            store.appendBatch(SentMessage(None, ("T", 0), batch, b"", 1), HOST)
         store.put("T", 0, b"x", b"a\x01\0b", bornTimestamp=1, bornHost=HOST)
         self.clock.advance(0)
         self.assertEqual(3, store.maxOffset("T", 0))
@@ -999,5 +999,5 @@ class RefusedTests(StoreCase):
         self.assertRaises(InvalidMessage, self.put, store, b"x", queueId=-1)
         batch = encodeBatch([Message("T", b"x", tags="t")])
         self.assertRaises(
-            InvalidMessage, store.putBatch, "T", -1, batch, b"", bornTimestamp=1, bornHost=HOST
+            InvalidMessage, store.appendBatch, SentMessage(None, ("T", -1), batch, b"", 1), HOST
         )

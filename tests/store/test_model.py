@@ -26,13 +26,14 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import HOST, START, Disk, abandon
+from txrocket.bulk import SentMessage
 from txrocket.errors import MessageTooLarge
 from txrocket.message import Message
 from txrocket.protocol.javahash import javaHash, tagsCode
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 LOG_SIZE = 2048
@@ -161,7 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
         topic=topics,
         parts=st.lists(st.tuples(st.binary(max_size=90), tags), min_size=1, max_size=4),
     )
-    def putBatch(self, topic: str, parts: list[tuple[bytes, str]]) -> None:
+    def appendBatch(self, topic: str, parts: list[tuple[bytes, str]]) -> None:
         """
         A batch is as many messages.
         """
@@ -170,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
         rows = self.rows.setdefault((topic, 0), [])
         try:
-            appended = self.store.putBatch(topic, 0, batch, b"", bornTimestamp=1, bornHost=HOST)
+            appended = self.store.appendBatch(SentMessage(None, (topic, 0), batch, b"", 1), HOST)
         except MessageTooLarge:
             assert len(batch) > LIMIT
             return

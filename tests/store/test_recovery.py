@@ -18,13 +18,15 @@ from tests.store.support import LOG_SIZE, StoreCase, abandon, filesOf
 from txrocket.bulk import python
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE, decodeRecords
-from txrocket.store import commitlog, consumequeues, dispatch
-from txrocket.store.checkpoint import CheckpointFile
-from txrocket.store.consumequeue import packEntry
+from txrocket.store import dispatch
 from txrocket.store.dispatch import SCHEDULE_TOPIC
-from txrocket.store.files import Handles
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.files.handles import Handles
+from txrocket.store.flush.checkpoint import CheckpointFile
+from txrocket.store.log import commitlog
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.queue import consumequeues
+from txrocket.store.queue.entry import packEntry
+from txrocket.store.read.getresult import GetMessageStatus
 
 EVER = 1 << 60
 
@@ -222,7 +224,7 @@ class LifeTests(StoreCase):
         def clean() -> int:
             raise ZeroDivisionError
 
-        store.housekeeping.loop(1000, clean)
+        store.tasks.loop(1000, clean)
         self.clock.advance(1)
         self.assertEqual(1, len(self.flushLoggedErrors(ZeroDivisionError)))
         self.successResultOf(store.stop())
@@ -816,7 +818,7 @@ class RestartTests(StoreCase):
                 self.put(store, body, SCHEDULE_TOPIC, 2, DELAY="3")
             elif kind == 7:
                 self.clock.advance(0.7)
-                self.putBatch(store, *[body] * kind, topic="U")
+                self.appendBatch(store, *[body] * kind, topic="U")
             else:
                 self.put(store, body, queueId=kind % 3, KEYS=f"k{number} all", TAGS="x")
         store.write()
@@ -841,7 +843,7 @@ class RestartTests(StoreCase):
         sizes = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 5000 * 20}
         store = self.start(**sizes)
         for _ in range(50):
-            self.putBatch(store, *[b"x"] * 90)
+            self.appendBatch(store, *[b"x"] * 90)
         store.queues.write()
         abandon(store)
         shutil.rmtree(self.path("consumequeue"))

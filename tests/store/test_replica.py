@@ -8,7 +8,7 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError
 
 from tests.store.disk import full, ioError
-from tests.store.ledger import HOST, ROOT, SMALL
+from tests.store.ledger import HOST, ROOT, SMALL, START
 from tests.store.replicas import ReplicaTestCase, bodies, copy, logOf, put
 from txrocket.errors import DiskFull, MalformedLog, StoreError, StoreFailed, StoreIsReplica
 from txrocket.protocol.record import encodeBlank
@@ -90,7 +90,7 @@ class ReadTests(ReplicaTestCase):
             waiting = replica.whenGrown(0)
             waiting.cancel()
             self.failureResultOf(waiting, CancelledError)
-        self.assertEqual([], replica._waiting)
+        self.assertEqual([], self.master.written._followers)
         put(self.master)
 
     def test_growthOutlivesFullDisk(self) -> None:
@@ -353,7 +353,7 @@ class RoleTests(ReplicaTestCase):
         last = self.master.log.recordAt(put(self.master, b"last").offset)
         assert last is not None
         copy(self.master, self.slave)
-        self.slave.wall = lambda: 0.0
+        self.slave.appender.schedule._wall = lambda: START - 10
         self.slave.replica.lead()
         self.assertFalse(self.slave.replica.isFollower)
         appended = put(self.slave, b"mine")

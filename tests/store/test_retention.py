@@ -12,8 +12,8 @@ import time
 from tests.store.support import LOG_SIZE, Held, StoreCase, abandon
 from txrocket.errors import DiskFull
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 
 HOUR = 3600
 
@@ -174,7 +174,7 @@ class RetentionTests(StoreCase):
         error = self.assertRaises(DiskFull, self.put, self.store)
         self.assertIn("91% full, 90 bytes are free", str(error))
         self.assertTrue(error.retriable)
-        self.assertRaises(DiskFull, self.putBatch, self.store, b"x")
+        self.assertRaises(DiskFull, self.appendBatch, self.store, b"x")
         self.assertGreater(len(self.all(self.store)), 0)
         self.clean(0.92)
         self.assertRaises(DiskFull, self.put, self.store)

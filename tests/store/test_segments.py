@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.segments}.
+Tests for L{txrocket.store.files.segments}.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
 from txrocket.errors import StoreCorrupt, StoreError
-from txrocket.store.files import Handles
-from txrocket.store.segments import Segments, SyncJob
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.segments import Segments
+from txrocket.store.files.syncjob import SyncJob
 
 
 class _Case(SynchronousTestCase):

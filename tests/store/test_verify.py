@@ -23,8 +23,8 @@ from tests.interop.ours import Driver
 from tests.interop.samples import commands, small
 from txrocket.store.__main__ import Bar, main
 from txrocket.store.jsontable import sealed
-from txrocket.store.readonly import inUse
 from txrocket.store.verify import Report, Verifier
+from txrocket.store.verify.readonly import inUse
 
 
 class _Terminal(io.StringIO):

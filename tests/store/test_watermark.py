@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.watermark}.
+Tests for L{txrocket.store.flush.watermark}.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import StoreFailed
-from txrocket.store.watermark import Watermark
+from txrocket.store.flush.watermark import Watermark
 
 
 class WatermarkTests(SynchronousTestCase):

@@ -505,7 +505,7 @@ static int isName(const struct span *topic)
     return 1;
 }
 
-/* Whether nothing of a record can have been lost: see torn in txrocket.store.commitlog, which
+/* Whether nothing of a record can have been lost: see torn in txrocket.store.log.commitlog, which
    looks closer at the others. */
 static int isSound(const struct record *each)
 {

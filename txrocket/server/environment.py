@@ -29,7 +29,7 @@ from txrocket.remoting.settings import ServerSettings
 from txrocket.remoting.timebase import steady, wallOf
 from txrocket.remoting.tls import ClientTLS
 from txrocket.store.files import Files
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 
 __all__ = ["Environment", "freePort", "localAddress"]
 

@@ -25,7 +25,7 @@ from txrocket.services.delivery import buildDelivery
 from txrocket.services.processors import registerProcessors, serverFactory
 from txrocket.services.tables import buildTables
 from txrocket.services.tasks import periodicTasks
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["BROKER_SECTIONS", "broker"]

@@ -23,7 +23,7 @@ from txrocket.protocol.record.fields import encodeHost
 from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.settings import BrokerServerSettings
 from txrocket.server.environment import Environment, freePort, localAddress
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import StoreSettings
 

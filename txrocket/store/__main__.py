@@ -24,10 +24,10 @@ from txrocket.config import Configuration
 from txrocket.errors import ConfigError, StoreError, StoreInUse
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.files import Handles
-from txrocket.store.readonly import ReadOnlyFiles, inUse, openLog, whyNot
+from txrocket.store.files.handles import Handles
 from txrocket.store.settings import StoreSettings
 from txrocket.store.verify import Verifier, summary
+from txrocket.store.verify.readonly import ReadOnlyFiles, inUse, openLog, whyNot
 
 __all__ = ["main"]
 

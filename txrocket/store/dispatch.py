@@ -38,9 +38,9 @@ from txrocket.protocol.record import (
     decodeRecord,
     measureRecord,
 )
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.index import Index
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeues import ConsumeQueues
 
 __all__ = [
     "SCHEDULE_TOPIC",
@@ -90,6 +90,8 @@ class Dispatcher:
     """
     Where the queues and the index stand.
 
+    @ivar queues: the consume queues.
+    @ivar index: the index, or L{None} if the store has none.
     @ivar position: the offset in the log up to which they know of it.
     @ivar timestamp: the store time of the last record they know of.
     """
@@ -106,8 +108,8 @@ class Dispatcher:
         @param delays: the delay levels in milliseconds.
         @param awaited: the queues of which C{arrived} needs to hear; L{None} for all.
         """
-        self._queues = queues
-        self._index = index
+        self.queues = queues
+        self.index = index
         self._delays = delays
         self._arrived = arrived
         self._awaited = awaited
@@ -140,12 +142,12 @@ class Dispatcher:
         dispatched again later.
         """
         arrivals: list[_Arrival] = []
-        end = self.enter(offset, data, self._queues.put, arrivals)
+        end = self.enter(offset, data, self.queues.put, arrivals)
         for key in dict.fromkeys(each[0] for each in arrivals if each[0][0] in TIMED_TOPICS):
             # If this process is killed and Java's broker takes the folder over, it
             # makes entries of its own, which have no time, and delivers at once.
-            self._queues.writeOne(key)
-        self._queues.write(room=0)
+            self.queues.writeOne(key)
+        self.queues.write(room=0)
         self.position = end
         if arrivals:
             self._tell(arrivals, data)
@@ -160,7 +162,7 @@ class Dispatcher:
         @param arrivals: gets the messages that a consumer may wait for.
         @return: the offset in the log at which the stretch ends.
         """
-        queues = self._queues
+        queues = self.queues
         awaited = self._awaited if arrivals is not None else ()
         position = 0
         while position < len(data):
@@ -170,8 +172,8 @@ class Dispatcher:
             position, count, pairs, timestamp, told = found
             if count:
                 queues.took(count)
-                if self._index is not None and pairs:
-                    self._index.add(pairs, timestamp)
+                if self.index is not None and pairs:
+                    self.index.add(pairs, timestamp)
                 self.timestamp = max(self.timestamp, timestamp)
                 if told and arrivals is not None:
                     arrivals += [(key, at, tag, place - offset) for place, key, at, tag in told]
@@ -225,7 +227,7 @@ class Dispatcher:
         # Halves and rollbacks have this bit; ordinary and committed messages do not.
         inQueue = not record.sysFlag & TRANSACTION_PREPARED_TYPE
         if inQueue:
-            (put or self._queues.put)(
+            (put or self.queues.put)(
                 record.topic,
                 record.queueId,
                 record.queueOffset,
@@ -234,10 +236,10 @@ class Dispatcher:
                 hashed,
             )
         rolledBack = record.sysFlag & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE
-        if self._index is not None and not rolledBack:
+        if self.index is not None and not rolledBack:
             keys = properties.get(PROPERTY_KEYS, "").split(" ")
             keys.insert(0, properties.get(PROPERTY_UNIQ_KEY, ""))
-            self._index.put(record.topic, keys, record.commitLogOffset, record.storeTimestamp)
+            self.index.put(record.topic, keys, record.commitLogOffset, record.storeTimestamp)
         self.timestamp = max(self.timestamp, record.storeTimestamp)
         return hashed if inQueue else None
 

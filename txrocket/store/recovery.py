@@ -27,17 +27,16 @@ from txrocket.protocol.record import (
     encodeBlank,
     storeTimestampAt,
 )
-from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import Confirm, ConsumeQueue
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.holes import Holes
 from txrocket.store.damage.losses import Losses
 from txrocket.store.damage.queueorder import Order
 from txrocket.store.dispatch import TIMED_TOPICS, Dispatcher
-from txrocket.store.files import Handles
-from txrocket.store.index import Index
-from txrocket.store.segments import SyncJob
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
+from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.queueend import Confirm
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Recovery"]
@@ -53,20 +52,18 @@ class Recovery:
     def __init__(
         self,
         log: CommitLog,
-        queues: ConsumeQueues,
-        index: Index | None,
         dispatcher: Dispatcher,
         checkpointFile: CheckpointFile,
         settings: StoreSettings,
         handles: Handles,
     ) -> None:
         self._handles = handles
+        self._queues = queues = dispatcher.queues
+        self._index = dispatcher.index
         self._order = Order(queues)
         holes = Holes(log, handles.files, settings.storePathRootDir)
         self._losses = Losses(log, queues, holes, self._order)
         self._commitLog = log
-        self._queues = queues
-        self._index = index
         self._dispatcher = dispatcher
         self._checkpointFile = checkpointFile
         self._settings = settings

@@ -33,7 +33,7 @@ from txrocket.errors import InvalidMessage, MessageIllegal, StoreError
 from txrocket.message import PROPERTY_DELAY, PROPERTY_REAL_TOPIC, MessageExt
 from txrocket.protocol.bodies import DelayOffsetSerializeWrapper
 from txrocket.store.dispatch import SCHEDULE_TOPIC
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.jsontable import Table
 from txrocket.store.messagestore import Appended, MessageStore
 

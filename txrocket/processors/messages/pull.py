@@ -50,8 +50,8 @@ from txrocket.protocol.record.fields import encodeProperties
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.turn import Call, ProcessAll, Turn
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
 
 __all__ = ["PullProcessor"]
 

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from txrocket.broker.interfaces import SendMessageContext
 from txrocket.broker.names import RETRY_PREFIX
 from txrocket.broker.transaction.opmessages import HALF_TOPIC
+from txrocket.bulk import SentMessage
 from txrocket.errors import (
     FlushDiskTimeout,
     InvalidMessage,
@@ -44,9 +45,9 @@ from txrocket.remoting.errorresponse import printableRemark
 from txrocket.remoting.interfaces import Answer, Process
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.turn import ProcessAll
-from txrocket.store.append import Appended
+from txrocket.store.log.append import Appended
+from txrocket.store.log.write import Write
 from txrocket.store.settings import FlushDiskType
-from txrocket.store.write import Write
 
 __all__ = ["SendProcessor"]
 
@@ -209,16 +210,9 @@ class SendProcessor:
             if goes == HALF_TOPIC:
                 sysFlag &= ~TRANSACTION
         if batch:
-            appended = self._store.putBatch(
-                goes,
-                goesTo,
-                body,
-                propertiesData,
-                bornTimestamp=bornTimestamp,
-                bornHost=peer.host,
-                sysFlag=sysFlag,
-                reconsumeTimes=header.reconsumeTimes or 0,
-            )
+            rest = propertiesData, bornTimestamp, 0, sysFlag, header.reconsumeTimes or 0
+            sent = SentMessage(None, (goes, goesTo), body, *rest)
+            appended = self._store.appendBatch(sent, peer.host)
         else:
             appended = self._store.put(
                 goes,

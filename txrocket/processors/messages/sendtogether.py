@@ -41,10 +41,10 @@ from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.remoting.errorresponse import printableRemark
 from txrocket.remoting.protocol import RemotingProtocol
 from txrocket.remoting.turn import Call, ProcessAll, Turn
-from txrocket.store.append import Appended
+from txrocket.store.log.append import Appended
+from txrocket.store.log.write import Write
 from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import FlushDiskType
-from txrocket.store.write import Write
 
 __all__ = ["SendTogether", "clusterProperty"]
 

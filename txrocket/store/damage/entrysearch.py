@@ -27,9 +27,10 @@ from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
     decodeRecord,
 )
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueue, entries
 from txrocket.store.damage.recordcheck import HEAD_SIZE, Origin, entryFault, headFault
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.entry import entries
 
 __all__ = ["EntrySearch", "FoundRecord"]
 

@@ -36,9 +36,9 @@ from txrocket.protocol.record import (
     encodeRecord,
     encodeTopic,
 )
-from txrocket.store.commitlog import HOLE_TOPIC, CommitLog, torn
 from txrocket.store.files import Files
-from txrocket.store.segments import Gap
+from txrocket.store.files.segments import Gap
+from txrocket.store.log.commitlog import HOLE_TOPIC, CommitLog, torn
 
 __all__ = ["DAMAGED", "SMALLEST", "Hole", "Holes"]
 

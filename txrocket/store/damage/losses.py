@@ -17,12 +17,13 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
-from txrocket.store.commitlog import CommitLog, torn
-from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.holes import SMALLEST, Hole, Holes
 from txrocket.store.damage.queueorder import Order
-from txrocket.store.segments import Gap
+from txrocket.store.files.segments import Gap
+from txrocket.store.log.commitlog import CommitLog, torn
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.entry import ENTRY_SIZE
 
 __all__ = ["Losses"]
 

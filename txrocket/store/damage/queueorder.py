@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from txrocket.store.consumequeue import FILLER_SIZE
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.holes import SMALLEST
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.entry import FILLER_SIZE
 
 __all__ = ["Order"]
 

@@ -32,10 +32,10 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from txrocket.bulk import PAIR, keyHash
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
 from txrocket.store.index.file import IndexFile, TimeOf
 from txrocket.store.index.search import IndexSearch, Queried
-from txrocket.store.segments import SyncJob
 
 __all__ = ["Index", "IndexMark", "Queried"]
 

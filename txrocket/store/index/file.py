@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from txrocket.bulk import PAIR, indexEntries
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
 from txrocket.store.index.search import ENTRY, IndexChain
 
 __all__ = ["IndexFile", "TimeOf"]

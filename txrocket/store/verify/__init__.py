@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from txrocket.store.commitlog import CommitLog
 from txrocket.store.dispatch import Dispatcher
-from txrocket.store.files import Handles
-from txrocket.store.readonly import Note, ReadOnlyFiles, openLog
+from txrocket.store.files.handles import Handles
+from txrocket.store.log.commitlog import CommitLog
 from txrocket.store.settings import StoreSettings, delayLevels
 from txrocket.store.verify.checkpoint import CheckpointCheck
 from txrocket.store.verify.index import IndexCheck
 from txrocket.store.verify.log import LogCheck
 from txrocket.store.verify.queues import QueuesCheck
+from txrocket.store.verify.readonly import Note, ReadOnlyFiles, openLog
 from txrocket.store.verify.tables import TablesCheck
 
 __all__ = ["Problem", "Report", "Verifier", "summary"]

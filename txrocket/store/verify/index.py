@@ -22,10 +22,10 @@ from typing import NamedTuple
 from txrocket.bulk import keyHash
 from txrocket.errors import StoreError
 from txrocket.message import PROPERTY_UNIQ_KEY
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
 from txrocket.store.index import Index
-from txrocket.store.readonly import Note
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.verify.readonly import Note
 
 __all__ = ["IndexCheck"]
 

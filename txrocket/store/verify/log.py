@@ -33,8 +33,8 @@ from txrocket.protocol.record import (
     TRANSACTION_ROLLBACK_TYPE,
     decodeRecord,
 )
-from txrocket.store.commitlog import CommitLog, Scanned
-from txrocket.store.readonly import Note, firstData, whyNot
+from txrocket.store.log.commitlog import CommitLog, Scanned
+from txrocket.store.verify.readonly import Note, firstData, whyNot
 
 __all__ = ["LogCheck", "faults"]
 

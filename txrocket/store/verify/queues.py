@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from txrocket.message import PROPERTY_DELAY, MessageExt
-from txrocket.store.consumequeue import ENTRY_SIZE, FILLER_SIZE, entries
-from txrocket.store.consumequeues import ASIDE, ConsumeQueues
 from txrocket.store.dispatch import SCHEDULE_TOPIC
-from txrocket.store.files import Handles
-from txrocket.store.readonly import Note, firstData, openSegments, sizeOfFirst
-from txrocket.store.segments import Segments
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.segments import Segments
+from txrocket.store.queue.consumequeues import ASIDE, ConsumeQueues
+from txrocket.store.queue.entry import ENTRY_SIZE, FILLER_SIZE, entries
+from txrocket.store.verify.readonly import Note, firstData, openSegments, sizeOfFirst
 
 __all__ = ["QueuesCheck"]
 

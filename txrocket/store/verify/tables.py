@@ -17,7 +17,7 @@ from txrocket.errors import ProtocolError
 from txrocket.protocol.fastjson import parse
 from txrocket.store.dispatch import SCHEDULE_TOPIC
 from txrocket.store.jsontable import checked
-from txrocket.store.readonly import Note
+from txrocket.store.verify.readonly import Note
 
 __all__ = ["TablesCheck"]
 

@@ -26,16 +26,18 @@ from txrocket.bulk import (
     encodeRecords,
     suspect,
 )
-from txrocket.errors import InvalidMessage, StoreError, StoreFailed, StoreIsReplica
+from txrocket.errors import InvalidMessage, StoreError
 from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
     TopicField,
     decodeRecord,
     encodeTopic,
 )
-from txrocket.store.commitlog import LOST, CommitLog
+from txrocket.store.dispatch import Dispatcher
+from txrocket.store.health import StoreHealth
+from txrocket.store.log.commitlog import LOST, CommitLog
+from txrocket.store.log.write import Write, WriteSchedule
 from txrocket.store.retention import Retention
-from txrocket.store.write import WriteSchedule
 
 __all__ = ["Appended", "Appender"]
 
@@ -52,6 +54,7 @@ class Appended(NamedTuple):
 
     @ivar end: what L{MessageStore.stored<txrocket.store.messagestore.MessageStore.stored>}
         waits for.
+    @ivar write: the write that they share, which tells whether they are in the files.
     """
 
     offset: int
@@ -59,6 +62,7 @@ class Appended(NamedTuple):
     queueOffset: int
     storeTimestamp: int
     end: int
+    write: Write
 
 
 def _topicField(topic: str) -> TopicField:
@@ -91,8 +95,6 @@ class Appender:
 
     @ivar nexts: the next queue offset of each queue.
     @ivar storeHost: the address of the broker, as records hold it.
-    @ivar failure: why no message is taken any more, or L{None}.
-    @ivar following: why only a master's log is taken now, or L{None}.
     @ivar schedule: the write that the messages wait for.
     """
 
@@ -102,18 +104,18 @@ class Appender:
         storeHost: bytes,
         schedule: WriteSchedule,
         retention: Retention,
-        failed: Callable[[StoreError], None],
+        health: StoreHealth,
+        notBegun: Callable[[StoreError], None],
     ) -> None:
         """
         @param retention: knows when the disk is full.
-        @param failed: told that no new file could be begun.
+        @param notBegun: gets the error if no new file could be begun.
         """
         self._log = log
         self.storeHost = storeHost
         self._retention = retention
-        self.failure: StoreFailed | None = None
-        self.following: StoreIsReplica | None = None
-        self._failed = failed
+        self._health = health
+        self._notBegun = notBegun
         self.schedule = schedule
         self.nexts: dict[QueueKey, int] = {}
         self._fields: dict[str, TopicField] = {}
@@ -194,8 +196,10 @@ class Appender:
         self._log.add(records)
         self._unwritten.setdefault(key, queueOffset)
         self.nexts[key] = queueOffset + len(sizes)
-        timestamp = self.schedule.timestamp
-        return Appended(offset, tuple(sizes), queueOffset, timestamp, offset + len(records))
+        schedule, end = self.schedule, offset + len(records)
+        return Appended(
+            offset, tuple(sizes), queueOffset, schedule.timestamp, end, schedule.pending
+        )
 
     def wrote(self) -> None:
         """
@@ -212,8 +216,17 @@ class Appender:
         self._unwritten.clear()
         self.schedule.settle(error)
 
+    def resume(self, dispatcher: Dispatcher) -> None:
+        """
+        Go on behind the last messages of the queues, and behind their time.
+        """
+        self.nexts.clear()
+        for topic, queueId, queue in dispatcher.queues:
+            self.nexts[topic, queueId] = queue.maxOffset
+        self.schedule.resume(dispatcher.timestamp)
+
     def _admit(self) -> None:
-        refusal = self.failure or self.following or self._retention.full
+        refusal = self._health.refusal or self._retention.full
         if refusal is not None:
             raise refusal
 
@@ -262,7 +275,7 @@ class Appender:
         try:
             offset = self._log.reserve(size, bodySize)
         except StoreError as error:
-            self._failed(error)
+            self._notBegun(error)
             raise
         # If a new file was begun, consumers that were told of the messages before it may have
         # had them written: this message needs a write of its own.

@@ -28,8 +28,9 @@ from txrocket.protocol.record import (
     decodeRecord,
     encodeBlank,
 )
-from txrocket.store.files import FULL, NO_HANDLES, Handles, SyncFailed
-from txrocket.store.segments import Segments
+from txrocket.store.files import FULL, NO_HANDLES, SyncFailed
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.segments import Segments
 
 __all__ = ["HOLE_TOPIC", "LOST", "CommitLog", "Scanned", "torn"]
 

@@ -20,7 +20,7 @@ never synced for a sender's sake, and the newest are not even written at once::
     |---------- files ----------|------ tail, in memory ------|
     minOffset                   filed                         maxOffset
 
-The tails of all queues are bounded together (L{txrocket.store.consumequeues}), and are
+The tails of all queues are bounded together (L{txrocket.store.queue.consumequeues}), and are
 written before a checkpoint says that they are.  So a message costs no call of the system
 here, be there one queue or ten thousand.
 """
@@ -28,62 +28,24 @@ here, be there one queue or ten thousand.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from struct import Struct
 from typing import TypeAlias
 
-from txrocket.store.files import Handles
-from txrocket.store.segments import Segments
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.segments import Segments
+from txrocket.store.queue.entry import (
+    ENTRY_SIZE,
+    FILLER,
+    FILLER_SIZE,
+    FILLER_SIZES,
+    entries,
+    offsetOf,
+    packEntry,
+    sizesOf,
+    unpackEntry,
+)
+from txrocket.store.queue.queueend import Confirm, countWhile, sureEnd
 
-__all__ = [
-    "ENTRY_SIZE",
-    "FILLER_SIZE",
-    "Confirm",
-    "ConsumeQueue",
-    "entries",
-    "offsetOf",
-    "packEntry",
-    "sizesOf",
-]
-
-_ENTRY = Struct(">qiq")
-ENTRY_SIZE = _ENTRY.size
-
-packEntry: Callable[[int, int, int], bytes] = _ENTRY.pack
-entries: Callable[[bytes], Iterator[tuple[int, int, int]]] = _ENTRY.iter_unpack
-
-_OFFSET = Struct(">q")
-
-# The sizes in so many entries.
-_sizes = lru_cache(64)(lambda count: Struct(">" + "8xi8x" * count).unpack)
-
-
-def offsetOf(data: bytes, position: int) -> int:
-    """
-    The offset in the log that an entry has.
-    """
-    offset: int = _OFFSET.unpack_from(data, position)[0]
-    return offset
-
-
-def sizesOf(data: bytes) -> tuple[int, ...]:
-    """
-    The sizes of the records that entries stand for.
-    """
-    sizes: tuple[int, ...] = _sizes(len(data) // ENTRY_SIZE)(data)
-    return sizes
-
-
-# Java's filler in front of a queue's first entry.
-_FILLER = _ENTRY.pack(0, 0x7FFFFFFF, 0)
-
-# No record is that long: an entry with such a size stands for nothing.  Java adds a
-# position in a file of 1 GiB to it, which just does not overflow.
-FILLER_SIZE = 0x3FFFFFFF
-
-# The sizes that fillers have, Java's and ours; a damaged entry may have any other.
-_FILLER_SIZES = (0x7FFFFFFF, FILLER_SIZE)
+__all__ = ["Ahead", "ConsumeQueue"]
 
 # A consumer that is behind pulls one stretch of entries after the other.  This many are read
 # at a time, 5 KB, and kept for this many queues, so that one pull in eight asks the system.
@@ -99,9 +61,6 @@ _BEHIND = 5
 # What was read of a queue: from which queue offset on, and the entries.
 Ahead: TypeAlias = "dict[ConsumeQueue, tuple[int, bytes]]"
 _NOTHING = (0, b"")
-
-# Queue offset, offset in the log, size, hash: whether that is a record's entry.
-Confirm: TypeAlias = Callable[[int, int, int, int], bool]
 
 
 class ConsumeQueue:
@@ -156,7 +115,7 @@ class ConsumeQueue:
             self.segments.clearFrom(gaps[0].start - gaps[0].start % ENTRY_SIZE)
         # A last file may have been made and not written to yet.
         for base in reversed(self.segments.bases):
-            count = self._search(base, lambda offset, size: size > 0)
+            count = countWhile(self.segments, base, lambda offset, size: size > 0)
             if count or base == self.segments.bases[0]:
                 self._endAt(base // ENTRY_SIZE + count)
                 break
@@ -177,7 +136,7 @@ class ConsumeQueue:
             return 0
         if queueOffset > self.maxOffset:
             self._fill(queueOffset, offset)
-        self.tail += _ENTRY.pack(offset, size, tagsCode)
+        self.tail += packEntry(offset, size, tagsCode)
         return len(self.tail) - before
 
     def write(self) -> None:
@@ -248,7 +207,7 @@ class ConsumeQueue:
         data = self.read(queueOffset, 1)
         if len(data) != ENTRY_SIZE:
             return None
-        found: tuple[int, int, int] = _ENTRY.unpack(data)
+        found: tuple[int, int, int] = unpackEntry(data)
         return found if found[1] < FILLER_SIZE else None
 
     def follow(self, first: int) -> None:
@@ -286,7 +245,7 @@ class ConsumeQueue:
 
     def _isFrom(self, first: int, queueOffset: int) -> bool:
         found = self.read(queueOffset, 1)
-        return found != _FILLER and int.from_bytes(found[:8], "big") >= first
+        return found != FILLER and int.from_bytes(found[:8], "big") >= first
 
     def _isDeleted(self, first: int) -> bool:
         """
@@ -312,7 +271,7 @@ class ConsumeQueue:
         while start < stop:
             data = self.read(start, stop - start)
             for queueOffset, (offset, size, _) in enumerate(entries(data), start):
-                if first <= offset <= bound and size != _FILLER_SIZES[0]:
+                if first <= offset <= bound and size != FILLER_SIZES[0]:
                     return queueOffset
             # Each read ends with its file.
             start += max(len(data) // ENTRY_SIZE, 1)
@@ -320,36 +279,15 @@ class ConsumeQueue:
 
     def _isFiller(self, queueOffset: int) -> bool:
         data = self.read(queueOffset, 1)
-        return len(data) != ENTRY_SIZE or sizesOf(data)[0] in _FILLER_SIZES
+        return len(data) != ENTRY_SIZE or sizesOf(data)[0] in FILLER_SIZES
 
     def sureEnd(self, bound: int, confirm: Confirm) -> int:
         """
-        One past the queue offset of the last entry for a record before C{bound}
-        in the log.
-
-        After a crash, entries before C{bound} are known to be whole, and those
-        after it may be anything, even look as if they belonged before it.  So
-        what a search by halves finds is confirmed by the log, and if that does
-        not agree, the entries are gone through one by one.
-
-        @param confirm: whether the log agrees with an entry.
+        One past the queue offset of the last entry for a record before C{bound} in the log:
+        see L{sureEnd}.
         """
-
-        def before(offset: int, size: int) -> bool:
-            return size > 0 and offset < bound
-
-        self.searched = 0
-        for base in reversed(self.segments.bases):
-            count = self._search(base, before)
-            if count:
-                self.searched = max(self.searched, base // ENTRY_SIZE + count)
-            if not self._confirmed(base, count, confirm):
-                count = self._walk(base, before)
-                while not self._confirmed(base, count, confirm):
-                    count -= 1
-            if count or base == self.segments.bases[0]:
-                return base // ENTRY_SIZE + count
-        return 0
+        end, self.searched = sureEnd(self.segments, bound, confirm)
+        return end
 
     def endAt(self, queueOffset: int, *, doubt: bool) -> None:
         """
@@ -371,7 +309,7 @@ class ConsumeQueue:
             return 0
         offset: int
         size: int
-        offset, size, _ = _ENTRY.unpack(data)
+        offset, size, _ = unpackEntry(data)
         return offset + size if size < FILLER_SIZE else offset
 
     def lastOffset(self) -> int:
@@ -398,13 +336,15 @@ class ConsumeQueue:
         Let the entries of records in a stretch of the log stand for nothing.
         """
         for base in self.segments.bases:
-            first = self._search(base, lambda offset, size: size > 0 and offset < start)
-            last = self._search(base, lambda offset, size: size > 0 and offset < end)
+            first = countWhile(
+                self.segments, base, lambda offset, size: size > 0 and offset < start
+            )
+            last = countWhile(self.segments, base, lambda offset, size: size > 0 and offset < end)
             at = base + first * ENTRY_SIZE
             data = self.segments.read(at, (last - first) * ENTRY_SIZE)
             if data:
                 # They keep their offsets, and with them their order.
-                voided = [_ENTRY.pack(offset, FILLER_SIZE, 0) for offset, _, _ in entries(data)]
+                voided = [packEntry(offset, FILLER_SIZE, 0) for offset, _, _ in entries(data)]
                 self.segments.write(at, b"".join(voided))
                 self._ahead.pop(self, None)
 
@@ -425,53 +365,12 @@ class ConsumeQueue:
         """
         Let the queue begin, or go on, at a later queue offset.
         """
-        filler = _FILLER
+        filler = FILLER
         if not self.segments.bases and not self.tail:
             perFile = self.segments.size // ENTRY_SIZE
             self.filed = queueOffset - queueOffset % perFile
             self.minOffset = queueOffset
         elif self.maxOffset > self.minOffset:
             # Among entries, one that keeps to their order in the log.
-            filler = _ENTRY.pack(offset, FILLER_SIZE, 0)
+            filler = packEntry(offset, FILLER_SIZE, 0)
         self.tail += filler * (queueOffset - self.maxOffset)
-
-    def _search(self, base: int, holds: Callable[[int, int], bool]) -> int:
-        """
-        How many entries at the beginning of a file satisfy something that holds
-        for all up to some entry and for none after it.
-        """
-        low, high = 0, self.segments.size // ENTRY_SIZE
-        while low < high:
-            middle = (low + high) // 2
-            offset, size, _ = _ENTRY.unpack(
-                self.segments.read(base + middle * ENTRY_SIZE, ENTRY_SIZE)
-            )
-            if holds(offset, size):
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _confirmed(self, base: int, count: int, confirm: Confirm) -> bool:
-        if not count:
-            return True
-        at = base + (count - 1) * ENTRY_SIZE
-        offset, size, hashed = _ENTRY.unpack(self.segments.read(at, ENTRY_SIZE))
-        if size >= FILLER_SIZE:
-            return size in _FILLER_SIZES
-        if count > 1:
-            before, sizeBefore, _ = _ENTRY.unpack(self.segments.read(at - ENTRY_SIZE, ENTRY_SIZE))
-            # A gap's fillers have the offset of the entry behind it.
-            if before >= offset and sizeBefore < FILLER_SIZE:
-                return False
-        return confirm(at // ENTRY_SIZE, offset, size, hashed)
-
-    def _walk(self, base: int, holds: Callable[[int, int], bool]) -> int:
-        data = self.segments.read(base, self.segments.size)
-        count, last = 0, -1
-        for offset, size, _ in entries(data):
-            filler = size >= FILLER_SIZE
-            if not holds(offset, size) or (offset <= last and not filler):
-                break
-            count, last = count + 1, -1 if filler else offset
-        return count

@@ -34,6 +34,7 @@ class Watermark:
         self.failure: Exception | None = None
         # In growing order, which is the order of asking but for a few.
         self._waiting: deque[_Waiter] = deque()
+        self._followers: list[_Waiter] = []
 
     @property
     def waiting(self) -> int:
@@ -65,12 +66,26 @@ class Watermark:
             self._waiting.append(waiter)
         return waiter
 
+    def passes(self, offset: int) -> Deferred[None]:
+        """
+        A Deferred that fires once the mark is past C{offset}, for a follower of the file: no
+        failure ends its wait.
+        """
+        if offset < self.offset:
+            return succeed(None)
+        follower = _Waiter(self._forget)
+        follower.offset = offset
+        self._followers.append(follower)
+        return follower
+
     def advance(self, offset: int) -> None:
         """
         It has come so far.
         """
         if offset > self.offset:
             self.offset = offset
+            if self._followers:
+                self._tellFollowers()
         while self._waiting and self._waiting[0].offset <= self.offset:
             waiter = self._waiting.popleft()
             if not waiter.called:
@@ -100,3 +115,12 @@ class Watermark:
         for waiter in waiting:
             if waiter.offset > beyond and not waiter.called:
                 waiter.errback(reason)
+
+    def _tellFollowers(self) -> None:
+        passed = [each for each in self._followers if each.offset < self.offset]
+        self._followers = [each for each in self._followers if each.offset >= self.offset]
+        for each in passed:
+            each.callback(None)
+
+    def _forget(self, follower: Deferred[None]) -> None:
+        self._followers = [each for each in self._followers if each is not follower]

@@ -18,22 +18,18 @@ what this one did not.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from txrocket.errors import FlushDiskTimeout, StoreFailed
-from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeues import ConsumeQueues
-from txrocket.store.dispatch import Dispatcher
-from txrocket.store.files import Handles, SyncFailed
-from txrocket.store.index import Index
-from txrocket.store.segments import SyncJob
-from txrocket.store.watermark import Watermark
+from txrocket.store.files import SyncFailed
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
+from txrocket.store.flush.watermark import Watermark
+from txrocket.store.log.commitlog import CommitLog
 
-__all__ = ["Checkpointer", "Failed", "Flusher", "InThread"]
+__all__ = ["PAGE", "Failed", "Flusher", "InThread", "syncFailed"]
 
 InThread = Callable[[Callable[[], None]], Deferred[None]]
 Failed = Callable[[StoreFailed], None]
@@ -99,7 +95,7 @@ class Flusher:
                 self.flushed.advance(self._synced)
                 yield done
             except SyncFailed as error:
-                failure = _syncFailed(self._log.segments.folder, error)
+                failure = syncFailed(self._log.segments.folder, error)
                 self._failed(failure)
                 self.flushed.fail(failure)
             except OSError as error:
@@ -143,101 +139,10 @@ class Flusher:
         return synced < self._log.written and self.flushed.awaitedBeyond(synced)
 
 
-def _syncFailed(what: str, error: OSError) -> StoreFailed:
+def syncFailed(what: str, error: OSError) -> StoreFailed:
+    """
+    The error after a sync of the log, or of other files, has failed.
+    """
     return StoreFailed(
         f"syncing {what} failed: {error}; no write is accepted until the store is started anew"
     )
-
-
-class Checkpointer:
-    """
-    Writes checkpoints.
-    """
-
-    def __init__(
-        self,
-        flusher: Flusher,
-        dispatcher: Dispatcher,
-        queues: ConsumeQueues,
-        index: Index | None,
-        checkpointFile: CheckpointFile,
-        handles: Handles,
-        inThread: InThread,
-        failed: Failed,
-    ) -> None:
-        self._flusher = flusher
-        self._dispatcher = dispatcher
-        self._queues = queues
-        self._index = index
-        self._file = checkpointFile
-        self._handles = handles
-        self._inThread = inThread
-        self._failed = failed
-        self._failure: StoreFailed | None = None
-        self._turn = DeferredLock()
-        # Outlives a checkpoint that did not come to its end: what is not synced
-        # then must be before the next one speaks of it.
-        self._owed = SyncJob(handles)
-        self.last = Checkpoint()
-
-    def resume(self) -> None:
-        """
-        Go on from the checkpoint that is on the disk.
-        """
-        self.last = self._file.read()
-
-    @property
-    def running(self) -> bool:
-        """
-        Whether a checkpoint is being made.
-        """
-        return bool(self._turn.locked)
-
-    def checkpoint(self) -> Deferred[Any]:
-        """
-        Make all safe that the queues and the index know of, and say so; after
-        that is done which may be under way.
-
-        @return: a Deferred that fails with L{StoreFailed} if a sync failed, now
-            or ever, and with L{OSError} if something could not be written.
-        """
-        return self._turn.run(self._checkpoint)
-
-    @inlineCallbacks
-    def _checkpoint(self) -> Generator[Deferred[Any], None, None]:
-        if self._failure is not None:
-            raise self._failure
-        offset, timestamp = self._dispatcher.position, self._dispatcher.timestamp
-        # The index first: it may find the disk full, and then is asked again.
-        mark = self._index.seal(self._owed) if self._index else None
-        try:
-            self._queues.sync(self._owed)
-        except SyncFailed as error:
-            # A new file is synced before the next one is made.
-            raise self._broken(error) from error
-        entries = self._queues.total
-        yield self._flusher.flush()
-        yield self._sync(self._owed)
-        self._owed = SyncJob(self._handles)
-        if self._index:
-            self._index.settle(self._owed)
-            yield self._sync(self._owed)
-            self._owed = SyncJob(self._handles)
-        checkpoint = Checkpoint(timestamp, timestamp, timestamp, offset, mark, timestamp, entries)
-        self._file.write(checkpoint)
-        third = SyncJob(self._handles)
-        third.addPath(self._file.path)
-        yield self._sync(third)
-        self.last = checkpoint
-
-    @inlineCallbacks
-    def _sync(self, job: SyncJob) -> Generator[Deferred[None], None, None]:
-        try:
-            yield self._inThread(job.run)
-        except SyncFailed as error:
-            raise self._broken(error) from error
-
-    def _broken(self, error: OSError) -> StoreFailed:
-        self._failure = _syncFailed("queues and index", error)
-        self._failed(self._failure)
-        return self._failure

@@ -20,12 +20,14 @@ from typing import Final
 
 from txrocket.bulk import collectRecords, isGuarded
 from txrocket.message import MessageExt
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue, offsetOf, sizesOf
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.recordcheck import Origin
-from txrocket.store.entryreader import EntryReader, Wanted
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.entry import ENTRY_SIZE, offsetOf, sizesOf
+from txrocket.store.read.entryreader import EntryReader
+from txrocket.store.read.getrequest import GetRequest
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["MessageReader"]
@@ -90,7 +92,7 @@ class MessageReader:
             perFile = self.settings.mappedFileSizeConsumeQueue // ENTRY_SIZE
             nextFile = offset + perFile - offset % perFile
             return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, nextFile, low, high)
-        wanted = Wanted(queue, Origin(topic, queueId), offset, most, matches, accepts)
+        wanted = GetRequest(queue, Origin(topic, queueId), offset, most, matches, accepts)
         return self._entryReader.collect(wanted, data, self.settings, self.near, low, high)
 
     def getRecent(

@@ -13,14 +13,14 @@ What a pull gives are the log's own bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
 
 from txrocket.errors import MalformedRecord, StoreError
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueue, entries
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.damagelog import DamageLog
 from txrocket.store.damage.entrysearch import FoundRecord
 from txrocket.store.damage.recordcheck import (
@@ -30,10 +30,15 @@ from txrocket.store.damage.recordcheck import (
     headFault,
     storeTime,
 )
-from txrocket.store.entryreader import EntryReader
-from txrocket.store.getmessage import MessageReader
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
-from txrocket.store.index import Index, Queried
+from txrocket.store.dispatch import Dispatcher
+from txrocket.store.flush.flusher import InThread
+from txrocket.store.index import Queried
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.entry import entries
+from txrocket.store.read.entryreader import EntryReader
+from txrocket.store.read.getmessage import MessageReader
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "StoreReader"]
@@ -57,23 +62,25 @@ class StoreReader:
         self,
         settings: StoreSettings,
         log: CommitLog,
-        queues: ConsumeQueues,
-        index: Index | None,
-        hashOf: Callable[[MessageExt], int],
+        dispatcher: Dispatcher,
         memory: int | None,
+        inThread: InThread,
     ) -> None:
         """
-        @param hashOf: tells the hash, or the time, that the entry of a record has.
-        @param memory: the machine's, in bytes: it decides what counts as old.
+        @param dispatcher: knows queues and index, and the hash that the entry of a record has.
+        @param memory: the memory of the machine in bytes, which decides which messages are
+            old.
+        @param inThread: runs a search of the index.
         """
         self.settings = settings
         self.log = log
-        self.queues = queues
-        self.index = index
+        self.queues = queues = dispatcher.queues
+        self.index = dispatcher.index
+        self._inThread = inThread
         total = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         near = total * settings.accessMessageInMemoryMaxRatio // 100
         self.damage = DamageLog()
-        self._entryReader = EntryReader(log, self.damage, hashOf)
+        self._entryReader = EntryReader(log, self.damage, dispatcher.hash)
         self.messages = MessageReader(settings, log, queues, self._entryReader, near)
 
     def apply(self, settings: StoreSettings) -> None:
@@ -155,6 +162,29 @@ class StoreReader:
             return [], 0, 0
         try:
             queried = self.index.query(topic, key, begin, end, self.limit(most))
+        except OSError as error:
+            raise StoreError(f"reading the index failed: {error}") from error
+        return self.records(queried)
+
+    @inlineCallbacks
+    def search(
+        self, topic: str, key: str, begin: int, end: int, most: int
+    ) -> Generator[Deferred[Any], None, tuple[list[bytes], int, int]]:
+        """
+        Do as L{query}, and search the index in a thread: a key of many messages may take
+        long.
+
+        @return: a Deferred that fails with L{StoreError} if the disk does not give
+            them.
+        """
+        if self.index is None:
+            return [], 0, 0
+        try:
+            search = self.index.search(topic, key, begin, end, self.limit(most))
+            try:
+                yield self._inThread(search.run)
+            finally:
+                queried = self.index.ended(search)
         except OSError as error:
             raise StoreError(f"reading the index failed: {error}") from error
         return self.records(queried)

@@ -27,7 +27,7 @@ from zlib import crc32
 
 import attrs
 
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
 from txrocket.store.index import IndexMark
 
 __all__ = ["Checkpoint", "CheckpointFile"]

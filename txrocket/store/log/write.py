@@ -28,13 +28,15 @@ class Write:
     """
     One write, shared by all appends since the last one.
 
+    @ivar isWritten: whether the messages are in the files.
     @ivar error: why the messages are lost; L{None} while the write is pending, and once the
         messages are in the files.
     """
 
-    __slots__ = ("error",)
+    __slots__ = ("error", "isWritten")
 
     def __init__(self) -> None:
+        self.isWritten = False
         self.error: StoreError | None = None
 
 
@@ -94,6 +96,14 @@ class WriteSchedule:
         self.isPending = True
         self._call = self._soon()
 
+    def resume(self, timestamp: int) -> None:
+        """
+        Go on behind the time of the last message.  A damaged record's time is not followed
+        into the far future.
+        """
+        if timestamp <= int(self._wall() * 1000) + _DAY:
+            self.timestamp = timestamp
+
     def end(self) -> None:
         """
         The write begins, or the store is closed.
@@ -109,6 +119,7 @@ class WriteSchedule:
         """
         pending, self._pending = self._pending, None
         if pending is not None:
+            pending.isWritten = error is None
             pending.error = error
 
     def _goBack(self, now: int) -> None:

@@ -19,26 +19,27 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from txrocket.errors import FlushDiskTimeout, StoreError, StoreFailed
-from txrocket.store.commitlog import CommitLog
 from txrocket.store.dispatch import Dispatcher
-from txrocket.store.flush import PAGE, Checkpointer, Flusher
+from txrocket.store.flush.checkpointer import Checkpointer
+from txrocket.store.flush.flusher import PAGE
+from txrocket.store.health import StoreHealth
+from txrocket.store.log.commitlog import CommitLog
 from txrocket.store.settings import StoreSettings
 
-__all__ = ["Housekeeping"]
+__all__ = ["PeriodicTasks"]
 
 # How many times as long as a checkpoint took there is none.  A start after a crash reads
 # what was stored since the last one.
 _REST = 5
 
 
-class Housekeeping:
+class PeriodicTasks:
     """
     Runs the periodic tasks.
 
     @ivar settings: how often, and from how many bytes on.
     @ivar loops: the tasks.
-    @ivar hasFailed: whether the store takes no messages any more, so that no checkpoint is
-        due.
+    @ivar flusher: syncs the log.
     @ivar isCheckpointDue: whether the next checkpoint must not wait for more messages.
     """
 
@@ -50,22 +51,20 @@ class Housekeeping:
         clock: IReactorTime,
         log: CommitLog,
         dispatcher: Dispatcher,
-        flusher: Flusher,
         checkpointer: Checkpointer,
-        failed: Callable[[Exception], None],
+        health: StoreHealth,
     ) -> None:
         """
-        @param failed: told of every error that a task meets.
+        @param health: judges every error that a task meets.
         """
         self.settings = settings
         self._clock = clock
         self._commitLog = log
         self._dispatcher = dispatcher
-        self._flusher = flusher
+        self.flusher = checkpointer.flusher
         self._checkpointer = checkpointer
-        self._failed = failed
+        self._health = health
         self.loops: list[LoopingCall] = []
-        self.hasFailed = False
         self.isCheckpointDue = False
         self._lastFlush = 0.0
         self._lastCheckpoint = self._nextCheckpoint = 0.0
@@ -100,7 +99,7 @@ class Housekeeping:
             try:
                 function()
             except (OSError, StoreError) as error:
-                self._failed(error)
+                self._health.judge(error)
                 self._log.error(
                     "{folder}: {error}", folder=self.settings.storePathRootDir, error=error
                 )
@@ -117,19 +116,19 @@ class Housekeeping:
         Have what was written go to the disk, unless that has begun.
         """
         # A flush that has begun goes on for all messages that wait.
-        if not self._flusher.running:
+        if not self.flusher.running:
             self._flush()
 
     def _flush(self) -> None:
         self._lastFlush = self._clock.seconds()
         # The flusher has told the error.
-        self._flusher.flush().addErrback(
+        self.flusher.flush().addErrback(
             lambda failure: failure.trap(StoreFailed, FlushDiskTimeout) and None
         )
 
     def _flushIfDue(self) -> None:
         settings = self.settings
-        unflushed = self._commitLog.written - self._flusher.flushed.offset
+        unflushed = self._commitLog.written - self.flusher.flushed.offset
         thorough = settings.flushCommitLogThoroughInterval / 1000
         if unflushed >= settings.flushCommitLogLeastPages * PAGE or (
             unflushed and self._clock.seconds() - self._lastFlush >= thorough
@@ -137,7 +136,7 @@ class Housekeeping:
             self._flush()
 
     def _checkpointIfDue(self) -> None:
-        if not self._caughtUp() or self._checkpointer.running or self.hasFailed:
+        if not self._caughtUp() or self._checkpointer.running or self._health.failure is not None:
             return
         settings, now = self.settings, self._clock.seconds()
         if now < self._nextCheckpoint:
@@ -162,7 +161,7 @@ class Housekeeping:
             try:
                 self._dispatcher.catchUp(self._commitLog)
             except (OSError, StoreError) as error:
-                self._failed(error)
+                self._health.judge(error)
                 self._log.error(
                     "The queues are still behind the log, which is kept: {error}", error=error
                 )
@@ -181,7 +180,7 @@ class Housekeeping:
     def _notChecked(self, failure: Any) -> None:
         failure.trap(StoreError, FlushDiskTimeout, OSError)
         if isinstance(failure.value, StoreFailed):
-            self._failed(failure.value)
+            self._health.judge(failure.value)
             return
         self._log.error(
             "No checkpoint could be written, so the next start will take longer: {error}",

@@ -27,7 +27,7 @@ from txrocket.protocol.record import (
     decodeRecord,
 )
 
-__all__ = ["Checked", "RecordStream"]
+__all__ = ["Checked", "Half", "RecordStream"]
 
 _SIZE_AND_MAGIC = struct.Struct(">2i")
 _LONG = struct.Struct(">q")
@@ -36,7 +36,7 @@ _LONG = struct.Struct(">q")
 _PLACE_END = PHYSICAL_OFFSET_POSITION + _LONG.size
 
 
-class _Half(NamedTuple):
+class Half(NamedTuple):
     """
     The last record or blank of a stream, of which the end is still to come.
 
@@ -64,7 +64,7 @@ class Checked(NamedTuple):
 
     start: int
     whole: bytes
-    half: _Half
+    half: Half
 
 
 class RecordStream:
@@ -82,7 +82,7 @@ class RecordStream:
         """
         self._fileSize = fileSize
         self._limit = limit
-        self._half = _Half(0, (), 0, BLANK_SIZE)
+        self._half = Half(0, (), 0, BLANK_SIZE)
 
     @property
     def half(self) -> int:
@@ -103,7 +103,7 @@ class RecordStream:
         """
         A record begins at an offset of the log.
         """
-        self._half = _Half(offset, (), 0, BLANK_SIZE)
+        self._half = Half(offset, (), 0, BLANK_SIZE)
 
     def check(self, data: bytes) -> Checked:
         """
@@ -117,14 +117,18 @@ class RecordStream:
             kept = pieces if isBlank else (*pieces, data)
             return Checked(start, b"", half._replace(pieces=kept, have=have))
         if isBlank:
-            return Checked(start, b"".join(pieces), _Half(start + need, (), 0, BLANK_SIZE))
+            return Checked(start, b"".join(pieces), Half(start + need, (), 0, BLANK_SIZE))
         return self._walk(start, b"".join((*pieces, data)) if pieces else data)
 
-    def accept(self, checked: Checked) -> None:
+    def accept(self, half: Half) -> Half:
         """
-        The piece is in the files.
+        Go on behind a piece.
+
+        @param half: what L{check} has found at its end.
+        @return: what there was before.
         """
-        self._half = checked.half
+        before, self._half = self._half, half
+        return before
 
     def _walk(self, start: int, data: bytes) -> Checked:
         """
@@ -142,7 +146,7 @@ class RecordStream:
             self._checkHead(start + position, size, magic)
             if magic == BLANK_MAGIC_CODE and rest < size:
                 head = data[position : position + BLANK_SIZE]
-                half = _Half(start + position, (head,), rest, size, isBlank=True)
+                half = Half(start + position, (head,), rest, size, isBlank=True)
                 return Checked(start, data[:position], half)
             if magic == BLANK_MAGIC_CODE:
                 # Behind it another file begins, and with it another piece.
@@ -156,7 +160,7 @@ class RecordStream:
             self._checkRecord(start + position, data, position)
             position += size
         kept = data[position:]
-        half = _Half(start + position, (kept,) if kept else (), len(kept), need)
+        half = Half(start + position, (kept,) if kept else (), len(kept), need)
         return Checked(start, data[:position], half)
 
     def _checkHead(self, place: int, size: int, magic: int) -> None:

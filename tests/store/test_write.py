@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for those who put many messages and ask once: what is written, what was lost,
-how many wait for the disk.
+Tests for the write that appended messages share, for messages that wait for the disk, and
+for settings that change meanwhile.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import attrs
 
 from tests.store.support import HOST, LOG_SIZE, Held, StoreCase, abandon, atOnce
 from txrocket.errors import DiskFull, FlushDiskTimeout, StoreError, StoreFailed
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.log.write import Write
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType
 
 FULL = OSError(errno.ENOSPC, "full")
 BROKEN = OSError(errno.EIO, "broken")
 
 
-class SettleTests(StoreCase):
+class WriteTests(StoreCase):
     """
-    L{MessageStore.settle}.
+    L{MessageStore.pendingWrite} and L{MessageStore.commit}.
     """
 
     def setUp(self) -> None:
@@ -33,108 +34,105 @@ class SettleTests(StoreCase):
     def tearDown(self) -> None:
         abandon(self.store)
 
-    def test_written(self) -> None:
+    def commit(self) -> Write:
         """
-        What was put is in the files and in its queue, and the turn's end has
-        nothing left to do.
+        Commit, and return the write of the messages that were appended last.
+        """
+        write = self.store.pendingWrite
+        self.store.commit()
+        return write
+
+    def test_commitWritesMessages(self) -> None:
+        """
+        Committed messages are in the files and in their queue, and no timer is left.
         """
         before = len(self.clock.getDelayedCalls())
         for body in (b"a", b"b"):
             self.gather(self.store, body)
+        write = self.store.pendingWrite
+        self.assertFalse(write.isWritten)
         self.assertEqual(self.bodies(self.store), [])
-        self.assertIsNone(self.store.settle(0))
+        self.store.commit()
+        self.assertTrue(write.isWritten)
+        self.assertIsNone(write.error)
         self.assertEqual(self.bodies(self.store), [b"a", b"b"])
         self.assertEqual(len(self.clock.getDelayedCalls()), before)
 
     def test_nothingAppendedLosesNothing(self) -> None:
         """
-        Where nothing was put, nothing was lost.
+        A commit without messages loses nothing.
         """
-        self.assertIsNone(self.store.settle(0))
+        self.assertIsNone(self.commit().error)
 
     def test_fullDiskLosesMessagesOnce(self) -> None:
         """
-        What a full disk does not take is lost, once: what is put afterwards and
-        taken is not, and gets the numbers of what was lost.
+        A full disk loses the messages of one write.  The next messages get their queue
+        offsets.
         """
         self.gather(self.store, b"lost")
         self.disk.failing["pwrite"] = FULL
-        self.assertIsInstance(self.store.settle(0), DiskFull)
+        lost = self.commit()
         self.disk.failing.clear()
-        self.assertEqual(self.store.losses, 1)
         self.assertEqual(self.gather(self.store, b"kept").queueOffset, 0)
-        self.assertIsNone(self.store.settle(1))
+        self.assertTrue(self.commit().isWritten)
+        self.assertIsInstance(lost.error, DiskFull)
+        self.assertFalse(lost.isWritten)
         self.assertEqual(self.bodies(self.store), [b"kept"])
 
-    def test_broken(self) -> None:
+    def test_brokenDiskEndsWriting(self) -> None:
         """
-        A disk that fails ends all writing, and says so each time.
+        After the disk fails, the store takes no more messages.
         """
         self.gather(self.store)
         self.disk.failing["pwrite"] = BROKEN
-        self.assertIsInstance(self.store.settle(0), StoreFailed)
+        self.assertIsInstance(self.commit().error, StoreFailed)
         self.disk.failing.clear()
         self.assertRaises(StoreFailed, self.gather, self.store)
 
-    def test_syncFails(self) -> None:
+    def test_failedSyncLosesUnwrittenMessages(self) -> None:
         """
-        What was put before the news of a sync that failed, and not written, is
-        lost.
+        Messages that are not written when a sync fails are lost.
         """
         self.put(self.store)
         self.gather(self.store)
         self.disk.failing["sync"] = BROKEN
         self.failureResultOf(self.store.flusher.flush(), StoreFailed)
         self.disk.failing.clear()
-        self.assertIsInstance(self.store.settle(0), StoreFailed)
+        self.assertIsInstance(self.commit().error, StoreFailed)
         self.assertEqual(len(self.bodies(self.store)), 1)
 
-    def loseFirst(self) -> None:
+    def test_failedRollLosesEarlierMessages(self) -> None:
         """
-        Lose a message because the file that it is in must be ended, and cannot be.
+        If the last file cannot be ended, its messages are lost, and stay lost when messages
+        after them are written.
         """
         self.gather(self.store, b"a" * 3000)
+        lost = self.store.pendingWrite
         self.disk.failing["pwrite"] = FULL
         self.assertRaises(DiskFull, self.gather, self.store, b"b" * 3000)
         self.disk.failing.clear()
-
-    def test_lostInBetween(self) -> None:
-        """
-        What was lost when a new file was to be begun is not forgotten over what
-        was put and written afterwards.
-        """
-        self.loseFirst()
         self.gather(self.store, b"c")
-        self.assertIsInstance(self.store.settle(0), DiskFull)
-        # What could be kept is, when the reactor turns.
-        self.clock.advance(0)
+        self.assertIsInstance(lost.error, DiskFull)
+        self.assertTrue(self.commit().isWritten)
+        self.assertIsInstance(lost.error, DiskFull)
         self.assertEqual(self.bodies(self.store), [b"c"])
 
-    def test_lostBeforeOthersAreTold(self) -> None:
+    def test_rollSplitsWrites(self) -> None:
         """
-        Nobody is told of messages before those who lost theirs can be: what is
-        told on the way must not speak of success.
+        A message that needs a new file has another write than the messages before it.
         """
-        self.loseFirst()
-        self.gather(self.store, b"c")
-        self.arrived.clear()
-        self.store.settle(0)
-        self.assertEqual(self.arrived, [])
-
-    def test_lostAndWrittenAgain(self) -> None:
-        """
-        What was lost stays lost when others have put and written since.
-        """
-        self.loseFirst()
-        self.gather(self.store, b"c")
-        self.store.write()
-        self.gather(self.store, b"d")
-        self.assertIsInstance(self.store.settle(0), DiskFull)
+        self.gather(self.store, b"a" * 3000)
+        first = self.store.pendingWrite
+        self.gather(self.store, b"b" * 3000)
+        self.assertTrue(first.isWritten)
+        second = self.commit()
+        self.assertIsNot(first, second)
+        self.assertTrue(second.isWritten)
 
     def answering(self, *bodies: bytes, topic: str = "U") -> None:
         """
-        Have a store in which each message to T is answered by another, as long as
-        there are bodies for it.
+        Have a store whose consumer answers each message to T with another message, as long
+        as there are bodies.
         """
         left = list(bodies)
 
@@ -146,14 +144,14 @@ class SettleTests(StoreCase):
         self.store = MessageStore(self.store.settings, self.clock, atOnce, HOST, arrived, self.disk)
         self.store.start()
 
-    def test_settledAtARoll(self) -> None:
+    def test_commitDuringRollKeepsLaterWrite(self) -> None:
         """
-        A message for which a new file is begun is written when the turn ends, also
-        if who was told of those before it had them written.
+        A message that needs a new file is written when the turn ends, although a consumer of
+        the messages before it has called commit in between.
         """
 
         def arrived(*told: object) -> None:
-            self.store.settle(self.store.losses)
+            self.store.commit()
 
         abandon(self.store)
         self.store = MessageStore(self.store.settings, self.clock, atOnce, HOST, arrived, self.disk)
@@ -170,7 +168,7 @@ class SettleTests(StoreCase):
         """
         Each queue holds its messages, numbered in order, also after a crash.
         """
-        self.store.settle(self.store.losses)
+        self.store.commit()
         self.clock.advance(0)
         for _ in range(2):
             for topic, bodies in expected.items():
@@ -180,43 +178,43 @@ class SettleTests(StoreCase):
             abandon(self.store)
             self.store = self.start()
 
-    def test_putWhileTold(self) -> None:
+    def test_appendOnArrivalIsWrittenLater(self) -> None:
         """
-        Who is told of a message may put another: it is written in its turn, and
-        no offset is given twice.
+        A message that is appended when another arrives belongs to the next write, and no
+        offset is given twice.
         """
         self.answering(b"one", b"two")
         for body in (b"a", b"b"):
             self.gather(self.store, body)
-        self.assertIsNone(self.store.settle(0))
+        self.assertTrue(self.commit().isWritten)
         self.assertEqual(self.bodies(self.store, "U"), [])
         self.assertHolds(T=[b"a", b"b"], U=[b"one", b"two"])
 
-    def test_putWhileRolled(self) -> None:
+    def test_appendDuringRollKeepsOffsets(self) -> None:
         """
-        Also if it is told because a message did not fit into the log's file.
+        The same if the other arrives because a new file of the log is begun.
         """
         self.answering(b"one", b"two")
         self.gather(self.store, b"aaaa" * 800)
         self.gather(self.store, b"bbbb" * 800)
         self.assertHolds(T=[b"aaaa", b"bbbb"], U=[b"one", b"two"])
 
-    def test_filledWhileRolled(self) -> None:
+    def test_appendFillingNewFileKeepsOffsets(self) -> None:
         """
-        And if what it puts fills the new file.
+        The same if the message that is appended on arrival fills the new file.
         """
         self.answering(b"fill" * 800)
         self.gather(self.store, b"aaaa" * 800)
         self.gather(self.store, b"bbbb" * 800)
         self.assertHolds(T=[b"aaaa", b"bbbb"], U=[b"fill"])
 
-    def test_numberedWhileRolled(self) -> None:
+    def test_appendBeforeBatchKeepsQueueOffsets(self) -> None:
         """
-        And if it puts it into the same queue, before a batch.
+        The same if a batch begins the new file, and the message goes to the batch's queue.
         """
         self.answering(b"told", topic="T")
         self.gather(self.store, b"aaaa" * 800)
-        appended = self.putBatch(self.store, b"bbbb" * 400, b"cccc" * 400)
+        appended = self.appendBatch(self.store, b"bbbb" * 400, b"cccc" * 400)
         self.assertEqual(appended.queueOffset, 2)
         self.assertHolds(T=[b"aaaa", b"told", b"bbbb", b"cccc"])
 
@@ -234,9 +232,9 @@ class WaitingTests(StoreCase):
     def tearDown(self) -> None:
         abandon(self.store)
 
-    def test_waiting(self) -> None:
+    def test_waitingMessagesAreCounted(self) -> None:
         """
-        How many wait for the disk, and how long the first of them has.
+        The store counts the messages that wait for the disk, and since when the first does.
         """
         self.assertEqual(self.store.waiting, (0, 0.0))
         sent = [self.store.stored(self.gather(self.store).end) for _ in range(3)]
@@ -254,9 +252,9 @@ class WaitingTests(StoreCase):
         self.successResultOf(sent[3])
         self.assertEqual(self.store.waiting, (0, 0.0))
 
-    def test_late(self) -> None:
+    def test_timedOutMessageIsNotFirst(self) -> None:
         """
-        Who was told that it takes too long no longer counts as the first.
+        A message whose sender got a time-out no longer counts as the first.
         """
         late = self.store.stored(self.gather(self.store).end)
         self.clock.advance(0)
@@ -267,18 +265,18 @@ class WaitingTests(StoreCase):
         self.assertEqual(self.store.waiting[1], 1.0)
         other.addErrback(lambda failure: None)
 
-    def test_nobodyWaits(self) -> None:
+    def test_syncAloneWaitsNoTime(self) -> None:
         """
-        A sync that nobody's message waits for makes nobody wait.
+        A sync without a sender that waits for it has waited for no time.
         """
         self.put(self.store)
         self.store.flusher.flush()
         self.assertEqual(self.store.waiting, (1, 0.0))
 
-    def test_flushed(self) -> None:
+    def test_flushedCoversUnwrittenMessages(self) -> None:
         """
-        All that was put is on the disk once it fires: what was being synced, and
-        what was not even written.
+        L{MessageStore.flushed} waits for all messages: those that a running sync covers, and
+        those that are not written yet.
         """
         self.put(self.store)
         self.store.flusher.flush()
@@ -290,15 +288,15 @@ class WaitingTests(StoreCase):
         self.successResultOf(flushed)
         self.assertEqual(self.store.flusher.flushed.offset, self.store.log.end)
 
-    def test_flushedNothing(self) -> None:
+    def test_flushedWithoutMessagesFires(self) -> None:
         """
-        Where nothing was put, nothing is waited for.
+        L{MessageStore.flushed} fires at once if no message was appended.
         """
         self.successResultOf(self.store.flushed())
 
-    def test_notFlushed(self) -> None:
+    def test_failedWriteOrSyncIsReported(self) -> None:
         """
-        It says so if something cannot be written, or not be synced.
+        L{MessageStore.flushed} fails if a message cannot be written or synced.
         """
         self.gather(self.store)
         self.disk.failing["pwrite"] = FULL
@@ -317,9 +315,9 @@ class SettingsTests(StoreCase):
     Settings that change while the store is open, and where the log may be.
     """
 
-    def test_flushDiskType(self) -> None:
+    def test_newFlushDiskTypeIsObeyed(self) -> None:
         """
-        From the change on, senders wait for the disk, or no longer do.
+        With C{SYNC_FLUSH}, senders wait for the disk from the change on.
         """
         held = Held()
         store = self.start(held)
@@ -332,9 +330,9 @@ class SettingsTests(StoreCase):
         held.work()
         self.successResultOf(stored)
 
-    def test_pulls(self) -> None:
+    def test_newPullLimitIsObeyed(self) -> None:
         """
-        How much a pull is given can be changed.
+        The number of messages in the answer of a pull can be changed.
         """
         store = self.start()
         self.addCleanup(abandon, store)
@@ -343,9 +341,9 @@ class SettingsTests(StoreCase):
         store.apply(attrs.evolve(store.settings, maxTransferCountOnMessageInMemory=2))
         self.assertEqual(store.get("T", 0, 0, 32).count, 2)
 
-    def test_retention(self) -> None:
+    def test_newReservedTimeIsObeyed(self) -> None:
         """
-        How long files are kept can be changed.
+        C{fileReservedTime} can be changed.
         """
         store = self.start()
         self.addCleanup(abandon, store)
@@ -359,10 +357,10 @@ class SettingsTests(StoreCase):
         store.apply(attrs.evolve(store.settings, fileReservedTime=1))
         self.assertEqual(store.retention.clean(asked=True), 2)
 
-    def test_logElsewhere(self) -> None:
+    def test_logPathHoldsLog(self) -> None:
         """
-        The log is in C{storePathCommitLog}, and the rest in C{storePathRootDir}; it
-        is found again there.
+        The log is in C{storePathCommitLog}, and all else in C{storePathRootDir}.  The next
+        start finds it there.
         """
         elsewhere = os.path.join(self.mktemp(), "deep", "log")
         store = self.start(storePathCommitLog=elsewhere)
@@ -375,9 +373,9 @@ class SettingsTests(StoreCase):
         self.addCleanup(abandon, store)
         self.assertEqual(self.bodies(store), [b"far"])
 
-    def test_spaceElsewhere(self) -> None:
+    def test_retentionWatchesDiskOfLog(self) -> None:
         """
-        The disk that is watched is the log's.
+        The retention watches the disk of the log.
         """
         elsewhere = self.mktemp()
         store = self.start(storePathCommitLog=elsewhere)
@@ -393,9 +391,9 @@ class SettingsTests(StoreCase):
         self.assertEqual(asked, [elsewhere])
         self.assertRaises(DiskFull, self.gather, store)
 
-    def test_fullElsewhere(self) -> None:
+    def test_fullDiskOfLogIsNamed(self) -> None:
         """
-        Where there is no room for the log, it says how much there is.
+        If the disk has no room for a file of the log, the error tells the size of the file.
         """
         store = self.start(storePathCommitLog=self.mktemp())
         self.addCleanup(abandon, store)

@@ -15,9 +15,10 @@ from typing import TypeAlias
 
 from txrocket.errors import MalformedRecord, StoreError
 from txrocket.protocol.record import BLANK_MAGIC_CODE, BLANK_SIZE, decodeRecord
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.files import FIRST_BYTE, FLOCK, Files, Handles
-from txrocket.store.segments import Segments, basesIn
+from txrocket.store.files import FIRST_BYTE, FLOCK, Files
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.segments import Segments, basesIn
+from txrocket.store.log.commitlog import CommitLog
 
 __all__ = [
     "Note",

@@ -17,13 +17,12 @@ While a store follows, it takes no messages; L{ReplicaLog.lead} has it take mess
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 
-from txrocket.errors import MalformedLog, StoreError, StoreFailed, StoreIsReplica
-from txrocket.store.recordstream import RecordStream
+from txrocket.errors import MalformedLog, StoreError, StoreIsReplica
+from txrocket.store.replica.recordstream import RecordStream
 
 if TYPE_CHECKING:
     from txrocket.store.messagestore import MessageStore
@@ -31,31 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaLog"]
 
 
-class _Waiter(Deferred[None]):
-    offset: int
-
-
 class ReplicaLog:
     """
     The log of a store, read or followed byte by byte.
     """
 
-    def __init__(
-        self,
-        store: MessageStore,
-        wrote: Callable[[int, bytes], None],
-        failed: Callable[[StoreFailed], None],
-    ) -> None:
-        """
-        @param wrote: told of whole records that are in the files, and where.
-        @param failed: told that the disk failed.
-        """
+    def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._log = log = store.log
-        self._wrote = wrote
-        self._failed = failed
         self._stream = RecordStream(log.segments.size, log.limit)
-        self._waiting: list[_Waiter] = []
 
     @property
     def first(self) -> int:
@@ -83,7 +66,7 @@ class ReplicaLog:
         """
         Whether the store takes the log of a master, and no messages.
         """
-        return self._store.appender.following is not None
+        return self._store.health.following is not None
 
     # --- a master's ------------------------------------------------------
 
@@ -103,26 +86,7 @@ class ReplicaLog:
         """
         A Deferred that fires once the log ends behind an offset.
         """
-        if self._log.written > offset:
-            return succeed(None)
-        waiter = _Waiter(self._forget)
-        waiter.offset = offset
-        self._waiting.append(waiter)
-        return waiter
-
-    def grew(self) -> None:
-        """
-        More of the log is in the files.
-        """
-        if self._waiting:
-            end = self._log.written
-            ready = [each for each in self._waiting if each.offset < end]
-            self._waiting = [each for each in self._waiting if each.offset >= end]
-            for each in ready:
-                each.callback(None)
-
-    def _forget(self, waiter: Deferred[None]) -> None:
-        self._waiting = [each for each in self._waiting if each is not waiter]
+        return self._store.written.passes(offset)
 
     def opened(self) -> None:
         """
@@ -141,7 +105,7 @@ class ReplicaLog:
         if not self.isFollower:
             self._store.write()
             self._stream.begin(self._log.written)
-            self._store.appender.following = StoreIsReplica(
+            self._store.health.following = StoreIsReplica(
                 f"{self._store.settings.storePathRootDir} follows the log of a master, and takes "
                 "no messages"
             )
@@ -159,7 +123,7 @@ class ReplicaLog:
         @raise StoreError: if they do not belong at the end of the log, or the store does not
             follow.
         """
-        log, stream = self._log, self._stream
+        stream = self._stream
         self._check(offset, len(data))
         if not data:
             return
@@ -168,17 +132,13 @@ class ReplicaLog:
         except MalformedLog:
             self._dropHalf()
             raise
+        # First: a consumer that is told of a message may ask for more.
+        before = stream.accept(checked.half)
         try:
-            log.adopt(data)
-        except StoreFailed as error:
-            self._failed(error)
+            self._store.writer.adopt(data, checked.start, checked.whole, checked.half.have)
+        except StoreError:
+            stream.accept(before)
             raise
-        stream.accept(checked)
-        log.half = stream.half
-        if checked.whole:
-            self._wrote(checked.start, checked.whole)
-        self._store.written.advance(log.written)
-        self.grew()
 
     def lead(self) -> None:
         """
@@ -199,10 +159,10 @@ class ReplicaLog:
             # A producer's records take the place, and must not be found in pieces of both.
             log.segments.syncFrom(log.written)
         self._store.dispatcher.catchUp(log)
-        self._store.resume()
+        self._store.appender.resume(self._store.dispatcher)
         self._store.written.advance(log.written)
-        self._store.appender.following = None
-        self.grew()
+        self._store.health.following = None
+        stream.begin(log.written)
 
     def _check(self, offset: int, size: int) -> None:
         log, fileSize = self._log, self._log.segments.size

@@ -8,7 +8,7 @@ The records that queue entries stand for, looked at one by one::
                                           itself: L{EntrySearch} looks for the message,
                                           else it is left out, counted and logged
 
-This is the way of everything that the quicker ones in L{txrocket.store.reader} leave
+This is the way of everything that the quicker ones in L{txrocket.store.read.reader} leave
 alone: old messages, those in several files, SQL92, and damage.
 """
 
@@ -20,8 +20,6 @@ from typing import Final, NamedTuple
 from txrocket.errors import MalformedRecord
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import FILLER_SIZE, ConsumeQueue, entries
 from txrocket.store.damage.damagelog import DamageLog
 from txrocket.store.damage.entrysearch import EntrySearch, FoundRecord
 from txrocket.store.damage.recordcheck import (
@@ -35,10 +33,14 @@ from txrocket.store.damage.recordcheck import (
     storeTime,
 )
 from txrocket.store.dispatch import SCHEDULE_TOPIC
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.entry import FILLER_SIZE, entries
+from txrocket.store.read.getrequest import GetRequest, isFull
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
-__all__ = ["EntryReader", "Wanted"]
+__all__ = ["EntryReader"]
 
 # Where a read goes on over what is not wanted: about what a call of the system costs.
 _GAP: Final = 16 * 1024
@@ -47,24 +49,6 @@ _GAP: Final = 16 * 1024
 _FILLERS: Final = (FILLER_SIZE, 0x7FFFFFFF)
 
 _SECOND: Final = 1000
-
-
-class Wanted(NamedTuple):
-    """
-    What a pull asks of a queue.
-
-    @ivar offset: the queue offset to begin with.
-    @ivar most: how many messages at most.
-    @ivar matches: whether a message is wanted, by the hash of its tag.
-    @ivar accepts: whether it is, by all of it but its body.
-    """
-
-    queue: ConsumeQueue
-    origin: Origin
-    offset: int
-    most: int
-    matches: Callable[[int], bool] | None
-    accepts: Callable[[MessageExt], bool] | None
 
 
 class _Chosen(NamedTuple):
@@ -114,7 +98,13 @@ class EntryReader:
         self.checkBelow = 2**63 - 1
 
     def collect(
-        self, wanted: Wanted, data: bytes, settings: StoreSettings, near: int, low: int, high: int
+        self,
+        wanted: GetRequest,
+        data: bytes,
+        settings: StoreSettings,
+        near: int,
+        low: int,
+        high: int,
     ) -> GetMessageResult:
         """
         The records of entries.
@@ -138,7 +128,9 @@ class EntryReader:
             status, nextOffset, low, high, b"".join(found), len(found), choice.fromDisk
         )
 
-    def _choose(self, wanted: Wanted, data: bytes, settings: StoreSettings, near: int) -> _Choice:
+    def _choose(
+        self, wanted: GetRequest, data: bytes, settings: StoreSettings, near: int
+    ) -> _Choice:
         """
         Go through entries until there is enough.
         """
@@ -162,7 +154,7 @@ class EntryReader:
             if (
                 place is not None
                 and chosen
-                and _isFull(settings, len(chosen), size + place.size, fromDisk)
+                and isFull(settings, len(chosen), size + place.size, fromDisk)
             ):
                 break
             looked += 1
@@ -173,7 +165,7 @@ class EntryReader:
                 size += place.size
         return _Choice(chosen, looked, removed, fromDisk, searched)
 
-    def _isWanted(self, wanted: Wanted, place: FoundRecord) -> bool:
+    def _isWanted(self, wanted: GetRequest, place: FoundRecord) -> bool:
         if wanted.matches is not None and not wanted.matches(place.tagsCode):
             return False
         return wanted.accepts is None or self._accepted(wanted.accepts, place)
@@ -191,7 +183,7 @@ class EntryReader:
         oldest = queue.entry(queue.minOffset)
         return oldest is not None and oldest[0] < first
 
-    def _mustSearch(self, wanted: Wanted, queueOffset: int, offset: int, size: int) -> bool:
+    def _mustSearch(self, wanted: GetRequest, queueOffset: int, offset: int, size: int) -> bool:
         """
         Whether L{_found} has to read the log.
         """
@@ -202,7 +194,7 @@ class EntryReader:
         )
 
     def _found(
-        self, wanted: Wanted, queueOffset: int, offset: int, size: int
+        self, wanted: GetRequest, queueOffset: int, offset: int, size: int
     ) -> FoundRecord | None:
         """
         Where the message is whose entry names no place in the log; L{None} if the entry
@@ -228,7 +220,7 @@ class EntryReader:
         return accepts(record)
 
     def _records(
-        self, wanted: Wanted, chosen: list[_Chosen], maySearch: bool
+        self, wanted: GetRequest, chosen: list[_Chosen], maySearch: bool
     ) -> tuple[list[bytes], int | None]:
         """
         The sound records of those that were chosen.
@@ -263,7 +255,7 @@ class EntryReader:
                 self._damage.message(origin.topic, origin.queueId, queueOffset, place.offset, fault)
         return found, None
 
-    def _elsewhere(self, wanted: Wanted, queueOffset: int, place: FoundRecord) -> bytes | None:
+    def _elsewhere(self, wanted: GetRequest, queueOffset: int, place: FoundRecord) -> bytes | None:
         """
         The record of a message that is not where its entry says.
         """
@@ -278,7 +270,7 @@ class EntryReader:
         return record
 
     def _recordFault(
-        self, wanted: Wanted, queueOffset: int, place: FoundRecord, record: bytes
+        self, wanted: GetRequest, queueOffset: int, place: FoundRecord, record: bytes
     ) -> str | None:
         return recordFault(
             record,
@@ -394,20 +386,3 @@ class EntryReader:
             ]
             at = following
         return pieces
-
-
-def _isFull(settings: StoreSettings, count: int, size: int, old: bool) -> bool:
-    """
-    Whether a pull has as much as it may have.
-
-    @param old: whether the next message is.
-    """
-    if old:
-        return (
-            size > settings.maxTransferBytesOnMessageInDisk
-            or count >= settings.maxTransferCountOnMessageInDisk
-        )
-    return (
-        size > settings.maxTransferBytesOnMessageInMemory
-        or count >= settings.maxTransferCountOnMessageInMemory
-    )

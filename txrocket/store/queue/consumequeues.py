@@ -14,9 +14,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 
-from txrocket.store.consumequeue import ENTRY_SIZE, Ahead, ConsumeQueue
-from txrocket.store.files import Handles
-from txrocket.store.segments import SyncJob
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
+from txrocket.store.queue.consumequeue import Ahead, ConsumeQueue
+from txrocket.store.queue.entry import ENTRY_SIZE
 
 __all__ = ["ASIDE", "TAILS", "ConsumeQueues"]
 
