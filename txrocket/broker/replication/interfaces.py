@@ -118,6 +118,13 @@ class ILogSink(Protocol):
         Up to where the log is on the disk.
         """
 
+    def read(self, offset: int, most: int) -> bytes:
+        """
+        Bytes as they lie in the file: never across two files, none at the end of the log.
+
+        @raise StoreError: if the offset is not in the files.
+        """
+
     def append(self, offset: int, data: bytes) -> None:
         """
         Take the next bytes of the master's log.
@@ -260,12 +267,15 @@ class ITableSink(Protocol):
 class MasterParts:
     """
     What a master sends.
+
+    @ivar fileSize: the size of a file of the log, C{mappedFileSizeCommitLog}.
     """
 
     log: ILogSource
     epochs: IEpochs
     tables: ITableSource
     identity: IIdentity
+    fileSize: int
 
 
 @attrs.frozen
@@ -273,6 +283,7 @@ class SlaveParts:
     """
     What a slave takes.
 
+    @ivar fileSize: the size of a file of the log, C{mappedFileSizeCommitLog}.
     @ivar flush: has the log synced; the Deferred fires once all that was appended is on the
         disk (C{MessageStore.flusher.flush}).
     @ivar cutBack: told after each cut, so that consumer offsets behind the ends of their
@@ -285,6 +296,7 @@ class SlaveParts:
     epochs: IEpochs
     tables: ITableSink
     identity: IIdentity
+    fileSize: int
     flush: Callable[[], Deferred[None]]
     cutBack: Callable[[ICut], None]
     startedAnew: Callable[[int, str], None]
