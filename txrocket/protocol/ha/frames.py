@@ -41,10 +41,15 @@ __all__ = [
     "ReplicaFrame",
     "ReplicaReport",
     "ReportReader",
+    "decodeRefusal",
+    "encodeRefusal",
 ]
 
 #: The most bytes in a frame.
 BYTES_LIMIT: Final = 4 * 1024 * 1024
+
+# The longest reason of a refusal.
+_REASON: Final = 1024
 
 _FIELDS = Struct(">BiqqqqI")
 _SUM = Struct(">I")
@@ -175,6 +180,25 @@ def _frameType(kind: int) -> FrameType:
         return FrameType(kind)
     except ValueError:
         raise MalformedReplication(f"a frame of type {kind}") from None
+
+
+def encodeRefusal(code: Refusal, reason: str) -> bytes:
+    """
+    The bytes of a REFUSAL frame.
+    """
+    return bytes([code]) + reason.encode()[:_REASON]
+
+
+def decodeRefusal(data: bytes) -> tuple[Refusal, str]:
+    """
+    What a REFUSAL frame says.
+
+    @raise MalformedReplication: if its code is not known.
+    """
+    try:
+        return Refusal(data[0]), data[1:].decode(errors="replace")
+    except ValueError:
+        raise MalformedReplication(f"a refusal with code {data[0]}") from None
 
 
 class ReplicaReport(NamedTuple):

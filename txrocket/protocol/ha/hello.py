@@ -39,7 +39,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 from txrocket.errors import InvalidMessage, MalformedReplication
 
-__all__ = ["EPOCH_LIMIT", "MAGIC", "Epochs", "HelloReader", "MasterHello", "Sample", "SlaveHello"]
+__all__ = [
+    "EPOCH_LIMIT",
+    "MAGIC",
+    "SAMPLE_LIMIT",
+    "Epochs",
+    "HelloReader",
+    "MasterHello",
+    "Sample",
+    "SlaveHello",
+]
 
 MAGIC: Final = b"TXHA"
 _VERSION: Final = 1
@@ -49,6 +58,12 @@ _SLAVE: Final = 2
 #: The most epochs in a hello: the newest are sent.  A slave that shares none of them with its
 #: master begins anew, which is always safe.
 EPOCH_LIMIT: Final = 4096
+
+#: The most bytes of a sample.  The master reads them for anyone who sends a hello.
+SAMPLE_LIMIT: Final = 64 * 1024
+
+# The most samples of a hello.
+_SAMPLES: Final = 4
 
 # The longest text: a group's id, an incarnation, an address.
 _TEXT_LIMIT = 1024
@@ -211,6 +226,8 @@ class _Body:
     def slave(self) -> SlaveHello:
         groupId, incarnation, address = self._text(), self._text(), self._text()
         replicaId, first, end, flushed, count = self._fields(_SLAVE_FIELDS)
+        if count > _SAMPLES:
+            raise MalformedReplication(f"a hello with {count} samples")
         samples = tuple(Sample._make(self._fields(_SAMPLE)) for _ in range(count))
         epochs = self._epochs()
         if not 0 <= first <= end or not 0 <= flushed <= end or replicaId < 0:
@@ -221,6 +238,8 @@ class _Body:
         for each in samples:
             if not first <= each.offset <= each.offset + each.size <= end:
                 raise MalformedReplication(f"{each} is not in a log from {first} to {end}")
+            if each.size > SAMPLE_LIMIT:
+                raise MalformedReplication(f"{each} has more than {SAMPLE_LIMIT} bytes")
         return SlaveHello(
             *(groupId, incarnation, address, replicaId, first, end, flushed, samples, epochs)
         )
