@@ -236,7 +236,7 @@ class MasterLink:
             lambda: self._connect(address).connect(factory)
         )
         connecting.addCallbacks(
-            self._connected, self._notConnected, (connecting,), None, (connecting,)
+            self._connected, self._notConnected, (connecting,), {}, (connecting,)
         )
 
     def _connected(self, protocol: Any, connecting: Deferred[Any]) -> None:
