@@ -5,8 +5,8 @@ Opening a folder, after a clean stop or a crash.
 The log is read from where everything is known to be safe (L{CheckpointFile}), or
 where only Java has been here, from where Java would begin: the third last file
 after a clean stop, after a crash the last file that begins with a record older than
-Java's checkpoint.  Queues and index get what they miss on the way.  Reading passes over
-what is damaged (L{Holes}), and ends where no sound record follows; the log is cut there.
+Java's checkpoint.  Queues and index get their missing entries on the way.  Reading passes over
+damaged stretches (L{Holes}), and ends where no sound record follows; the log is cut there.
 
     first            safe                           end            cut
       |---------------|-----------|#######|----------|~~~~~~~~~~~~~~~|
@@ -44,7 +44,7 @@ __all__ = ["Recovery"]
 
 class Recovery:
     """
-    Puts right what the last process left.
+    Brings log, queues and index in line with each other.
     """
 
     _log = Logger()
@@ -89,7 +89,7 @@ class Recovery:
         known = checkpoint.offset if checkpoint.ours else None
         while known is not None and log.segments.end < known:
             gaps.append(log.segments.restore())
-        # If the log goes on behind what a clean stop has said, there was none.
+        # If the log goes on behind the checkpoint of a clean stop, a crash came after it.
         clean = clean and (known is None or self._isLast(checkpoint))
         log.end = log.written = log.segments.end
         self._losses.findGaps(gaps, known, clean)
@@ -98,8 +98,8 @@ class Recovery:
         end = self._replay(start, known or 0)
         self._cutAt(end)
         if not clean:
-            # What was kept may be in the system's memory only, and what was cut
-            # must not come back in parts among records that are yet to come.
+            # Kept records may be in the system's memory only.  Parts of the records that
+            # were cut must not come back among new records.
             log.segments.rewrite(min(safe, end), end)
             log.segments.syncFrom(min(safe, end))
         self._queues.follow(log.first)
@@ -124,7 +124,7 @@ class Recovery:
         if self._index is not None and not rewound:
             start = min(start, self._index.distrust(checkpoint.indexTimestamp))
         if start < safe or not rewound or (checkpoint.offset or 0) > safe:
-            # What it tells of is going to be made anew, and may get lost meanwhile.
+            # Its entries are going to be made anew, and may get lost meanwhile.
             time = self._timeOf(start) or 0
             self._checkpointFile.write(Checkpoint(time, time, time))
             self._checkpointFile.sync()
@@ -264,10 +264,10 @@ class Recovery:
         clean: bool,
     ) -> int:
         """
-        From where the queues must be told of records again.  That is earlier
-        than what is safe if some are damaged, or deleted to be made anew.
+        The offset from which on records must be entered again.  It is before the safe
+        offset if queues are damaged, or were deleted to be made anew.
 
-        @param told: whether the checkpoint tells how many entries there were.
+        @param told: whether the checkpoint has the number of entries.
         """
         if told and not self._losses.floors:
             self._log.warn(
@@ -286,7 +286,7 @@ class Recovery:
     def _confirm(self, topic: str, queueId: int, ours: bool) -> Confirm:
         def confirm(queueOffset: int, offset: int, size: int, hashed: int) -> bool:
             if 0 <= offset < self._commitLog.first:
-                # Deleted, and only what is safe in its queue ever is.
+                # Deleted: only records whose entries are safe ever are.
                 return True
             found = self._commitLog.recordAt(offset)
             if found is None:
@@ -309,7 +309,7 @@ class Recovery:
 
     def _replay(self, start: int, known: int) -> int:
         """
-        Enter the records from an offset on in queues and index, past what is damaged.
+        Enter the records from an offset on in queues and index, past damaged stretches.
 
         @param known: the log does not end before it.
         @return: where the log ends.

@@ -10,7 +10,7 @@ It lies between the records of the entries before and behind it::
     log     ...[ 6 ]..[?]...[?]..[?]...[ 8 ]...
                     '-- searched -----'
 
-Damage is rare, so this is slow and bounded, and what was found is remembered.
+Damage is rare, so the search is slow and bounded, and its result is remembered.
 """
 
 from __future__ import annotations
