@@ -66,7 +66,7 @@ class MessageStore:
     @ivar written: how far the log is in the files.
     @ivar wall: the time of day in seconds.  The times of messages do not go back with it,
         lest searches by time be upset, unless it is set back by more than a day.
-    @ivar confirmed: the time of day by which is judged what is too old to be kept.
+    @ivar confirmed: the time of day that decides which files are too old.
     """
 
     _log = Logger()
@@ -93,8 +93,9 @@ class MessageStore:
         @param clock: for all that is periodic, and for time-outs.
         @param inThread: runs a function that blocks: two at a time, and searches.
         @param storeHost: the broker's address, as records hold it.
-        @param arrived: told of every message that has come to a queue.
-        @param memory: the machine's, in bytes: it decides what counts as old.
+        @param arrived: called for every message that has come to a queue.
+        @param memory: the memory of the machine in bytes, which decides which messages are
+            old.
         @param awaited: the queues, by topic and number, of which C{arrived} needs to
             hear; without it, all.
         @param syncInThread: runs a sync of the log; without it, C{inThread} does.
@@ -171,7 +172,7 @@ class MessageStore:
 
     def apply(self, settings: StoreSettings) -> None:
         """
-        Take new settings, of which only those marked C{live} may differ.
+        Take new settings.  Only settings that are marked C{live} may differ.
         """
         self.settings = self.retention.settings = self.tasks.settings = settings
         self.reader.apply(settings)
@@ -312,7 +313,7 @@ class MessageStore:
     def sharedTime(self) -> int | None:
         """
         The time that all messages since the last write bear, in milliseconds, and that
-        the next one would; L{None} if there are none.
+        the next one would; L{None} if no message was appended.
         """
         return self._schedule.timestamp if self._schedule.isPending else None
 

@@ -53,8 +53,7 @@ class Checkpointer:
         self._failed = failed
         self._failure: StoreFailed | None = None
         self._turn = DeferredLock()
-        # Outlives a checkpoint that did not come to its end: what is not synced
-        # then must be before the next one speaks of it.
+        # Outlives a checkpoint that failed: the next one must sync its files as well.
         self._owed = SyncJob(handles)
         self.last = Checkpoint()
 
