@@ -42,7 +42,7 @@ class DeadlinesTests(SynchronousTestCase):
         self.deadlines.watch(waiting)
         return waiting
 
-    def test_late(self) -> None:
+    def test_lateWaiterFailsOnTime(self) -> None:
         """
         Each has its own five seconds, to the moment.
         """
@@ -59,7 +59,7 @@ class DeadlinesTests(SynchronousTestCase):
         self.failureResultOf(second, FlushDiskTimeout)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_inTime(self) -> None:
+    def test_servedWaiterIsLeftAlone(self) -> None:
         """
         Who was served is left alone.
         """
@@ -69,7 +69,7 @@ class DeadlinesTests(SynchronousTestCase):
         self.assertIsNone(self.successResultOf(waiting))
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_oneTimer(self) -> None:
+    def test_manyWaitersShareTimer(self) -> None:
         """
         However many wait, there is one timer; and those who were served are not
         kept.
@@ -155,7 +155,7 @@ class SyncFlushTests(SynchronousTestCase):
         """
         return self.store.put("T", 0, b"body", b"", bornTimestamp=1, bornHost=HOST)
 
-    def test_group(self) -> None:
+    def test_oneSyncServesEarlierMessages(self) -> None:
         """
         One sync serves all that were written before it began, and the next one
         those that came meanwhile.
@@ -177,7 +177,7 @@ class SyncFlushTests(SynchronousTestCase):
             self.assertIsNone(self.successResultOf(each))
         self.assertEqual(self.jobs, [])
 
-    def test_askedLate(self) -> None:
+    def test_lateCallerGetsSync(self) -> None:
         """
         Who asks only after the message was written gets a sync too, and who asks
         after that is answered at once.
@@ -190,7 +190,7 @@ class SyncFlushTests(SynchronousTestCase):
         self.assertIsNone(self.successResultOf(stored))
         self.assertIsNone(self.successResultOf(self.store.stored(end)))
 
-    def test_timeout(self) -> None:
+    def test_slowDiskTimesSenderOut(self) -> None:
         """
         A disk that takes longer than C{syncFlushTimeout} is told to the sender,
         and what it does afterwards changes nothing.

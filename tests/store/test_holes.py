@@ -165,7 +165,7 @@ class HoleTests(DamageCase):
             self.checkAllBut(7)
             self.checkNext()
 
-    def test_told(self) -> None:
+    def test_holeIsLoggedAndCopied(self) -> None:
         """
         The start tells offset and bytes of what cannot be read, and keeps a copy of them.
         """
@@ -195,7 +195,7 @@ class HoleTests(DamageCase):
         filler = scanned[7].record
         self.assertEqual((HOLE_TOPIC, TRANSACTION_ROLLBACK_TYPE), (filler.topic, filler.sysFlag))
 
-    def test_sectorsZeroed(self) -> None:
+    def test_zeroedSectorCostsItsRecords(self) -> None:
         """
         Sectors that read as zeros cost the records that they were part of.
         """
@@ -212,7 +212,7 @@ class HoleTests(DamageCase):
             self.checkAllBut(*lost)
             self.checkNext()
 
-    def test_blankDamaged(self) -> None:
+    def test_damagedBlankCostsNothing(self) -> None:
         """
         A damaged blank costs nothing.
         """
@@ -463,7 +463,7 @@ class CutTests(DamageCase):
                 self.again()
                 self.checkAllBut()
 
-    def test_checkpointDamaged(self) -> None:
+    def test_damagedCheckpointLosesNothing(self) -> None:
         """
         Whatever is left of the checkpoint, everything is there.
         """
@@ -505,7 +505,7 @@ class OrderTests(DamageCase):
     Records whose headers lie.
     """
 
-    def test_numberDamaged(self) -> None:
+    def test_damagedNumberCostsOneRecord(self) -> None:
         """
         A record that says another number than its place in the queue tells costs itself
         alone, and no number is given again.
@@ -520,7 +520,7 @@ class OrderTests(DamageCase):
                 self.assertLessEqual(kept.items(), self.found().items())
                 self.checkNext()
 
-    def test_queueDamaged(self) -> None:
+    def test_damagedQueueIdCostsOneRecord(self) -> None:
         """
         A record that says another queue than it was put to costs itself alone.
         """

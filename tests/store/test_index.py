@@ -101,7 +101,7 @@ class LayoutTests(IndexCase):
     What is in the files.
     """
 
-    def test_bytes(self) -> None:
+    def test_fileHasLayoutOfJava(self) -> None:
         """
         Header, slots and entries are where Java's IndexHeader and IndexFile have
         them.
@@ -135,7 +135,7 @@ class LayoutTests(IndexCase):
             data[72:],
         )
 
-    def test_hash(self) -> None:
+    def test_hashIsThatOfJava(self) -> None:
         """
         The hash is the absolute value of Java's, and 0 where that has none.
         """
@@ -145,7 +145,7 @@ class LayoutTests(IndexCase):
         # "T#jllgvmc".hashCode() = Integer.MIN_VALUE
         self.assertEqual(0, keyHash("T", "jllgvmc"))
 
-    def test_times(self) -> None:
+    def test_timesAreRelativeToFile(self) -> None:
         """
         An entry's time is in seconds after the file's first, neither negative
         nor larger than an int.
@@ -177,7 +177,7 @@ class LayoutTests(IndexCase):
         self.assertEqual([int(names[0]) + each for each in range(3)], [int(each) for each in names])
         self.assertEqual({17}, {len(each) for each in names})
 
-    def test_roll(self) -> None:
+    def test_fullFileIsFollowed(self) -> None:
         """
         A full file is followed by another, whose name is later even if the
         clock has not moved.
@@ -217,7 +217,7 @@ class QueryTests(IndexCase):
         self.assertEqual(Queried([], 0, 0), self.index.query("T", "k", 0, EVER, 10))
         self.assertIsNone(self.index.seal(SyncJob(self.handles)))
 
-    def test_newestFirst(self) -> None:
+    def test_newestRecordsComeFirst(self) -> None:
         """
         Records come newest first, bounded in number, over files, with how far
         the index reaches.
@@ -228,7 +228,7 @@ class QueryTests(IndexCase):
         self.assertEqual([7, 6, 5], self.find("k", most=3))
         self.assertEqual(Queried([7], NOW + 7000, 7), self.index.query("T", "k", 0, EVER, 1))
 
-    def test_timeRange(self) -> None:
+    def test_timesBoundQuery(self) -> None:
         """
         Records are of a range of store times, both ends included.
         """
@@ -252,7 +252,7 @@ class QueryTests(IndexCase):
         newest = self.disk.names(self.folder)[-1]
         self.assertEqual({newest}, {os.path.basename(path) for path, _, _ in self.disk.preads})
 
-    def test_keys(self) -> None:
+    def test_eachKeyIsFound(self) -> None:
         """
         Each key of a record is found, empty ones are none, and topics do not
         mix.
@@ -264,7 +264,7 @@ class QueryTests(IndexCase):
         self.assertEqual([], self.find(""))
         self.assertEqual([2], self.index.query("U", "a", 0, EVER, 10).offsets)
 
-    def test_chain(self) -> None:
+    def test_keysOfOneSlotAreFound(self) -> None:
         """
         Keys that fall into one slot do not hide each other.
         """
@@ -277,7 +277,7 @@ class QueryTests(IndexCase):
         self.index = self.loaded()
         self.assertEqual([[number] for number in range(40)], [self.find(each) for each in keys])
 
-    def test_collision(self) -> None:
+    def test_keysOfOneHashAreFoundTogether(self) -> None:
         """
         Keys of one hash are found together: the index knows hashes only.
         """
@@ -286,7 +286,7 @@ class QueryTests(IndexCase):
         self.put(2, "BB")
         self.assertEqual([2, 1], self.find("Aa"))
 
-    def test_repeatedKey(self) -> None:
+    def test_repeatedKeyCountsOnce(self) -> None:
         """
         A record counts once, however often it has a key, in one file or two.
         """
@@ -307,7 +307,7 @@ class QueryTests(IndexCase):
         self.assertEqual([20, 10], self.find("k"))
         self.assertEqual([], self.find("other"))
 
-    def test_damagedChain(self) -> None:
+    def test_damagedChainEnds(self) -> None:
         """
         A chain that does not lead to older entries ends there.
         """
@@ -321,7 +321,7 @@ class QueryTests(IndexCase):
         self.index = self.loaded()
         self.assertEqual([2], self.find("k"))
 
-    def test_damagedSlot(self) -> None:
+    def test_damagedSlotIsEmpty(self) -> None:
         """
         A slot that leads nowhere is empty.
         """
@@ -360,7 +360,7 @@ class DurabilityTests(IndexCase):
         self.assertEqual(1, int.from_bytes(data[56:60], "big"))
         self.assertEqual([2, 1], self.find("k"))
 
-    def test_syncs(self) -> None:
+    def test_sealAndSettleSyncFile(self) -> None:
         """
         A seal has the file, and a new name in the folder, synced; a settle the
         file again; and a second seal nothing.
@@ -385,7 +385,7 @@ class DurabilityTests(IndexCase):
         job.run()
         self.assertEqual([], self.disk.synced)
 
-    def test_sealFails(self) -> None:
+    def test_failedSealIsRepeated(self) -> None:
         """
         Entries that a full disk does not take are written the next time.
         """
@@ -398,7 +398,7 @@ class DurabilityTests(IndexCase):
         self.index = self.loaded()
         self.assertEqual([1], self.find("k"))
 
-    def test_rewind(self) -> None:
+    def test_crashRewindsIndexToMark(self) -> None:
         """
         After a crash the index goes back to its mark, over files, and takes the
         same records again.
@@ -421,7 +421,7 @@ class DurabilityTests(IndexCase):
         self.index = self.loaded()
         self.assertEqual([8, 7, 6, 5, 4, 3, 2, 1, 0], self.find("k"))
 
-    def test_rewindSlots(self) -> None:
+    def test_rewindCorrectsSlots(self) -> None:
         """
         Slots that point to entries that do not count lead back to the last that
         do, or are emptied.  That is on the disk before entries are written over,
@@ -483,7 +483,7 @@ class DurabilityTests(IndexCase):
         self.assertEqual([], self.disk.synced)
         self.assertEqual([0], self.find("k"))
 
-    def test_rewindHeader(self) -> None:
+    def test_rewindMakesHeaderAnew(self) -> None:
         """
         Where the header may be anything, its values come from the entries and
         from the log; where the log does not know, the last second counts whole,
@@ -526,7 +526,7 @@ class DurabilityTests(IndexCase):
         self.assertTrue(self.index.rewind(None, self.timeOf, doubt=True))
         self.assertEqual([], self.disk.names(self.folder))
 
-    def test_rewindImpossible(self) -> None:
+    def test_impossibleMarkIsRefused(self) -> None:
         """
         A mark of a file that is not there, or that has fewer entries, is none.
         """

@@ -342,7 +342,7 @@ class ModelTests(SynchronousTestCase):
     The store against the model.
     """
 
-    def test_model(self) -> None:
+    def test_storeHoldsWhatModelHolds(self) -> None:
         """
         Whatever is done to a store, it holds what the model holds.
         """

@@ -17,7 +17,7 @@ class WatermarkTests(SynchronousTestCase):
     Tests for L{Watermark}.
     """
 
-    def test_reached(self) -> None:
+    def test_reachedOffsetNeedsNoWait(self) -> None:
         """
         Who asks for what has been reached does not wait.
         """
@@ -53,7 +53,7 @@ class WatermarkTests(SynchronousTestCase):
         mark.advance(300)
         self.assertEqual(["a", "b", "c", "d", "e"], served)
 
-    def test_neverBack(self) -> None:
+    def test_markNeverGoesBack(self) -> None:
         """
         The mark does not go back.
         """
@@ -71,7 +71,7 @@ class WatermarkTests(SynchronousTestCase):
         mark.advance(7)
         self.successResultOf(again)
 
-    def test_cancelled(self) -> None:
+    def test_cancelledWaiterIsPassedOver(self) -> None:
         """
         Who has given up is passed over, by success and by failure.
         """
@@ -86,7 +86,7 @@ class WatermarkTests(SynchronousTestCase):
         mark.fail(StoreFailed("gone"))
         self.assertEqual(0, mark.waiting)
 
-    def test_fail(self) -> None:
+    def test_failedMarkFailsAllWaiters(self) -> None:
         """
         A mark that will never move fails who waits and who comes later, but
         what it has reached stays reached.
@@ -98,7 +98,7 @@ class WatermarkTests(SynchronousTestCase):
         self.failureResultOf(mark.reaches(11), StoreFailed)
         self.successResultOf(mark.reaches(10))
 
-    def test_disappoint(self) -> None:
+    def test_disappointmentFailsPresentWaiters(self) -> None:
         """
         A disappointment is only for those who wait now.
         """
