@@ -38,14 +38,14 @@ _Change: TypeAlias = tuple[int, bytes | None]
 
 def ioError() -> OSError:
     """
-    What a broken disk says.
+    The error of a broken disk.
     """
     return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def full() -> OSError:
     """
-    What a full disk says.
+    The error of a full disk.
     """
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

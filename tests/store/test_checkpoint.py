@@ -99,7 +99,7 @@ class CheckpointTests(SynchronousTestCase):
 
     def test_missingIndexIsRead(self) -> None:
         """
-        A checkpoint without an index file is told from one with.
+        A checkpoint without an index file is read as such.
         """
         checkpoint = Checkpoint(5, 5, 5, 7, None, 5, 1)
         self.file.write(checkpoint)

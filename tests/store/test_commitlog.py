@@ -240,8 +240,8 @@ class TroubleTests(StoreCase):
 
     def test_fullDiskLosesUnwrittenRecords(self) -> None:
         """
-        What a full disk does not take is forgotten: its offsets go to the next,
-        and whoever waited is told, once.
+        Records that a full disk does not take are forgotten: the next records get their
+        offsets, and the waiters get the error once.
         """
         store = self.start()
         self.put(store, b"a")
@@ -280,7 +280,7 @@ class TroubleTests(StoreCase):
 
     def test_directWriteRaisesError(self) -> None:
         """
-        Who has it written at once is told at once.
+        A caller of write gets the error directly.
         """
         store = self.start()
         self.put(store, b"a")
@@ -419,7 +419,7 @@ class ScanTests(StoreCase):
 
     def test_emptyTopicEndsScan(self) -> None:
         """
-        A record without a topic is none.
+        A record without a topic is not sound.
         """
         first = self.add(b"a")
         second = self.add(b"b")
@@ -440,7 +440,7 @@ class ScanTests(StoreCase):
 
     def test_droppedRecordsFreeTheirPlace(self) -> None:
         """
-        What was put and not written can be forgotten, and its place is free.
+        Records that are not written can be dropped, and their place is free.
         """
         first = self.add(b"a")
         end = self.log.end

@@ -111,7 +111,7 @@ class QueueTests(SynchronousTestCase):
 
     def test_unwrittenEntryIsRead(self) -> None:
         """
-        What is put is in the queue at once, and read with what is in the files.
+        An entry is in the queue at once, and read with the entries of the files.
         """
         self.fill(3)
         self.queue.put(3, 1030, 10, 3)
@@ -631,7 +631,7 @@ class QueuesTests(SynchronousTestCase):
 
     def test_syncCoversChangedFiles(self) -> None:
         """
-        What was written since the last sync is synced, and that alone.
+        A sync covers the files that were written since the last one, and no others.
         """
         self.queues.put("A", 0, 0, 0, 10, 0)
         self.queues.write()
@@ -750,7 +750,7 @@ class QueuesTests(SynchronousTestCase):
 
     def test_readAheadBounded(self) -> None:
         """
-        Entries are kept for so many queues only, and for none that is gone.
+        Entries are read ahead for a bounded number of queues, and for none that is gone.
         """
         self.patch(consumequeue, "_AHEAD_QUEUES", 3)
         for queueId in range(8):

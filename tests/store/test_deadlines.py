@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for waiting for the disk: one timer and one sync for all who wait.
+Tests for waiting for the disk: one timer and one sync for all waiters.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DeadlinesTests(SynchronousTestCase):
 
     def test_servedWaiterIsLeftAlone(self) -> None:
         """
-        Who was served is left alone.
+        A waiter that was served is left alone.
         """
         waiting = self.watch()
         waiting.callback(None)
@@ -81,7 +81,7 @@ class DeadlinesTests(SynchronousTestCase):
 
     def test_lateWaiterMayWaitAgain(self) -> None:
         """
-        Who is told that it is late may wait anew at once.
+        A waiter that got a time-out may wait again at once.
         """
         again: list[Deferred[None]] = []
         self.watch().addErrback(lambda _: again.append(self.watch()))

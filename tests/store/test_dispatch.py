@@ -37,7 +37,7 @@ NOW = START * 1000
 
 class HashTests(StoreCase):
     """
-    What a queue's entry holds beside the record's place.
+    The hash, or the time, in the entry of a queue.
     """
 
     def hashOf(self, topic: str, **properties: Any) -> int:
@@ -334,7 +334,7 @@ class DispatchTests(SynchronousTestCase):
 
 class AwaitedTests(StoreCase):
     """
-    Which messages are told.
+    The messages that wake consumers.
     """
 
     def test_onlyAwaitedAreTold(self) -> None:

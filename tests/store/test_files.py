@@ -44,7 +44,7 @@ class FilesTests(SynchronousTestCase):
 
     def test_readAndWrite(self) -> None:
         """
-        What is written at a place is read there, and past the end is nothing.
+        Bytes are read where they were written; nothing is read past the end.
         """
         handle = self.open()
         self.files.pwrite(handle, b"hello", 3)
@@ -102,7 +102,7 @@ class FilesTests(SynchronousTestCase):
 
     def test_noHandlesIsNoFailedSync(self) -> None:
         """
-        A file that cannot be opened for its sync is told apart from a sync that failed.
+        A file that cannot be opened for its sync is another error than a failed sync.
         """
         number = errno.EMFILE
         self.patch(files, "syncPaths", lambda paths: number)
@@ -177,7 +177,7 @@ class FilesTests(SynchronousTestCase):
 
     def test_failedSyncHasItsOwnError(self) -> None:
         """
-        A sync that fails is told from every other error, and keeps its number.
+        A failed sync has an error of its own, with the number of the system.
         """
 
         def fail(handle: int) -> None:
@@ -196,7 +196,7 @@ class FilesTests(SynchronousTestCase):
 
     def test_syncOfWhatIsGone(self) -> None:
         """
-        What was deleted needs no sync, file or folder.
+        A deleted file or folder needs no sync.
         """
         done: list[int] = []
         self.patch(os, "fdatasync", done.append)
@@ -219,7 +219,7 @@ class FilesTests(SynchronousTestCase):
 
     def test_namesAreSorted(self) -> None:
         """
-        Names come sorted; a folder that is none has none.
+        Names come sorted; a path that is no folder has no names.
         """
         for name in ("2", "1", "10"):
             os.close(os.open(os.path.join(self.folder, name), os.O_CREAT))
@@ -304,7 +304,7 @@ class LockTests(SynchronousTestCase):
 
     def other(self) -> str:
         """
-        What another process says about the lock.
+        The answer of another process about the lock.
         """
         return subprocess.run(
             [sys.executable, "-c", AS_JAVA, self.path], capture_output=True, text=True, check=True
@@ -349,7 +349,7 @@ class LockTests(SynchronousTestCase):
 
     def test_folderOfNetwork(self) -> None:
         """
-        A file system that cannot lock folders is told apart from one that fails.
+        A file system that cannot lock folders is no error; one that fails is.
         """
         folder = self.mktemp()
         os.mkdir(folder)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.flush.flusher}: when things get to the disk, and who is told.
+Tests for L{txrocket.store.flush.flusher}: when data gets to the disk, and when senders get their
+answer.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class AsyncTests(StoreCase):
 
     def test_writtenMessageIsStored(self) -> None:
         """
-        A sender is told as soon as the message is in the files, not before.
+        A sender is answered as soon as the message is in the files, not before.
         """
         appended = self.gather(self.store)
         stored = self.store.stored(appended.end)
@@ -110,7 +111,7 @@ class AsyncTests(StoreCase):
 
     def test_failedSyncRefusesMessages(self) -> None:
         """
-        After a sync that failed no message is taken, and the reason is told.
+        After a failed sync no message is taken, and the error has the reason.
         """
         self.putSized(4 * PAGE)
         self.disk.failing["sync"] = OSError(errno.EIO, "broken")
@@ -147,7 +148,7 @@ class SyncTests(StoreCase):
 
     def test_syncedMessageIsStored(self) -> None:
         """
-        A sender is told once the message is on the disk, and not before.
+        A sender is answered once the message is on the disk, and not before.
         """
         sent = self.send()
         self.assertEqual([], self.held.jobs)
@@ -183,7 +184,7 @@ class SyncTests(StoreCase):
 
     def test_nextSyncRunsBeforeAnswers(self) -> None:
         """
-        When those are told whom a sync has served, the next is under way.
+        When the waiters of a sync are answered, the next sync is under way.
         """
         underWay = []
         self.send().addCallback(lambda _: underWay.append(len(self.held.jobs)))
@@ -198,7 +199,7 @@ class SyncTests(StoreCase):
 
     def test_sendFromCallbackGetsAnotherSync(self) -> None:
         """
-        Who sends again as soon as it is served is served by another sync.
+        A producer that sends again from its callback is served by another sync.
         """
         again: list[Deferred[None]] = []
         sent = self.send().addCallback(lambda _: again.append(self.send()))
@@ -405,7 +406,7 @@ class CheckpointerTests(StoreCase):
 
     def test_longCheckpointIsFollowedByRest(self) -> None:
         """
-        After a checkpoint that took long there is none for five times as long.
+        After a long checkpoint the next one waits for five times as long.
         """
         for _ in range(6):
             self.put(self.store, b"x" * 2000)
@@ -558,7 +559,7 @@ class HandlesTests(StoreCase):
 
 class StopTests(StoreCase):
     """
-    What a stop waits for.
+    The work that a stop waits for.
     """
 
     def test_waitsForCheckpoint(self) -> None:
@@ -582,7 +583,7 @@ class StopTests(StoreCase):
 
     def test_stopServesWaiters(self) -> None:
         """
-        Senders that wait when the store stops are told.
+        Senders that wait when the store stops are answered.
         """
         held = Held()
         store = self.start(held, flushDiskType=FlushDiskType.SYNC_FLUSH)

@@ -112,7 +112,7 @@ class DamageCase(StoreCase):
 
     def found(self) -> dict[int, bytes]:
         """
-        What the queues serve, by the number of the message.
+        The messages that the queues serve, by their number.
         """
         found: dict[int, bytes] = {}
         for start, topic in enumerate("TU"):
@@ -257,7 +257,7 @@ class HoleTests(DamageCase):
 
     def test_recordInBodyNotTaken(self) -> None:
         """
-        What looks like a record within the body of a damaged one is not served.
+        Bytes that look like a record within the body of a damaged record are not served.
         """
         forged = bytearray(self.store.log.read(self.sent[0].offset, self.sent[0].sizes[0]))
         outer = self.put(self.store, bytes(forged), topic="V")
@@ -465,7 +465,7 @@ class CutTests(DamageCase):
 
     def test_damagedCheckpointLosesNothing(self) -> None:
         """
-        Whatever is left of the checkpoint, everything is there.
+        A damaged checkpoint loses no message.
         """
         random = Random(17)
         for stop in _STOPS:
@@ -488,7 +488,7 @@ class CutTests(DamageCase):
 
     def test_abortFileGone(self) -> None:
         """
-        If somebody removes the abort file after a crash, the log is checked all the same.
+        If an operator removes the abort file after a crash, the log is checked all the same.
         """
         self.successResultOf(self.store.checkpointer.checkpoint())
         self.send()
@@ -552,7 +552,7 @@ class OrderTests(DamageCase):
 
     def test_magicIsRecords(self) -> None:
         """
-        What a hole is filled with is a record to everyone.
+        A hole is filled with a record that every reader accepts.
         """
         abandon(self.store)
         self.flip(self.sent[3].offset + 200)

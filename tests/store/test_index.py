@@ -81,7 +81,7 @@ class IndexCase(SynchronousTestCase):
 
     def counts(self) -> list[int]:
         """
-        What the files' headers count.
+        The counts in the headers of the files.
         """
         return [
             int.from_bytes(self.bytesOf(each)[36:40], "big")
@@ -338,7 +338,7 @@ class QueryTests(IndexCase):
 
 class DurabilityTests(IndexCase):
     """
-    What is in the files when, and after a crash.
+    The contents of the files at each step, and after a crash.
     """
 
     def test_slotsAfterEntries(self) -> None:
@@ -528,7 +528,7 @@ class DurabilityTests(IndexCase):
 
     def test_impossibleMarkIsRefused(self) -> None:
         """
-        A mark of a file that is not there, or that has fewer entries, is none.
+        A mark of a missing file, or of more entries than the file has, is refused.
         """
         self.put(1, "k")
         self.checkpoint()
@@ -538,7 +538,7 @@ class DurabilityTests(IndexCase):
                 self.assertFalse(self.index.rewind(mark, self.timeOf, doubt=doubt))
         self.assertEqual([1], self.find("k"))
 
-    def test_distrust(self) -> None:
+    def test_distrustedFilesAreRemoved(self) -> None:
         """
         Where no more is known than a time, the files go that do not end before
         it, and the last record that is left is told.
@@ -569,7 +569,7 @@ class DurabilityTests(IndexCase):
         self.assertEqual(4, self.index.distrust(EVER))
         self.assertEqual(1, len(self.disk.names(self.folder)))
 
-    def test_load(self) -> None:
+    def test_brokenFileIsRemoved(self) -> None:
         """
         A file that is not whole is removed, others of odd names are left alone.
         """
@@ -607,7 +607,7 @@ class ShrinkTests(IndexCase):
         for number in range(12):
             self.put(number * 10, "k")
 
-    def test_follow(self) -> None:
+    def test_filesBeforeLogAreRemoved(self) -> None:
         """
         Files that end before the log begins go, but the newest stays.
         """
@@ -619,7 +619,7 @@ class ShrinkTests(IndexCase):
         self.assertEqual(1, len(self.disk.names(self.folder)))
         self.assertEqual([110, 100], self.find("k"))
 
-    def test_followUnsettled(self) -> None:
+    def test_deletedFileStaysDeleted(self) -> None:
         """
         A file that is deleted between seal and settle stays deleted.
         """
@@ -628,7 +628,7 @@ class ShrinkTests(IndexCase):
         self.index.settle(SyncJob(self.handles))
         self.assertEqual(1, len(self.disk.names(self.folder)))
 
-    def test_cut(self) -> None:
+    def test_filesBehindLogAreRemoved(self) -> None:
         """
         Files that begin behind the log's end go.
         """
@@ -638,7 +638,7 @@ class ShrinkTests(IndexCase):
         self.assertEqual([], self.disk.names(self.folder))
         self.index.cut(0, self.timeOf)
 
-    def test_cutWithin(self) -> None:
+    def test_entriesBehindLogAreRemoved(self) -> None:
         """
         Of a file that the log's end falls into, the entries behind it go, from
         the slots too, and others can take their places, at every offset.
@@ -661,7 +661,7 @@ class ShrinkTests(IndexCase):
             self.assertEqual([kept, [end]], [self.find("k"), self.find("x")])
             self.assertEqual(len(kept) + 1 + len(self.counts()), sum(self.counts()))
 
-    def test_clear(self) -> None:
+    def test_clearRemovesEverything(self) -> None:
         """
         Everything goes.
         """
@@ -676,7 +676,7 @@ class TableTests(SynchronousTestCase):
 
     def make(self, reads: int) -> tuple[Index, Disk, Handles, str]:
         """
-        An index that keeps its slots after so many reads.
+        An index that keeps its slots in memory after a number of reads.
         """
         self.patch(indexModule, "_FEW", reads)
         disk = Disk()
@@ -713,7 +713,7 @@ class TableTests(SynchronousTestCase):
                 seen.append(index.query("T", "k7", 0, 1 << 60, 100))
         return seen
 
-    def test_sameFiles(self) -> None:
+    def test_slotsInMemoryMakeSameFiles(self) -> None:
         """
         The files are the same at every checkpoint, whether all slots are in memory
         at once, after some time, or never; so is what is found.
@@ -755,7 +755,7 @@ class TableTests(SynchronousTestCase):
 
     def test_cutReadsSlotsAnew(self) -> None:
         """
-        What is put right in the file is read anew.
+        Slots that were corrected in the file are read anew.
         """
         index, _, handles, _ = self.make(0)
         index.put("T", ["a"], 1, START * 1000)

@@ -39,7 +39,7 @@ class PutTests(StoreCase):
     Tests for L{MessageStore.put} and L{MessageStore.appendBatch}.
     """
 
-    def test_record(self) -> None:
+    def test_recordHoldsAllFields(self) -> None:
         """
         A record has all that was given, the store's address and time, and where
         it is.
@@ -86,7 +86,7 @@ class PutTests(StoreCase):
         )
         store.stop()
 
-    def test_queueOffsets(self) -> None:
+    def test_queuesCountFromZero(self) -> None:
         """
         Each queue counts for itself, from 0, without gaps, in the order of
         putting, also before anything is written.
@@ -106,7 +106,7 @@ class PutTests(StoreCase):
         )
         store.stop()
 
-    def test_transactions(self) -> None:
+    def test_halvesCountInNoQueue(self) -> None:
         """
         The first half of a transaction and a rollback count in no queue; a
         commit does.
@@ -201,7 +201,7 @@ class PutTests(StoreCase):
         self.assertEqual((0, 0), (appended.offset, appended.queueOffset))
         store.stop()
 
-    def test_oneWrite(self) -> None:
+    def test_messagesOfTurnShareWrite(self) -> None:
         """
         All that is put in one turn of the reactor is written at once, and told
         of then, in order.
@@ -226,7 +226,7 @@ class PutTests(StoreCase):
         self.assertEqual([("T", 0, 0, tagsCode("x")), ("T", 0, 1, 0)], self.arrived)
         store.stop()
 
-    def test_placeOf(self) -> None:
+    def test_placeOfMessageIsFound(self) -> None:
         """
         Where in the log a message of a queue lies, or the first that is left.
         """
@@ -240,7 +240,7 @@ class PutTests(StoreCase):
         self.assertEqual(placed[2], store.placeOf("T", 0, 0))
         store.stop()
 
-    def test_ipv6(self) -> None:
+    def test_senderMayHaveIPv6Address(self) -> None:
         """
         A sender's IPv6 address is kept.
         """
@@ -283,20 +283,20 @@ class GetTests(StoreCase):
         self.assertEqual((status, nextOffset), (got.status, got.nextOffset))
         return got
 
-    def test_noQueue(self) -> None:
+    def test_missingQueueBeginsAtZero(self) -> None:
         """
         A queue that is not there: begin at 0.
         """
         self.check(7, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
 
-    def test_noMessage(self) -> None:
+    def test_emptyQueueBeginsAtZero(self) -> None:
         """
         A queue that has never had a message: begin at 0.
         """
         self.store.queues._make("T", 0)
         self.check(7, GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
 
-    def test_tooSmall(self) -> None:
+    def test_smallOffsetIsCorrected(self) -> None:
         """
         An offset before the first message: go on at the first.
         """
@@ -304,7 +304,7 @@ class GetTests(StoreCase):
         got = self.check(-1, GetMessageStatus.OFFSET_TOO_SMALL, 0)
         self.assertEqual((0, 3), (got.minOffset, got.maxOffset))
 
-    def test_overflow(self) -> None:
+    def test_largeOffsetIsCorrected(self) -> None:
         """
         The offset of the next message: stay; an offset past that: go back to it.
         """
@@ -313,7 +313,7 @@ class GetTests(StoreCase):
         self.check(4, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 3)
         self.check(99, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 3)
 
-    def test_found(self) -> None:
+    def test_messagesMoveOffsetOn(self) -> None:
         """
         Messages: go on behind the last one looked at.
         """
@@ -331,7 +331,7 @@ class GetTests(StoreCase):
         self.check(2, GetMessageStatus.FOUND, QUEUE_ENTRIES)
         self.check(QUEUE_ENTRIES, GetMessageStatus.FOUND, QUEUE_ENTRIES + 3)
 
-    def test_foundNull(self) -> None:
+    def test_missingQueueFileIsPassedOver(self) -> None:
         """
         A queue whose file is missing: go on with the next file.
         """
@@ -342,7 +342,7 @@ class GetTests(StoreCase):
         queue.segments.removeFirst()
         self.check(2, GetMessageStatus.OFFSET_FOUND_NULL, QUEUE_ENTRIES)
 
-    def test_removing(self) -> None:
+    def test_deletedMessagesArePassedOver(self) -> None:
         """
         Messages whose log is gone while the queue still has them are passed
         over; nothing wrong is served.
@@ -948,7 +948,7 @@ class TopicTests(StoreCase):
 
 class RefusedTests(StoreCase):
     """
-    What is not taken.
+    Messages that are refused.
     """
 
     def test_topicsThatLeadAway(self) -> None:

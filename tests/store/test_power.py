@@ -287,7 +287,7 @@ def _decode(data: bytes) -> bytes:
 
 def losses(kind: type[Disk], states: int) -> int:
     """
-    Look at so many states.
+    Look at a number of states.
 
     @return: how many they were.
     @raise Violation: naming the seed.

@@ -245,7 +245,7 @@ class LifeTests(StoreCase):
 
 class RestartTests(StoreCase):
     """
-    What a start finds.
+    The state that a start finds.
     """
 
     def fill(self, store: MessageStore, count: int = 12) -> None:
@@ -314,7 +314,7 @@ class RestartTests(StoreCase):
 
     def syncedLog(self) -> list[str]:
         """
-        What of the log the last start has synced.
+        The part of the log that the last start has synced.
         """
         return [
             os.path.relpath(path, self.path("commitlog"))
@@ -428,7 +428,7 @@ class RestartTests(StoreCase):
 
     def test_crashLosesUnwrittenMessages(self) -> None:
         """
-        What was only gathered is gone after a crash, and its place is free.
+        Unwritten messages are gone after a crash, and their place is free.
         """
         store = self.start()
         self.put(store, b"a")
@@ -477,7 +477,7 @@ class RestartTests(StoreCase):
 
     def test_deletedQueuesAreMadeAgain(self) -> None:
         """
-        Queues that somebody deleted are made again from the log, after a clean
+        Deleted queues are made again from the log, after a clean
         stop too.
         """
         for end in (MessageStore.stop, abandon):
@@ -528,7 +528,7 @@ class RestartTests(StoreCase):
 
     def test_deletedIndexIsMadeAgain(self) -> None:
         """
-        An index that somebody deleted is made again after a crash.
+        A deleted index is made again after a crash.
         """
         store = self.start()
         self.fill(store)

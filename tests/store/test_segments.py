@@ -113,7 +113,7 @@ class SegmentsTests(_Case):
 
     def test_pieceMissingIsRestored(self) -> None:
         """
-        A piece that is missing between others is made anew, empty, and told of.
+        A piece that is missing between others is made anew, empty, and reported.
         """
         self.lay("00000000000000000000")
         self.lay("00000000000000000200")
@@ -226,7 +226,7 @@ class SegmentsTests(_Case):
 
     def test_abandonedPiecesAreLeftAlone(self) -> None:
         """
-        What somebody else deletes is let go of, and nothing is done to it.
+        Abandoned pieces are let go of, and their files are not touched.
         """
         self.segments.create(0)
         self.segments.create(100)

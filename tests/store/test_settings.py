@@ -73,7 +73,7 @@ class SettingsTests(SynchronousTestCase):
 
     def test_invalidSettingsRefused(self) -> None:
         """
-        What cannot be meant is refused, and what Java rounds is rounded.
+        An impossible value is refused, and a value that Java rounds is rounded.
         """
         bad: list[tuple[str, Any]] = [
             ("mappedFileSizeCommitLog", 2**31),
@@ -121,7 +121,7 @@ class DelayLevelTests(SynchronousTestCase):
 
     def test_invalidDelayNamed(self) -> None:
         """
-        What is no delay is named.
+        The error names the text that is no delay.
         """
         for text in ("1s 5", "1s x", "1s 5w", "-1s"):
             error = self.assertRaises(ValueError, delayLevels, text)

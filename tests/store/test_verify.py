@@ -47,7 +47,7 @@ def _state(folder: Path) -> dict[str, Any]:
 
 class _FolderTests(SynchronousTestCase):
     """
-    What the tests have in common: a folder with one of everything.
+    A folder with one of everything.
     """
 
     def setUp(self) -> None:
@@ -168,7 +168,7 @@ class SoundTests(_FolderTests):
 
     def test_openFolderIsReported(self) -> None:
         """
-        A folder that was not closed is told from one that was.
+        A folder that was not closed is reported as such.
         """
         (self.folder / "abort").touch()
         self.assertFalse(self.verify().closed)
@@ -297,7 +297,7 @@ class DamagedTests(_FolderTests):
 
     def test_damagedMagicCodeIsFound(self) -> None:
         """
-        What is no record is found.
+        Bytes that are no record are found.
         """
         path, position, record = self.record(31)
         self.patchFile(path, position + 4, b"\1\2\3\4")
@@ -350,7 +350,7 @@ class DamagedTests(_FolderTests):
 
     def test_dataBehindTheQueue(self) -> None:
         """
-        What is behind the last entry of a queue is found, though it is no entry.
+        Bytes behind the last entry of a queue are found, though they are no entry.
         """
         last = sorted(self.queue.parent.iterdir())[-1]
         self.patchFile(last, last.stat().st_size - 1, b"\1")
@@ -719,7 +719,7 @@ class DamagedTests(_FolderTests):
 
     def test_queueOffsetFarAway(self) -> None:
         """
-        A record with an absurd queue offset is told, and is no reason to look for ages.
+        A record with an absurd queue offset is reported, and costs no long search.
         """
         path, position, _ = self.record(0)
         self.patchFile(path, position + 20, struct.pack(">q", 1 << 61))
@@ -832,7 +832,7 @@ class DamagedTests(_FolderTests):
     @staticmethod
     def damaged(random: Random, data: bytes) -> tuple[str, bytes]:
         """
-        What happens to a file, and what becomes of it.
+        The damages to a file, and their outcome.
         """
         position = random.randrange(len(data))
         what = random.choice(("bit", "sector", "cut"))
@@ -890,7 +890,7 @@ class UnreadableTests(_FolderTests):
 
     def test_wrongSlotCountIsRefused(self) -> None:
         """
-        Index files that cannot have so many slots ask for the right number.
+        If the index files cannot have the given number of slots, the error asks for it.
         """
         code, lines, errors = self.run_("verify")
         self.assertEqual((code, lines), (2, []))
@@ -898,7 +898,7 @@ class UnreadableTests(_FolderTests):
 
     def test_wrongLevelsAreRefused(self) -> None:
         """
-        Levels that are none are refused.
+        A text that is no list of levels is refused.
         """
         code, _, errors = self.run_("verify", "--levels", "soon")
         self.assertEqual(code, 2)
@@ -906,7 +906,7 @@ class UnreadableTests(_FolderTests):
 
     def test_invalidArgumentsRefused(self) -> None:
         """
-        Arguments that are none are refused with exit code 2.
+        Unknown arguments are refused with exit code 2.
         """
         self.patch(sys, "stderr", io.StringIO())
         for argv in ([], ["mend", "x"], ["dump", "x", "--limit", "-1"], ["verify"]):
@@ -943,7 +943,7 @@ class UnreadableTests(_FolderTests):
 
     def test_folderWithoutLockIsFree(self) -> None:
         """
-        A folder without a lock file is in nobody's use.
+        A folder without a lock file is not in use.
         """
         self.assertFalse(inUse(self.mktemp()))
 
@@ -1076,7 +1076,7 @@ class BarTests(SynchronousTestCase):
 
     def test_fileShowsNoBar(self) -> None:
         """
-        Elsewhere there is none.
+        A file gets no bar.
         """
         stream = io.StringIO()
         Bar(stream).show(1, 2)

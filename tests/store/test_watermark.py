@@ -19,7 +19,7 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_reachedOffsetNeedsNoWait(self) -> None:
         """
-        Who asks for what has been reached does not wait.
+        A caller does not wait for an offset that is reached.
         """
         mark = Watermark(10)
         self.successResultOf(mark.reaches(10))
@@ -27,7 +27,7 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_oneStepServesMany(self) -> None:
         """
-        One step serves all up to where it leads, and nobody past it.
+        One step serves all waiters up to its offset, and none past it.
         """
         mark = Watermark()
         first, second, third = (mark.reaches(each) for each in (5, 10, 11))
@@ -73,7 +73,7 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_cancelledWaiterIsPassedOver(self) -> None:
         """
-        Who has given up is passed over, by success and by failure.
+        A cancelled waiter is passed over, by success and by failure.
         """
         mark = Watermark()
         gone = mark.reaches(5)
@@ -100,7 +100,7 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_disappointmentFailsPresentWaiters(self) -> None:
         """
-        A disappointment is only for those who wait now.
+        A disappointment fails only the present waiters.
         """
         mark = Watermark()
         waiting = mark.reaches(5)
