@@ -178,7 +178,7 @@ class Disk(Files):
     """
     The disk.
 
-    @ivar before: told of every operation before it is done, as a word and a
+    @ivar before: gets every operation before it is done, as a word and a
         path; it may raise an error in its place, or look at the disk as it is
         at that moment.
     @ivar now: the time, for what is written.

@@ -94,8 +94,7 @@ class RollTests(StoreCase):
 
     def test_gatheredBeforeRoll(self) -> None:
         """
-        What was gathered for the old file is written to it, with the blank, by
-        one write.
+        The records of the old file and its blank are written by one write.
         """
         store = self.start()
         self.gather(store, b"a" * 1000)
@@ -220,7 +219,7 @@ class TroubleTests(StoreCase):
     def test_rollNotWritten(self) -> None:
         """
         If the old file's rest cannot be written, the log stays in the old file,
-        with nothing of what was gathered, whose senders are told.
+        without the unwritten records, and their senders get the error.
         """
         store = self.start()
         self.put(store, b"a" * 2000)
@@ -383,9 +382,8 @@ class ScanTests(StoreCase):
 
     def test_tornRecordEndsScan(self) -> None:
         """
-        What the checksum does not cover is looked at for lost sectors: no store
-        time, no address, negative numbers, properties that end in NUL or have
-        NULs from a sector's start on.
+        The fields beside the body show lost sectors: no store time, no address, negative
+        numbers, properties that end in NUL or have NULs from a sector's start on.
         """
         for changes in ({"timestamp": 0}, {"host": 0}, {"queueId": -1}, {"queueOffset": -1}):
             self.disk.removeFolder(self.root)

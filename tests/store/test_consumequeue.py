@@ -174,8 +174,8 @@ class QueueTests(SynchronousTestCase):
 
     def test_nextReadNeedsNoDisk(self) -> None:
         """
-        Who goes on where it stopped asks the disk once for a file's entries.  What is
-        put later is found, and what is forgotten is not.
+        A reader that goes on where it stopped reads the entries of a file once.  It finds
+        later entries, and no entries that were cut.
         """
         self.fill(4)
         self.queue.write()
@@ -272,7 +272,7 @@ class QueueTests(SynchronousTestCase):
     def test_gapTooWide(self) -> None:
         """
         An entry more than a file's entries away comes from a damaged record and
-        is none; those that follow have their places.
+        is dropped; the entries that follow have their places.
         """
         self.fill(2)
         self.queue.put(8, 1080, 10, 8)
@@ -524,9 +524,8 @@ class QueueTests(SynchronousTestCase):
 
     def test_newEndDropsTail(self) -> None:
         """
-        What was only put is forgotten with what is cut.  Without doubt, files
-        change only if there is something to forget; with doubt, whatever lies
-        behind the last entry reads as zeros.
+        The tail is dropped with the entries that are cut.  Without doubt, files change only
+        if entries are cut; with doubt, all bytes behind the last entry read as zeros.
         """
         self.fill(3)
         self.queue.segments.write(80, b"x")
@@ -646,7 +645,7 @@ class QueuesTests(SynchronousTestCase):
     def test_namesAreSyncedWithFile(self) -> None:
         """
         To make a queue waits for no sync: the names of its folders are synced with its
-        file.  After a crash nobody knows whether they were, and they are once more.
+        file.  After a crash they are synced again.
         """
         self.queues.put("A", 0, 0, 0, 10, 0)
         self.queues.write()

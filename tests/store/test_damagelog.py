@@ -142,8 +142,8 @@ class RecordTests(DamageCase):
 
     def check(self, expected: list[int], told: str) -> None:
         """
-        Only some messages are served, however they are pulled, and the others are told
-        of once.
+        Only some messages are served, however they are pulled, and the others are
+        logged once.
         """
         store = self.reopened()
         for most in (32, 1, 3):

@@ -71,8 +71,7 @@ class DeadlinesTests(SynchronousTestCase):
 
     def test_manyWaitersShareTimer(self) -> None:
         """
-        However many wait, there is one timer; and those who were served are not
-        kept.
+        Many waiters share one timer, and a waiter that was served is not kept.
         """
         for _ in range(1000):
             self.watch().callback(None)
@@ -179,8 +178,8 @@ class SyncFlushTests(SynchronousTestCase):
 
     def test_lateCallerGetsSync(self) -> None:
         """
-        Who asks only after the message was written gets a sync too, and who asks
-        after that is answered at once.
+        A caller that asks after the message was written gets a sync too.  A caller that asks
+        after the sync is answered at once.
         """
         end = self.put().end
         self.clock.advance(0)
@@ -192,8 +191,8 @@ class SyncFlushTests(SynchronousTestCase):
 
     def test_slowDiskTimesSenderOut(self) -> None:
         """
-        A disk that takes longer than C{syncFlushTimeout} is told to the sender,
-        and what it does afterwards changes nothing.
+        If the disk takes longer than C{syncFlushTimeout}, the sender gets a time-out, and the
+        end of the sync changes nothing.
         """
         stored = self.store.stored(self.put().end)
         self.clock.advance(0)

@@ -135,7 +135,7 @@ class SyncTests(SweepTestCase):
     def test_failedSyncAnswersNoSend(self) -> None:
         """
         Once a sync has failed, at whichever call, no send is answered as stored,
-        even if later syncs succeed; those who wait learn of it; further puts are
+        even if later syncs succeed; the waiters get the error; further puts are
         refused with the reason; reads go on; and after a restart all that was
         acknowledged is there, whatever the disk has kept of the rest.
         """
@@ -148,8 +148,8 @@ class SyncTests(SweepTestCase):
 
     def test_startedAnewAfterFailedSync(self) -> None:
         """
-        What a start keeps and serves after a failed sync is on the disk before anything
-        is answered: a power loss after further messages loses none of it.
+        After a failed sync, the messages that a start keeps are on the disk before any
+        answer: a power loss after further messages loses none of them.
         """
         for number in range(1, 40):
             work = Work()
@@ -412,7 +412,7 @@ class ErrorTests(SweepTestCase):
 
     def test_brokenReadIsPassing(self) -> None:
         """
-        What cannot be read is an error of its own kind and hurts nothing: the
+        A failed read is an error of its own kind and hurts nothing: the
         next attempt may succeed, messages are taken, queues catch up.
         """
         for number in range(1, 60):

@@ -152,8 +152,8 @@ class BehindTests(StoreCase):
 
     def test_undispatchedMessageIsUnseen(self) -> None:
         """
-        Messages that are in the log and not in their queue are not there yet: nobody
-        is sent past them.  Nobody is told of those that a queue has in memory either.
+        Messages that are in the log and not in their queue are not there yet: no consumer
+        is sent past them, and none is woken by them.
         """
         store = self.start()
         self.behind(store)
@@ -171,8 +171,8 @@ class BehindTests(StoreCase):
 
     def test_freeDiskLetsQueuesCatchUp(self) -> None:
         """
-        Once there is room, the queues get what they miss, in order and once,
-        and so does who waits for messages.
+        Once there is room, the queues get the missing entries, in order and once, and the
+        waiting consumers are woken.
         """
         store = self.start()
         self.behind(store)
@@ -339,8 +339,8 @@ class AwaitedTests(StoreCase):
 
     def test_onlyAwaitedAreTold(self) -> None:
         """
-        Only messages of queues that a consumer waits for are told, if the store
-        knows which these are.
+        Only messages of queues that a consumer waits for are passed on, if the store knows
+        these queues.
         """
         awaited = {("T", 1)}
         told: list[Any] = []
@@ -363,7 +363,7 @@ class AwaitedTests(StoreCase):
 
     def test_batchToldUntilNobodyWaits(self) -> None:
         """
-        Of a batch only those messages are told that come while a consumer waits for them.
+        Of a batch only the messages that come while a consumer waits are passed on.
         """
         awaited = {("T", 0)}
         told: list[int] = []

@@ -54,8 +54,8 @@ class FilesTests(SynchronousTestCase):
 
     def test_unwrittenBytesArePassedOver(self) -> None:
         """
-        What was never written to is passed over where the system can tell, and nothing
-        that was written is.
+        Bytes that were never written are passed over where the system knows them; written
+        bytes are not.
         """
         handle = self.open()
         self.files.truncate(handle, 1 << 24)
@@ -229,8 +229,8 @@ class FilesTests(SynchronousTestCase):
 
     def test_newFoldersAreSynced(self) -> None:
         """
-        A folder is made with those above it, each name synced in the one above,
-        unless somebody else was faster.
+        A folder is made with the folders above it, each name synced in the one above,
+        unless another process has made it.
         """
         synced: list[str] = []
         self.patch(self.files, "syncFolder", synced.append)

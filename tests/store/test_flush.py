@@ -212,7 +212,7 @@ class SyncTests(StoreCase):
 
     def test_slowSyncTimesSenderOut(self) -> None:
         """
-        A sender that waits for syncFlushTimeout is told FLUSH_DISK_TIMEOUT;
+        A sender that waits for syncFlushTimeout gets FLUSH_DISK_TIMEOUT;
         others wait on, and the message may still get to the disk.
         """
         late = self.send()
@@ -244,8 +244,8 @@ class SyncTests(StoreCase):
 
     def test_failedSyncFailsAllWaiters(self) -> None:
         """
-        When a sync fails, none that waits is told it is stored: not those it was
-        for, not those that came meanwhile, not those that come later.
+        When a sync fails, no sender gets a success: not the waiters of this sync, not those
+        of the next, not later ones.
         """
         before = self.send()
         self.clock.advance(0)
@@ -520,8 +520,8 @@ class HandlesTests(StoreCase):
 
     def test_logSyncTriedAgain(self) -> None:
         """
-        If the log's file, or its folder, cannot be opened for its sync, those who wait are
-        not told that their messages are safe, and the next sync covers them.
+        If the log's file, or its folder, cannot be opened for its sync, the waiters
+        get an error, and the next sync covers their messages.
         """
         for operation in ("open", "syncFolder"):
             self.put(self.store)

@@ -98,7 +98,7 @@ class IndexCase(SynchronousTestCase):
 
 class LayoutTests(IndexCase):
     """
-    What is in the files.
+    The contents of the files.
     """
 
     def test_fileHasLayoutOfJava(self) -> None:
@@ -254,8 +254,7 @@ class QueryTests(IndexCase):
 
     def test_eachKeyIsFound(self) -> None:
         """
-        Each key of a record is found, empty ones are none, and topics do not
-        mix.
+        Each key of a record is found; an empty key is no key, and topics do not mix.
         """
         self.put(1, "", "a", "b")
         self.index.put("U", ["a"], 2, NOW)
@@ -512,8 +511,7 @@ class DurabilityTests(IndexCase):
 
     def test_rewindToNothing(self) -> None:
         """
-        Where there was no index at the checkpoint, there is none; where it had
-        no entry, it has none.
+        If the checkpoint had no index, or an index without entries, so has the store.
         """
         self.put(5, "k")
         self.checkpoint()
@@ -540,8 +538,8 @@ class DurabilityTests(IndexCase):
 
     def test_distrustedFilesAreRemoved(self) -> None:
         """
-        Where no more is known than a time, the files go that do not end before
-        it, and the last record that is left is told.
+        If only a time is known, the files that do not end before it are removed, and the last
+        record that is left is returned.
         """
         for number in range(12):
             self.put(number, "k", at=number * 1000)
@@ -687,7 +685,7 @@ class TableTests(SynchronousTestCase):
 
     def bytesOf(self, disk: Disk, folder: str) -> list[bytes]:
         """
-        What is in the files.
+        The contents of the files.
         """
         found = []
         for name in disk.names(folder):

@@ -172,7 +172,7 @@ class TableTests(SynchronousTestCase):
 
     def test_damagedIsKeptAside(self) -> None:
         """
-        What is damaged is kept under another name, once, however often it is found, and
+        A damaged table is kept under another name, once, however often it is found, and
         stays in its place until the next save.
         """
         self.lay(b"bad", b"older")
@@ -195,8 +195,8 @@ class TableTests(SynchronousTestCase):
 
     def test_checksumCoversText(self) -> None:
         """
-        An object ends with a member that has the CRC-32 of the text without it; nobody
-        who loads it sees that.
+        An object ends with a member that has the CRC-32 of the text without it,
+        which a load removes.
         """
         for text, expected in (
             (b'{"a":{0:1}}', b'{"a":{0:1},"txrocketCrc32":"%08x"}' % crc32(b'{"a":{0:1}}')),
@@ -239,8 +239,7 @@ class TableTests(SynchronousTestCase):
 
     def test_strictTellsOfTheChecksumsOwnDamage(self) -> None:
         """
-        One bit of the checksum itself spares the text, and is told to those who want to
-        know.
+        One damaged bit of the checksum itself spares the text, and is reported.
         """
         data = sealed(b'{"a":1}').replace(b"txrocket", b"uxrocket")
         self.assertEqual(b'{"a":1}', checked(data))
@@ -272,7 +271,7 @@ class TableTests(SynchronousTestCase):
 
     def test_fallbackIsKept(self) -> None:
         """
-        What was recovered from the C{.bak} stays there when a new table is
+        A table that was recovered from the C{.bak} stays there when a new table is
         saved over the damaged one.
         """
         self.lay(b"bad", b"older")

@@ -147,7 +147,7 @@ class PutTests(StoreCase):
     def test_setBackByMoreThanADayIsFollowed(self) -> None:
         """
         A clock that was more than a day ahead and is set right is followed, lest the
-        times of the log stand still for long; the operator is told.
+        times of the log stand still for long; a warning is logged.
         """
         store = self.start()
         self.shift += 365 * 86_400
@@ -582,7 +582,7 @@ class QueryTests(StoreCase):
     def test_keysFindMessages(self) -> None:
         """
         A message is found by each of its keys and by its unique id, the newest
-        first, at most so many, and none of another topic.
+        first, bounded in number, and none of another topic.
         """
         self.put(self.store, b"a", KEYS="k1 k2", UNIQ_KEY="U1")
         self.put(self.store, b"b", KEYS="k2", UNIQ_KEY="U2")
@@ -693,8 +693,8 @@ class QueryTests(StoreCase):
 
     def test_messageAtNothing(self) -> None:
         """
-        An offset that somebody made up costs no more than a look: what is there
-        may claim any size.
+        An invented offset costs no more than a look, though the bytes there may claim any
+        size.
         """
         claim = (2**30).to_bytes(4, "big")
         for body in (claim, claim + MESSAGE_MAGIC_CODE.to_bytes(4, "big", signed=True)):
@@ -962,8 +962,8 @@ class RefusedTests(StoreCase):
 
     def test_tornLookingMessageIsRefused(self) -> None:
         """
-        What a start after a crash would take for torn, and cut, is refused at once;
-        NULs that would not be are taken.
+        A message that a start after a crash would take for torn, and cut, is refused; other
+        NULs are taken.
         """
         store = self.start()
         for properties in (b"a\x01b\0", b"a\x01" + bytes(16) + b"b"):

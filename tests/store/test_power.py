@@ -114,7 +114,7 @@ class Loss:
 
     def _owe(self) -> None:
         """
-        What a store serves after its start is on the disk, so from now on it must stay.
+        The messages that a store serves after its start are on the disk, and must stay.
         """
         assert self._store is not None
         try:

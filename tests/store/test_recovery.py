@@ -216,8 +216,8 @@ class LifeTests(StoreCase):
 
     def test_stopAfterTask(self) -> None:
         """
-        A task that has ended by an error that nobody foresaw is told of, and
-        does not keep the store from stopping.
+        A task that an unexpected error has ended is logged, and does not keep the store from
+        stopping.
         """
         store = self.start()
 
@@ -654,8 +654,8 @@ class RestartTests(StoreCase):
 
     def test_checkpointTakenBack(self) -> None:
         """
-        While queues are made anew from before what the checkpoint vouches for,
-        there is none that does: a crash right then loses nothing.
+        While queues are made anew from before the checkpoint, there is no checkpoint: a crash
+        right then loses nothing.
         """
         store = self.start()
         self.fill(store)

@@ -214,8 +214,8 @@ class RetentionTests(StoreCase):
 
     def test_queuesFollowDeletion(self) -> None:
         """
-        Queues begin with the first message that is left, and who asks for an
-        older one is sent there.
+        Queues begin with the first message that is left, and a consumer
+        that asks for an older one is sent there.
         """
         self.ageFirst(2)
         self.clean(asked=True)

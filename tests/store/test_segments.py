@@ -101,7 +101,7 @@ class SegmentsTests(_Case):
     def test_piecesAreFoundInOrder(self) -> None:
         """
         The pieces are found in order, the first of which may be any; files of
-        other names are none.
+        other names are ignored.
         """
         for name in ("00000000000000000300", "00000000000000000200", "notes", "x" * 20):
             self.lay(name)
@@ -142,8 +142,8 @@ class SegmentsTests(_Case):
 
     def test_shortPieceIsExtended(self) -> None:
         """
-        A piece that is short is brought to its size, and what it lacked is told; one
-        that is too long is an error.
+        A piece that is short is brought to its size, and its missing bytes are
+        reported; one that is too long is an error.
         """
         self.lay("00000000000000000000")
         self.lay("00000000000000000100", 30)
@@ -171,8 +171,7 @@ class SegmentsTests(_Case):
 
     def test_clearedBytesReadAsZeros(self) -> None:
         """
-        What is cut reads as zeros, pieces behind it are gone, and what is
-        before it stays.
+        Cut bytes read as zeros, pieces behind them are gone, and bytes before them stay.
         """
         for base in (0, 100, 200):
             self.segments.create(base)
@@ -189,7 +188,7 @@ class SegmentsTests(_Case):
 
     def test_removeFirstWhileRead(self) -> None:
         """
-        A piece that is deleted while somebody holds its handle can still be
+        A piece that is deleted while a thread holds its handle can still be
         read by it.
         """
         self.segments.create(0)

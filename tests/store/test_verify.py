@@ -216,8 +216,7 @@ class SoundTests(_FolderTests):
 
     def test_fillersAreNoDamage(self) -> None:
         """
-        What stands in front of a queue's first entry is neither counted nor a
-        problem.
+        The fillers in front of a queue's first entry are neither counted nor a problem.
         """
         folder = Path(self.mktemp())
         driver = Driver(small(str(folder)))
@@ -358,7 +357,7 @@ class DamagedTests(_FolderTests):
 
     def test_dataBehindTheIndex(self) -> None:
         """
-        What is behind the last entry of an index file is found, and in the entry that is
+        Bytes behind the last entry of an index file are found, and in the entry that is
         never used.
         """
         size = self.index[-1].stat().st_size
@@ -916,8 +915,8 @@ class UnreadableTests(_FolderTests):
 
     def test_usedFolderIsRefused(self) -> None:
         """
-        A folder that another process has open is refused, unless one insists;
-        and asking disturbs nobody.
+        A folder that another process has open is refused, unless the operator
+        insists; and the question disturbs no process.
         """
         self.assertFalse(inUse(str(self.folder)))
         program = (

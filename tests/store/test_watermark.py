@@ -39,8 +39,8 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_outOfOrder(self) -> None:
         """
-        Who waits for less is served first, whoever came first, and those who
-        wait for the same in the order of their coming.
+        The waiter for the smaller offset is served first; waiters for the same offset in the
+        order in which they came.
         """
         mark = Watermark()
         served: list[str] = []
@@ -63,8 +63,8 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_waitsAgainWhenServed(self) -> None:
         """
-        Who is served may wait again at once, and is served by the same step if
-        it leads so far.
+        A waiter that is served may wait again at once, and the same step serves it if it
+        leads so far.
         """
         mark = Watermark()
         again = mark.reaches(5).addCallback(lambda _: mark.reaches(7))
@@ -88,8 +88,7 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_failedMarkFailsAllWaiters(self) -> None:
         """
-        A mark that will never move fails who waits and who comes later, but
-        what it has reached stays reached.
+        A failed mark fails present and later waiters, but a reached offset stays reached.
         """
         mark = Watermark(10)
         waiting = mark.reaches(11)
