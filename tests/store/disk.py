@@ -38,14 +38,14 @@ _Change: TypeAlias = tuple[int, bytes | None]
 
 def ioError() -> OSError:
     """
-    What a broken disk says.
+    The error of a broken disk.
     """
     return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def full() -> OSError:
     """
-    What a full disk says.
+    The error of a full disk.
     """
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -207,7 +207,7 @@ class Disk(Files):
     """
     The disk.
 
-    @ivar before: told of every operation before it is done, as a word and a
+    @ivar before: gets every operation before it is done, as a word and a
         path; it may raise an error in its place, or look at the disk as it is
         at that moment.
     @ivar now: the time, for what is written.
