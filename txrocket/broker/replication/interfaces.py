@@ -21,8 +21,9 @@ from typing import Protocol
 import attrs
 from twisted.internet.defer import Deferred
 
+from txrocket.store.replica.cut import Cut
+
 __all__ = [
-    "ICut",
     "IEpochs",
     "IIdentity",
     "ILogSink",
@@ -65,36 +66,6 @@ class ILogSource(Protocol):
         """
 
 
-class ICut(Protocol):
-    """
-    What a slave has cut from the end of its log.
-    """
-
-    @property
-    def offset(self) -> int:
-        """
-        Where the log ends now.
-        """
-
-    @property
-    def size(self) -> int:
-        """
-        How many bytes were cut.
-        """
-
-    @property
-    def records(self) -> int:
-        """
-        How many whole records were cut.
-        """
-
-    @property
-    def path(self) -> str:
-        """
-        The file that keeps them.
-        """
-
-
 class ILogSink(Protocol):
     """
     The log of a slave.
@@ -132,9 +103,9 @@ class ILogSink(Protocol):
         @raise StoreError: if they do not belong at the end, are damaged, or cannot be written.
         """
 
-    def cut(self, offset: int, epoch: int) -> ICut:
+    def cut(self, offset: int, epoch: int) -> Cut:
         """
-        End the log at an offset, and keep what is cut.
+        End the log at an offset, or before it if no record ends there.  What is cut is kept.
 
         @param epoch: the epoch of what is cut, for the name of the file.
         """
@@ -298,5 +269,5 @@ class SlaveParts:
     identity: IIdentity
     fileSize: int
     flush: Callable[[], Deferred[None]]
-    cutBack: Callable[[ICut], None]
+    cutBack: Callable[[Cut], None]
     startedAnew: Callable[[int, str], None]

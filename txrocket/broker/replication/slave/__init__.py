@@ -27,13 +27,14 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.broker.replication.interfaces import ICut, SlaveParts
+from txrocket.broker.replication.interfaces import SlaveParts
 from txrocket.broker.replication.settings import ReplicationSettings
 from txrocket.broker.replication.slave.preparation import Preparation
 from txrocket.broker.replication.slave.protocol import SlaveProtocol
 from txrocket.broker.replication.slave.streams import LateHello
 from txrocket.errors import ReplicaRefused
 from txrocket.remoting.peers import Backoff, Connect
+from txrocket.store.replica.cut import Cut
 
 __all__ = ["LinkState", "LinkStatus", "MasterLink"]
 
@@ -79,7 +80,7 @@ class LinkStatus:
     masterEnd: int
     confirmed: int
     silentSeconds: float
-    lastCut: ICut | None
+    lastCut: Cut | None
     lastAside: str
     problem: str
 

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 import attrs
 
 from txrocket.broker.replication.handshake import whereToBegin
-from txrocket.broker.replication.interfaces import ICut, SlaveParts
+from txrocket.broker.replication.interfaces import SlaveParts
 from txrocket.protocol.ha.hello import MasterHello
+from txrocket.store.replica.cut import Cut
 
 __all__ = ["Preparation"]
 
@@ -32,7 +33,7 @@ class Preparation:
     """
 
     parts: SlaveParts
-    lastCut: ICut | None = None
+    lastCut: Cut | None = None
     lastAside: str = ""
 
     def prepare(self, hello: MasterHello, lastFile: bool) -> None:
@@ -53,7 +54,7 @@ class Preparation:
             self._cut(beginning.offset)
         else:
             parts.epochs.cutAt(beginning.offset)
-        self.takeEpochs(hello.epochs, beginning.offset)
+        self.takeEpochs(hello.epochs, parts.log.end)
 
     def beginAnew(self, offset: int) -> None:
         """
@@ -82,6 +83,6 @@ class Preparation:
         parts = self.parts
         entries = parts.epochs.entries
         cut = parts.log.cut(offset, entries[-1][0] if entries else 0)
-        parts.epochs.cutAt(offset)
+        parts.epochs.cutAt(cut.offset)
         self.lastCut = cut
         parts.cutBack(cut)
