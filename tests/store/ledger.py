@@ -156,7 +156,7 @@ class Ledger:
     @property
     def stored(self) -> list[Sent]:
         """
-        Those that were acknowledged.
+        The messages that were acknowledged.
         """
         return [each for each in self.sent if each.stored]
 
@@ -331,7 +331,7 @@ class Ledger:
 
 class HeldThreads:
     """
-    Runs what blocks when it is told to, one thing at a time.
+    Runs blocking functions when the test wants it, one at a time.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 What the store's tests have in common: a store of small files in a temporary
-folder, on a L{Clock}, on a disk that fails when it is told to.
+folder, on a L{Clock}, on a disk that fails when the test wants it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def abandon(store: MessageStore) -> None:
 
 def filesOf(root: str) -> dict[str, bytes]:
     """
-    What is in all files below a folder.
+    The contents of all files below a folder.
     """
     found = {}
     for folder, _, names in os.walk(root):
@@ -177,7 +177,7 @@ class StoreCase(SynchronousTestCase):
         self.root = self.mktemp()
         self.clock = Clock()
         self.clock.advance(START)
-        # By how much somebody has set the time of day, in seconds.
+        # By how much the time of day was set, in seconds.
         self.shift = 0.0
         self.disk = Disk()
         self.arrived: list[tuple[str, int, int, int]] = []
@@ -298,7 +298,7 @@ class StoreCase(SynchronousTestCase):
 
     def bytesOf(self, *names: str) -> bytes:
         """
-        What a file in the store's folder holds.
+        The contents of a file in the store's folder.
         """
         with open(self.path(*names), "rb") as file:
             return file.read()

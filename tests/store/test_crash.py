@@ -196,25 +196,25 @@ class CrashTests(SweepTestCase):
         """
         self.lastTwo("tags and keys")
 
-    def test_batch(self) -> None:
+    def test_damagedBatchLosesNothingElse(self) -> None:
         """
         The last two records of the log: a batch.
         """
         self.lastTwo("a batch")
 
-    def test_emptyV6(self) -> None:
+    def test_damagedV6RecordLosesNothingElse(self) -> None:
         """
         The last two records of the log: IPv6 addresses, one with an empty body.
         """
         self.lastTwo("IPv6 and an empty body")
 
-    def test_large(self) -> None:
+    def test_damagedLargeRecordLosesNothingElse(self) -> None:
         """
         The last two records of the log: a body over several sectors.
         """
         self.lastTwo("a large body")
 
-    def test_queues(self) -> None:
+    def test_damagedEntriesAreMadeAgain(self) -> None:
         """
         After a crash, entries that were written since the last checkpoint are
         made from the log again, whatever they look like.
@@ -240,7 +240,7 @@ class CrashTests(SweepTestCase):
                 with self.saying(what):
                     self.goesOn(damaged, ledger)
 
-    def test_indexHeader(self) -> None:
+    def test_damagedIndexHeaderIsIgnored(self) -> None:
         """
         The index's header is not needed, after a crash or a stop: all keys are
         found whatever it says.
@@ -255,7 +255,7 @@ class CrashTests(SweepTestCase):
                 with self.saying(what):
                     self.goesOn(damaged, ledger)
 
-    def test_checkpoint(self) -> None:
+    def test_damagedCheckpointIsNotTrusted(self) -> None:
         """
         Neither Java's times nor our own part of the checkpoint is trusted alone.
         """
@@ -265,7 +265,7 @@ class CrashTests(SweepTestCase):
                 with self.saying(what):
                     self.goesOn(damaged, ledger)
 
-    def test_tables(self) -> None:
+    def test_damagedTableIsReplaced(self) -> None:
         """
         A table that is damaged anywhere is replaced by the one before, unless the damage
         is one bit of its checksum.

@@ -41,7 +41,7 @@ class GetMessageTests(StoreCase):
 
     def check(self, store: MessageStore) -> None:
         """
-        Whatever is asked for, the answer is that of a look at each message.
+        The answer to any pull is that of a look at each message.
         """
         asked = [
             (topic, offset, most)

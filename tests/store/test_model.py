@@ -51,7 +51,7 @@ bodies = st.one_of(st.binary(max_size=60), st.integers(200, LIMIT).map(lambda si
 
 class Row:
     """
-    What the model knows of a message.
+    A message in the model.
     """
 
     def __init__(self, offset: int, size: int, time: int, body: bytes, tag: str, found: set[str]):
@@ -185,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(topic=topics, body=bodies)
     def gatherOnly(self, topic: str, body: bytes) -> None:
         """
-        What was only put is gone after a crash: nobody was told it is stored.
+        Unwritten messages are gone after a crash: no sender got an answer.
         """
         self.store.put(topic, 0, body, b"", bornTimestamp=1, bornHost=HOST)
         written = self.store.log.written
@@ -342,9 +342,9 @@ class ModelTests(SynchronousTestCase):
     The store against the model.
     """
 
-    def test_model(self) -> None:
+    def test_storeHoldsWhatModelHolds(self) -> None:
         """
-        Whatever is done to a store, it holds what the model holds.
+        After any operations a store holds the messages of the model.
         """
         run_state_machine_as_test(
             StoreMachine,

@@ -114,7 +114,7 @@ class Loss:
 
     def _owe(self) -> None:
         """
-        What a store serves after its start is on the disk, so from now on it must stay.
+        The messages that a store serves after its start are on the disk, and must stay.
         """
         assert self._store is not None
         try:
@@ -287,7 +287,7 @@ def _decode(data: bytes) -> bytes:
 
 def losses(kind: type[Disk], states: int) -> int:
     """
-    Look at so many states.
+    Look at a number of states.
 
     @return: how many they were.
     @raise Violation: naming the seed.
@@ -364,7 +364,7 @@ class PowerTests(SweepTestCase):
     Losing power.
     """
 
-    def test_nothingLost(self) -> None:
+    def test_powerLossLosesNothingAcknowledged(self) -> None:
         """
         After a power loss at any moment the store starts, serves all that was
         acknowledged by queue, offset and key as it was, serves nothing that was
@@ -372,14 +372,14 @@ class PowerTests(SweepTestCase):
         """
         self.assertGreaterEqual(losses(Disk, STATES), STATES)
 
-    def test_controls(self) -> None:
+    def test_missingSyncIsNoticed(self) -> None:
         """
         Without one of the store's syncs, this test finds what is lost.
         """
         for kind in (LazyLog, LazyFolder, LazyEntries, LazyQueues, LazyTables):
             self.assertRaises(Violation, losses, kind, CONTROL_STATES)
 
-    def test_controlRewrite(self) -> None:
+    def test_missingRewriteIsNoticed(self) -> None:
         """
         If a start after a failed sync does not write again what it keeps, this test finds
         what is lost.

@@ -391,6 +391,19 @@ class SettingsTests(StoreCase):
         self.assertEqual(asked, [elsewhere])
         self.assertRaises(DiskFull, self.gather, store)
 
+    def test_mountedLogFolderIsWatched(self) -> None:
+        """
+        The folder of the log may be a disk of its own: the retention looks at the folder, and
+        not at the root of the store.
+        """
+        store = self.start()
+        self.addCleanup(abandon, store)
+        full = self.path("commitlog")
+        self.patch(self.disk, "space", lambda path: (1000, 50 if path == full else 900))
+        store.retention.clean()
+        self.assertRaises(DiskFull, self.gather, store)
+        self.assertEqual(store.space(), ((1000, 50), (1000, 900)))
+
     def test_fullDiskOfLogIsNamed(self) -> None:
         """
         If the disk has no room for a file of the log, the error tells the size of the file.

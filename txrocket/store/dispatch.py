@@ -11,7 +11,7 @@ Records come straight from memory while the store runs, and out of the files aft
 a start, or after a full disk kept the queues from being written.
 
 Ordinary messages are read many at a time (L{readRecords<txrocket.bulk.interface.Bulk
-.readRecords>}); halves, delayed messages and those out of their queue's order one by one.
+.readRecords>}); halves, delayed messages and messages out of order in their queue one by one.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ _Arrival: TypeAlias = tuple[QueueKey, int, int, MessageExt | int]
 # Takes an entry: topic, queue, queue offset, offset in the log, size, hash.
 Entered: TypeAlias = Callable[[str, int, int, int, int, int], None]
 
-# A number of so many digits has 63 bits at most.
+# A number of 18 digits has at most 63 bits.
 _DIGITS = 18
 
 
 def timeOf(text: str | None) -> int:
     """
-    The time in milliseconds that a text is; 0 if it is none.
+    A text as a time in milliseconds; 0 if it is no number.
     """
     # As many digits as an entry has room for.
     if text is None or len(text) > _DIGITS or not (text.isascii() and text.isdecimal()):
@@ -116,6 +116,14 @@ class Dispatcher:
         self.position = 0
         self.timestamp = 0
 
+    def forget(self) -> None:
+        """
+        Let go of queues and index, with all entries that are in no file.
+        """
+        self.queues.forget()
+        if self.index is not None:
+            self.index.forget()
+
     def dispatch(self, offset: int, data: bytes) -> None:
         """
         A stretch of the log was written.  It is passed over if a stretch before it is
@@ -126,7 +134,7 @@ class Dispatcher:
 
     def catchUp(self, log: CommitLog) -> None:
         """
-        Dispatch the whole records that the files have.
+        Dispatch the whole records of the files up to the end of the log.
         """
         # Files may have been deleted meanwhile.
         for offset, data in log.scan(max(self.position, log.first), strict=False):
@@ -245,11 +253,11 @@ class Dispatcher:
 
     def hash(self, record: MessageExt) -> int:
         """
-        What the entry of a record holds beside its place.
+        The hash, or the time, that the entry of a record holds beside its place.
         """
         properties = record.properties
         if record.topic == SCHEDULE_TOPIC and PROPERTY_DELAY in properties:
-            # Whatever a client wrote there, the record is in the log now.
+            # A client may have written any text there, and the record is in the log now.
             with suppress(InvalidMessage):
                 level = min(record.delayTimeLevel, len(self._delays))
                 if level > 0:

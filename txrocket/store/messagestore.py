@@ -50,6 +50,7 @@ from txrocket.store.queue.consumequeues import ConsumeQueues
 from txrocket.store.read.reader import StoreReader
 from txrocket.store.recovery import Recovery
 from txrocket.store.replica import ReplicaLog
+from txrocket.store.replica.cutter import LogCutter
 from txrocket.store.retention import Retention
 from txrocket.store.session import StoreSession
 from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
@@ -66,7 +67,7 @@ class MessageStore:
     @ivar replica: the log as bytes, for the replication between brokers.
     @ivar wall: the time of day in seconds.  The times of messages do not go back with it,
         lest searches by time be upset, unless it is set back by more than a day.
-    @ivar confirmed: the time of day by which is judged what is too old to be kept.
+    @ivar confirmed: the time of day that decides which files are too old.
     """
 
     _log = Logger()
@@ -93,8 +94,9 @@ class MessageStore:
         @param clock: for all that is periodic, and for time-outs.
         @param inThread: runs a function that blocks: two at a time, and searches.
         @param storeHost: the broker's address, as records hold it.
-        @param arrived: told of every message that has come to a queue.
-        @param memory: the machine's, in bytes: it decides what counts as old.
+        @param arrived: called for every message that has come to a queue.
+        @param memory: the memory of the machine in bytes, which decides which messages are
+            old.
         @param awaited: the queues, by topic and number, of which C{arrived} needs to
             hear; without it, all.
         @param syncInThread: runs a sync of the log; without it, C{inThread} does.
@@ -141,7 +143,8 @@ class MessageStore:
         self.session = StoreSession(
             self.folder, recovery, self.writer, checkpointer, self._deadlines, handles
         )
-        self.replica = ReplicaLog(self)
+        cutter = LogCutter(settings, log, dispatcher, checkpointFile, self.session, handles)
+        self.replica = ReplicaLog(self, cutter)
         self._expose(self.reader)
 
     def _expose(self, reader: StoreReader) -> None:
@@ -172,7 +175,7 @@ class MessageStore:
 
     def apply(self, settings: StoreSettings) -> None:
         """
-        Take new settings, of which only those marked C{live} may differ.
+        Take new settings.  Only settings that are marked C{live} may differ.
         """
         self.settings = self.retention.settings = self.tasks.settings = settings
         self.reader.apply(settings)
@@ -194,7 +197,7 @@ class MessageStore:
         @raise StoreFailed: if the disk fails.
         @raise StoreCorrupt: if it cannot be opened without losing data.
         """
-        self.flusher.flushed.advance(self.session.open())
+        self.flusher.flushed.advance(self.session.open(self.replica.isFollower))
         self.appender.resume(self.dispatcher)
         self.written.advance(self.log.written)
         self.replica.opened()
@@ -206,6 +209,7 @@ class MessageStore:
         Write and sync everything, and close the folder.
         """
         self.tasks.stop()
+        self.replica.close()
         return self.session.close()
 
     # --- append ----------------------------------------------------------
@@ -310,7 +314,7 @@ class MessageStore:
     def sharedTime(self) -> int | None:
         """
         The time that all messages since the last write bear, in milliseconds, and that
-        the next one would; L{None} if there are none.
+        the next one would; L{None} if no message was appended.
         """
         return self._schedule.timestamp if self._schedule.isPending else None
 

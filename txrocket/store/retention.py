@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Deleting what is old, as Java's C{CleanCommitLogService} does:
+Deleting old files, as Java's C{CleanCommitLogService} does::
 
-    disk in use    what happens
+    disk in use    action
     always         at the hours of deleteWhen, files older than fileReservedTime go
     above 75 %     they go at any hour
     above 85 %     the oldest files go, however young
@@ -69,9 +69,9 @@ class Retention:
 
     def clean(self, *, asked: bool = False) -> int:
         """
-        Look at the disk, and delete what must go.
+        Look at the disk, and delete the files that must go.
 
-        @param asked: whether somebody wants old files gone now.
+        @param asked: whether an operator wants old files deleted now.
         @return: how many files of the log were deleted.
         """
         settings = self.settings
@@ -97,7 +97,7 @@ class Retention:
 
     def follow(self) -> None:
         """
-        Let queues and index forget what is no longer in the log.
+        Let queues and index forget the records that the log has no longer.
         """
         dispatcher, first = self._checkpointer.dispatcher, self._commitLog.first
         dispatcher.queues.follow(first)
@@ -131,8 +131,8 @@ class Retention:
         safe = self._checkpointer.last.offset or 0
         while len(segments.bases) > 1 and deleted < _AT_ONCE:
             base = segments.bases[0]
-            # Not what is written to, nor what queues might have to be made from: a
-            # queue that is lost with its records would begin to count anew.
+            # Not the file that is written to, nor a file that queues may have to be made
+            # from: a queue that is lost with its records would begin at offset 0 again.
             if base + segments.size > min(self._commitLog.written, safe, needed):
                 break
             if not forced and segments.modified(base) * 1000 > oldest:

@@ -56,10 +56,11 @@ class StoreSession:
         self._handles = handles
         self._isClosing = False
 
-    def open(self) -> int:
+    def open(self, follower: bool = False) -> int:
         """
         Lock the folder, and recover it.
 
+        @param follower: whether its log is the copy of a master's.
         @return: where the log ends; up to there it is on the disk.
         @raise StoreInUse: if another process works on it.
         @raise DiskFull: if there is no room to recover it.
@@ -68,7 +69,7 @@ class StoreSession:
         """
         root = self._folder.root
         try:
-            end = self.recovery.recover(clean=self._folder.open())
+            end = self.recovery.recover(clean=self._folder.open(), follower=follower)
             self._checkpointer.resume()
         except OSError as error:
             self.release()
@@ -79,6 +80,34 @@ class StoreSession:
         except BaseException:
             self.release()
             raise
+        return end
+
+    def forgetCheckpoint(self) -> None:
+        """
+        The log is going to be cut: a checkpoint that is being made is not written.
+        """
+        self._checkpointer.forget()
+
+    def forget(self) -> None:
+        """
+        Forget everything in memory, as if the process had died.
+        """
+        self._checkpointer.forget()
+        self._checkpointer.dispatcher.forget()
+        self._writer.forget()
+        self.recovery.forget()
+        self._handles.close()
+
+    def reopen(self) -> int:
+        """
+        Recover the folder of a follower as after a crash.
+
+        @return: where the log ends.
+        @raise OSError: if the disk fails.
+        @raise StoreCorrupt: if the folder cannot be opened without losing data.
+        """
+        end = self.recovery.recover(clean=False, follower=True)
+        self._checkpointer.resume()
         return end
 
     @inlineCallbacks

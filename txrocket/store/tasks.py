@@ -2,7 +2,7 @@
 """
 The periodic tasks of a store::
 
-    flush        what was written goes to the disk: every 500 ms if there are 4 pages of it
+    flush        the log goes to the disk: every 500 ms if 4 pages of it were written
     checkpoint   queues and index go to the disk: every second if there are 2 pages
     retention    old files are deleted: every 10 s
 
@@ -28,8 +28,8 @@ from txrocket.store.settings import StoreSettings
 
 __all__ = ["PeriodicTasks"]
 
-# How many times as long as a checkpoint took there is none.  A start after a crash reads
-# what was stored since the last one.
+# How many times as long as a checkpoint took the next one waits.  A start after a crash reads
+# the records since the last checkpoint.
 _REST = 5
 
 
@@ -73,7 +73,7 @@ class PeriodicTasks:
         """
         Begin all tasks.
 
-        @param clean: deletes what is old.
+        @param clean: deletes old files.
         """
         settings = self.settings
         self._lastFlush = self._lastCheckpoint = self._clock.seconds()
@@ -113,7 +113,7 @@ class PeriodicTasks:
 
     def flush(self) -> None:
         """
-        Have what was written go to the disk, unless that has begun.
+        Begin a sync of the log, unless one is under way.
         """
         # A flush that has begun goes on for all messages that wait.
         if not self.flusher.running:
@@ -121,9 +121,9 @@ class PeriodicTasks:
 
     def _flush(self) -> None:
         self._lastFlush = self._clock.seconds()
-        # The flusher has told the error.
+        # The flusher has logged the error.
         self.flusher.flush().addErrback(
-            lambda failure: failure.trap(StoreFailed, FlushDiskTimeout) and None
+            lambda failure: failure.trap(StoreError, FlushDiskTimeout) and None
         )
 
     def _flushIfDue(self) -> None:
@@ -155,7 +155,7 @@ class PeriodicTasks:
 
     def _caughtUp(self) -> bool:
         """
-        Dispatch what a full disk has kept from the queues.
+        Dispatch the records that a full disk has kept from the queues.
         """
         if self._dispatcher.position < self._commitLog.whole:
             try:

@@ -21,8 +21,9 @@ from typing import Protocol
 import attrs
 from twisted.internet.defer import Deferred
 
+from txrocket.store.replica.cut import Cut
+
 __all__ = [
-    "ICut",
     "IEpochs",
     "IIdentity",
     "ILogSink",
@@ -65,36 +66,6 @@ class ILogSource(Protocol):
         """
 
 
-class ICut(Protocol):
-    """
-    What a slave has cut from the end of its log.
-    """
-
-    @property
-    def offset(self) -> int:
-        """
-        Where the log ends now.
-        """
-
-    @property
-    def size(self) -> int:
-        """
-        How many bytes were cut.
-        """
-
-    @property
-    def records(self) -> int:
-        """
-        How many whole records were cut.
-        """
-
-    @property
-    def path(self) -> str:
-        """
-        The file that keeps them.
-        """
-
-
 class ILogSink(Protocol):
     """
     The log of a slave.
@@ -118,6 +89,13 @@ class ILogSink(Protocol):
         Up to where the log is on the disk.
         """
 
+    def read(self, offset: int, most: int) -> bytes:
+        """
+        Bytes as they lie in the file: never across two files, none at the end of the log.
+
+        @raise StoreError: if the offset is not in the files.
+        """
+
     def append(self, offset: int, data: bytes) -> None:
         """
         Take the next bytes of the master's log.
@@ -125,9 +103,9 @@ class ILogSink(Protocol):
         @raise StoreError: if they do not belong at the end, are damaged, or cannot be written.
         """
 
-    def cut(self, offset: int, epoch: int) -> ICut:
+    def cut(self, offset: int, epoch: int) -> Cut:
         """
-        End the log at an offset, and keep what is cut.
+        End the log at an offset, or before it if no record ends there.  What is cut is kept.
 
         @param epoch: the epoch of what is cut, for the name of the file.
         """
@@ -260,12 +238,15 @@ class ITableSink(Protocol):
 class MasterParts:
     """
     What a master sends.
+
+    @ivar fileSize: the size of a file of the log, C{mappedFileSizeCommitLog}.
     """
 
     log: ILogSource
     epochs: IEpochs
     tables: ITableSource
     identity: IIdentity
+    fileSize: int
 
 
 @attrs.frozen
@@ -273,6 +254,7 @@ class SlaveParts:
     """
     What a slave takes.
 
+    @ivar fileSize: the size of a file of the log, C{mappedFileSizeCommitLog}.
     @ivar flush: has the log synced; the Deferred fires once all that was appended is on the
         disk (C{MessageStore.flusher.flush}).
     @ivar cutBack: told after each cut, so that consumer offsets behind the ends of their
@@ -285,6 +267,7 @@ class SlaveParts:
     epochs: IEpochs
     tables: ITableSink
     identity: IIdentity
+    fileSize: int
     flush: Callable[[], Deferred[None]]
-    cutBack: Callable[[ICut], None]
+    cutBack: Callable[[Cut], None]
     startedAnew: Callable[[int, str], None]

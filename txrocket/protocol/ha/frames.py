@@ -10,6 +10,7 @@ L{txrocket.protocol.ha.hello}::
 
       DATA   bytes of the log at offset         BEAT   a heartbeat; offset is where DATA goes on
       TABLE  a change of the tables             EPOCH  epoch begins at offset
+      REFUSAL  why the master closes: a L{Refusal} as one byte, and a text in UTF-8
 
       0       4     12        20        28      36       40
       +-------+-----+---------+---------+-------+--------+
@@ -36,13 +37,19 @@ __all__ = [
     "BYTES_LIMIT",
     "FrameReader",
     "FrameType",
+    "Refusal",
     "ReplicaFrame",
     "ReplicaReport",
     "ReportReader",
+    "decodeRefusal",
+    "encodeRefusal",
 ]
 
 #: The most bytes in a frame.
 BYTES_LIMIT: Final = 4 * 1024 * 1024
+
+# The longest reason of a refusal.
+_REASON: Final = 1024
 
 _FIELDS = Struct(">BiqqqqI")
 _SUM = Struct(">I")
@@ -59,6 +66,18 @@ class FrameType(IntEnum):
     BEAT = 2
     TABLE = 3
     EPOCH = 4
+    REFUSAL = 5
+
+
+class Refusal(IntEnum):
+    """
+    What a slave can do about a refusal.
+    """
+
+    #: Try again later, because only an operator can help.
+    RETRY = 0
+    #: Begin anew with the master's first file, because the logs differ.
+    BEGIN_ANEW = 1
 
 
 class ReplicaFrame(NamedTuple):
@@ -74,15 +93,25 @@ class ReplicaFrame(NamedTuple):
     confirm: int
     data: bytes = b""
 
-    def encode(self) -> bytes:
+    def head(self) -> bytes:
         """
+        All before the frame's bytes, so that a piece of the log need not be copied.
+
         @raise FrameTooLarge: if it has more bytes than a slave takes.
         """
-        type, epoch, seq, offset, end, confirm, data = self
+        kind, epoch, seq, offset, end, confirm, data = self
         if len(data) > BYTES_LIMIT:
             raise FrameTooLarge(len(data), BYTES_LIMIT)
-        fields = _FIELDS.pack(type, epoch, seq, offset, end, confirm, len(data))
-        return b"".join((fields, _SUM.pack(zlib.crc32(data, zlib.crc32(fields))), data))
+        fields = _FIELDS.pack(kind, epoch, seq, offset, end, confirm, len(data))
+        return fields + _SUM.pack(zlib.crc32(data, zlib.crc32(fields)))
+
+    def encode(self) -> bytes:
+        """
+        The bytes of the frame.
+
+        @raise FrameTooLarge: if it has more bytes than a slave takes.
+        """
+        return self.head() + self.data
 
 
 class FrameReader:
@@ -140,6 +169,8 @@ class FrameReader:
             raise MalformedReplication(f"a {frame.type.name} frame with a negative number")
         if (frame.type is FrameType.BEAT or frame.type is FrameType.EPOCH) and data:
             raise MalformedReplication(f"a {frame.type.name} frame with {size} bytes")
+        if frame.type is FrameType.REFUSAL and not data:
+            raise MalformedReplication("a REFUSAL frame without a reason")
         self._start = stop
         return frame
 
@@ -149,6 +180,25 @@ def _frameType(kind: int) -> FrameType:
         return FrameType(kind)
     except ValueError:
         raise MalformedReplication(f"a frame of type {kind}") from None
+
+
+def encodeRefusal(code: Refusal, reason: str) -> bytes:
+    """
+    The bytes of a REFUSAL frame.
+    """
+    return bytes([code]) + reason.encode()[:_REASON]
+
+
+def decodeRefusal(data: bytes) -> tuple[Refusal, str]:
+    """
+    What a REFUSAL frame says.
+
+    @raise MalformedReplication: if its code is not known.
+    """
+    try:
+        return Refusal(data[0]), data[1:].decode(errors="replace")
+    except ValueError:
+        raise MalformedReplication(f"a refusal with code {data[0]}") from None
 
 
 class ReplicaReport(NamedTuple):

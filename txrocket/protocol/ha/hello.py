@@ -18,12 +18,16 @@ A hello begins like a file, so that neither end takes anything else for it::
 
 The sum is that of all before it.  The body has, with texts as a 2-byte length and UTF-8::
 
-      master (kind 1)  groupId text, incarnation text, flags 1, first 8, end 8, epochs
-      slave  (kind 2)  groupId text, incarnation text, address text, replicaId 8,
-                       end 8, flushed 8, epochs
+      master (kind 1)  groupId text, incarnation text, flags 1, fileSize 4, first 8, end 8,
+                       epochs
+      slave  (kind 2)  groupId text, incarnation text, address text, replicaId 8, first 8,
+                       end 8, flushed 8, samples, epochs
+      samples          count 1, then offset 8, size 4 and CRC-32 4 of each
       epochs           count 2, then epoch 4 and start 8 of each
 
-The size has two bytes, so a stranger makes this end hold 64 KiB at most.
+A sample is the sum of some bytes of the slave's log.  Operators can make two epochs with one
+number: the samples show that their bytes differ.  The size has two bytes, so a stranger makes
+this end hold 64 KiB at most.
 """
 
 from __future__ import annotations
@@ -35,7 +39,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 from txrocket.errors import InvalidMessage, MalformedReplication
 
-__all__ = ["EPOCH_LIMIT", "MAGIC", "Epochs", "HelloReader", "MasterHello", "SlaveHello"]
+__all__ = [
+    "EPOCH_LIMIT",
+    "MAGIC",
+    "SAMPLE_LIMIT",
+    "Epochs",
+    "HelloReader",
+    "MasterHello",
+    "Sample",
+    "SlaveHello",
+]
 
 MAGIC: Final = b"TXHA"
 _VERSION: Final = 1
@@ -45,6 +58,12 @@ _SLAVE: Final = 2
 #: The most epochs in a hello: the newest are sent.  A slave that shares none of them with its
 #: master begins anew, which is always safe.
 EPOCH_LIMIT: Final = 4096
+
+#: The most bytes of a sample.  The master reads them for anyone who sends a hello.
+SAMPLE_LIMIT: Final = 64 * 1024
+
+# The most samples of a hello.
+_SAMPLES: Final = 4
 
 # The longest text: a group's id, an incarnation, an address.
 _TEXT_LIMIT = 1024
@@ -56,11 +75,22 @@ _HEAD = Struct(">4sBBH")
 _SUM = Struct(">I")
 _SHORT = Struct(">H")
 _EPOCH = Struct(">iq")
-_MASTER_FIELDS = Struct(">Bqq")
-_SLAVE_FIELDS = Struct(">qqq")
+_SAMPLE = Struct(">qII")
+_MASTER_FIELDS = Struct(">BIqq")
+_SLAVE_FIELDS = Struct(">qqqqB")
 
 #: Each epoch and its start, the oldest first.
 Epochs: TypeAlias = tuple[tuple[int, int], ...]
+
+
+class Sample(NamedTuple):
+    """
+    The CRC-32 of some bytes of a slave's log.
+    """
+
+    offset: int
+    size: int
+    crc: int
 
 
 class MasterHello(NamedTuple):
@@ -68,6 +98,7 @@ class MasterHello(NamedTuple):
     What a master says of itself.
 
     @ivar countsFlushed: whether messages wait until they are on a slave's disk.
+    @ivar fileSize: the size of a file of its log.
     @ivar first: where the oldest file of its log begins.
     @ivar end: where its log ends.
     """
@@ -75,6 +106,7 @@ class MasterHello(NamedTuple):
     groupId: str
     incarnation: str
     countsFlushed: bool
+    fileSize: int
     first: int
     end: int
     epochs: Epochs
@@ -88,7 +120,7 @@ class MasterHello(NamedTuple):
             _MASTER,
             _text(self.groupId),
             _text(self.incarnation),
-            _MASTER_FIELDS.pack(flags, self.first, self.end),
+            _MASTER_FIELDS.pack(flags, self.fileSize, self.first, self.end),
             _epochs(self.epochs),
         )
 
@@ -105,8 +137,10 @@ class SlaveHello(NamedTuple):
     incarnation: str
     address: str
     replicaId: int
+    first: int
     end: int
     flushed: int
+    samples: tuple[Sample, ...]
     epochs: Epochs
 
     def encode(self) -> bytes:
@@ -118,7 +152,10 @@ class SlaveHello(NamedTuple):
             _text(self.groupId),
             _text(self.incarnation),
             _text(self.address),
-            _SLAVE_FIELDS.pack(self.replicaId, self.end, self.flushed),
+            _SLAVE_FIELDS.pack(
+                self.replicaId, self.first, self.end, self.flushed, len(self.samples)
+            ),
+            *(_SAMPLE.pack(*each) for each in self.samples),
             _epochs(self.epochs),
         )
 
@@ -179,21 +216,33 @@ class _Body:
 
     def master(self) -> MasterHello:
         groupId, incarnation = self._text(), self._text()
-        flags, first, end = self._fields(_MASTER_FIELDS)
+        flags, fileSize, first, end = self._fields(_MASTER_FIELDS)
         epochs = self._epochs()
         if not 0 <= first <= end:
             raise MalformedReplication(f"a hello with a log from {first} to {end}")
-        return MasterHello(groupId, incarnation, bool(flags & _COUNTS_FLUSHED), first, end, epochs)
+        isFlushed = bool(flags & _COUNTS_FLUSHED)
+        return MasterHello(groupId, incarnation, isFlushed, fileSize, first, end, epochs)
 
     def slave(self) -> SlaveHello:
         groupId, incarnation, address = self._text(), self._text(), self._text()
-        replicaId, end, flushed = self._fields(_SLAVE_FIELDS)
+        replicaId, first, end, flushed, count = self._fields(_SLAVE_FIELDS)
+        if count > _SAMPLES:
+            raise MalformedReplication(f"a hello with {count} samples")
+        samples = tuple(Sample._make(self._fields(_SAMPLE)) for _ in range(count))
         epochs = self._epochs()
-        if not 0 <= flushed <= end or replicaId < 0:
+        if not 0 <= first <= end or not 0 <= flushed <= end or replicaId < 0:
             raise MalformedReplication(
-                f"a hello of slave {replicaId} with {flushed} flushed bytes of {end}"
+                f"a hello of slave {replicaId} with a log from {first} to {end}, flushed to"
+                f" {flushed}"
             )
-        return SlaveHello(groupId, incarnation, address, replicaId, end, flushed, epochs)
+        for each in samples:
+            if not first <= each.offset <= each.offset + each.size <= end:
+                raise MalformedReplication(f"{each} is not in a log from {first} to {end}")
+            if each.size > SAMPLE_LIMIT:
+                raise MalformedReplication(f"{each} has more than {SAMPLE_LIMIT} bytes")
+        return SlaveHello(
+            *(groupId, incarnation, address, replicaId, first, end, flushed, samples, epochs)
+        )
 
     def _take(self, size: int) -> bytes:
         taken = self._data[self._start : self._start + size]

@@ -10,7 +10,7 @@ It lies between the records of the entries before and behind it::
     log     ...[ 6 ]..[?]...[?]..[?]...[ 8 ]...
                     '-- searched -----'
 
-Damage is rare, so this is slow and bounded, and what was found is remembered.
+Damage is rare, so the search is slow and bounded, and its result is remembered.
 """
 
 from __future__ import annotations
@@ -69,6 +69,12 @@ class EntrySearch:
         self._log = log
         self._hashOf = hashOf
         self._known: dict[tuple[str, int, int], FoundRecord | None] = {}
+
+    def forget(self) -> None:
+        """
+        Forget all answers.
+        """
+        self._known.clear()
 
     def isKnown(self, origin: Origin, queueOffset: int) -> bool:
         """

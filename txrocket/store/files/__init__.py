@@ -35,7 +35,7 @@ __all__ = [
 
 class Locked(Exception):
     """
-    Somebody else holds the lock.
+    Another process, or another store, holds the lock.
     """
 
 
@@ -43,20 +43,20 @@ class Locked(Exception):
 FLOCK = struct.Struct("hhqqi0q")
 FIRST_BYTE = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 
-# What a system says of a disk, or a share of one, that has no room.
+# The errors of a disk, or of a quota, that has no room.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
-# What a system says when a process may open no more files.  No sync ever says that.
+# The errors of a process that may open no more files.  No sync raises them.
 NO_HANDLES = (errno.EMFILE, errno.ENFILE)
 
-# What a file system says that cannot lock folders: some that reach over a network.
+# The errors of a file system that cannot lock folders, as some network file systems.
 _NO_FOLDER_LOCKS = (errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class SyncFailed(OSError):
     """
-    A sync failed: the system may have thrown away what it could not write, and
-    it is of no use to try again.
+    A sync failed.  The system may have thrown away data that it could not write, so a second
+    sync proves nothing.
     """
 
 
@@ -137,7 +137,7 @@ class Files:
 
     def truncate(self, handle: int, size: int) -> None:
         """
-        Give a file its size; what is added has no room yet and reads as zeros.
+        Give a file its size; added bytes take no room on the disk, and read as zeros.
         """
         os.ftruncate(handle, size)
 
@@ -175,7 +175,7 @@ class Files:
         L{syncPath} of many.
 
         @raise SyncFailed: if one did not come to the disk.
-        @raise OSError: if one could not be opened; what was written to it is not lost.
+        @raise OSError: if one could not be opened; its data is not lost.
         """
         if self.direct:
             number = syncPaths(paths)
@@ -249,9 +249,9 @@ class Files:
 
     def makeFolder(self, path: str, *, synced: bool = True) -> None:
         """
-        Make a folder, and those above it.
+        Make a folder, and the folders above it.
 
-        @param synced: whether for good; else who makes it syncs the folders above.
+        @param synced: whether its name is synced; else the caller syncs the folders above.
         """
         if os.path.isdir(path):
             return
@@ -267,11 +267,10 @@ class Files:
 
     def space(self, path: str) -> tuple[int, int]:
         """
-        The bytes of the disk that holds a folder: all, and those free to us.
+        The bytes of the disk that holds a folder: all, and the free ones.
 
-        What the system keeps for itself is not counted.  A disk is full when it
-        takes nothing more of ours, and so Java and C{df} count, too: otherwise one
-        of which a tenth is kept back would seem crowded when it is not.
+        Bytes that the system reserves for itself are not counted, as in Java and C{df}.
+        Otherwise a disk with a tenth in reserve would seem crowded when it is not.
         """
         usage = os.statvfs(path)
         used = usage.f_blocks - usage.f_bfree
@@ -283,7 +282,7 @@ class Files:
         it locks the first byte of the same file.
 
         @return: a function that lets go of it.
-        @raise Locked: if somebody holds it.
+        @raise Locked: if another process, or another store, holds it.
         """
         handle = self.open(path)
         try:

@@ -68,7 +68,7 @@ class Handles:
 
     def forget(self, path: str) -> None:
         """
-        A file is about to be removed.  Whoever has it pinned may go on.
+        A file is about to be removed.  A thread that has it pinned may go on.
         """
         handle = self._open.pop(path, None)
         if handle is None:
@@ -80,7 +80,7 @@ class Handles:
 
     def close(self) -> None:
         """
-        Close all files; those that are pinned once they no longer are.
+        Close all files; a pinned file is closed when it is unpinned.
         """
         for path in list(self._open):
             self.forget(path)
@@ -88,7 +88,7 @@ class Handles:
     def _shrink(self) -> None:
         while len(self._open) > self._limit:
             oldest = next((path for path in self._open if path not in self._pins), None)
-            # The newest is what somebody is about to use.
+            # The caller is about to use the newest.
             if oldest is None or oldest == next(reversed(self._open)):
                 break
             self.files.close(self._open.pop(oldest))

@@ -6,8 +6,8 @@ One long file in pieces of a fixed size, Java's C{MappedFileQueue}::
     FOLDER/00000000001073741824   bytes size ... 2*size-1
            ^ the offset of the first byte, 20 digits
 
-Each piece has its full size from the start, because Java refuses any other; what
-was not written reads as zeros.  The first pieces may be gone, deleted as old.
+Each piece has its full size from the start, because Java refuses any other.  Bytes that
+were not written read as zeros.  The first pieces may be gone, deleted as old.
 
 A disk brings names and sizes to safety in any order.  So that a power loss leaves
 no gap and no short piece before the last, they are synced one after the other: a
@@ -66,7 +66,7 @@ class Segments:
     The pieces in one folder.
 
     @ivar bases: the offsets at which they begin, in order.
-    @ivar dirtyPaths: those written to since they were last synced.
+    @ivar dirtyPaths: the files that were written to since they were last synced.
     @ivar dirtyFolders: the folder, if names in it changed since then.
     """
 
@@ -101,10 +101,10 @@ class Segments:
 
     def load(self) -> list[Gap]:
         """
-        Find the pieces.  One that is missing or too short gets its size, and zeros for
-        what it has not.
+        Find the pieces.  A piece that is missing or too short gets its size, and zeros for
+        its missing bytes.
 
-        @return: what was missing, in order.
+        @return: the missing bytes, in order.
         @raise StoreCorrupt: if the pieces have another size than the configured one.
         """
         found = basesIn(self._files, self.folder)
@@ -123,7 +123,7 @@ class Segments:
                 gaps.append(self.restore())
             self.bases.append(base)
             if size < self.size:
-                # The power went while the file was being made, or somebody cut it.
+                # The power went while the file was being made, or a person cut it.
                 self._allocate(self._handles.get(self.pathOf(base)), self.size)
                 self.dirtyPaths.add(self.pathOf(base))
                 gaps.append(Gap(base + size, base + self.size))
@@ -214,7 +214,7 @@ class Segments:
 
     def read(self, offset: int, size: int) -> bytes:
         """
-        Read within one piece; short at its end, empty where there is none.
+        Read within one piece; short at its end, empty where no piece is.
 
         @raise StoreError: if the disk does not give it.
         """
@@ -274,7 +274,7 @@ class Segments:
 
     def close(self) -> None:
         """
-        Let go of what L{place} gave.
+        Close the mappings that L{place} gave.
         """
         for base in list(self._mapped):
             self._unmap(base)
@@ -283,8 +283,8 @@ class Segments:
         """
         Forget everything from an offset on.
 
-        What is cut must read as zeros: a record that was cut, but is still
-        there, would rise again once a new one of the same size is before it.
+        The bytes that are cut must read as zeros.  A record that is cut but still there
+        would come back once a new record of the same size stands before it.
         """
         while self.bases and self.bases[-1] >= offset and len(self.bases) > 1:
             self.removeLast()
@@ -306,7 +306,7 @@ class Segments:
         Write a stretch again as it reads now.
 
         After a sync that failed the system takes pages for written that are not: reads
-        show them, and no later sync writes them, unless somebody writes to them again.
+        show them, and no later sync writes them, unless they are written again.
         """
         while start < end and (data := self.read(start, min(_CHUNK, end - start))):
             self.write(start, data)
@@ -314,7 +314,7 @@ class Segments:
 
     def syncFrom(self, offset: int) -> None:
         """
-        Bring everything from an offset on to the disk, whoever wrote it.  Blocks.
+        Sync everything from an offset on, whichever process wrote it.  Blocks.
         """
         for base in self.bases:
             if base + self.size > offset:
@@ -347,7 +347,7 @@ class Segments:
 
     def abandon(self) -> None:
         """
-        Let go of all pieces: somebody else deletes them.
+        Let go of all pieces: the caller deletes them.
         """
         self.close()
         for base in self.bases:

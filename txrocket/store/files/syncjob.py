@@ -20,7 +20,7 @@ __all__ = ["SyncJob"]
 
 class SyncJob:
     """
-    What must be on the disk before something can be said to be safe.
+    The files and folders that one sync brings to the disk.
 
     It is made in the reactor's thread, run in another, and ended in the
     reactor's thread again.
@@ -34,7 +34,7 @@ class SyncJob:
 
     def add(self, segments: Segments, *, keepOpen: bool = False) -> None:
         """
-        Take over what has been written since the last job.
+        Take over the files that were written since the last job.
 
         @param keepOpen: whether to sync the very handles that were written to,
             which hear of every error of the disk.  The others are opened one

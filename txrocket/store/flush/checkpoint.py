@@ -13,8 +13,8 @@ uses 24 and we use more::
       +----------------+--------+-----------+---------+------------+-------+-----+
 
 The times are store times of messages, in milliseconds.  Java finds the file of the
-log to begin with by them; an offset is more exact, and lets a start read only what
-was not safe yet, however long the log is.  Java leaves our part alone, and if it
+log to begin with by them.  An offset is more exact: a start reads only records that were
+not safe yet, however long the log is.  Java leaves our part alone, and if it
 has worked on the folder meanwhile, our offset is merely early.
 
 All of it lies in one sector, which a disk writes whole or not at all.
@@ -45,7 +45,7 @@ _DOUBT = 3000
 @attrs.frozen
 class Checkpoint:
     """
-    What is known to be safe.
+    The part of the store that is known to be safe.
 
     @ivar offset: everything before this offset is, in log, queues and index;
         L{None} if only Java has written the checkpoint.
@@ -89,7 +89,7 @@ class CheckpointFile:
 
     def read(self) -> Checkpoint:
         """
-        The last checkpoint; one that knows nothing if there is none.
+        The last checkpoint; an empty one if none was written.
         """
         data = self._handles.files.pread(self._handles.get(self.path), _FILE_SIZE, 0)
         data = data.ljust(_FILE_SIZE, b"\0")

@@ -53,9 +53,10 @@ class Checkpointer:
         self._failed = failed
         self._failure: StoreFailed | None = None
         self._turn = DeferredLock()
-        # Outlives a checkpoint that did not come to its end: what is not synced
-        # then must be before the next one speaks of it.
+        # Outlives a checkpoint that failed: the next one must sync its files as well.
         self._owed = SyncJob(handles)
+        # How often the log was cut.  A checkpoint that began before must not be written.
+        self._cuts = 0
         self.last = Checkpoint()
 
     def resume(self) -> None:
@@ -63,6 +64,13 @@ class Checkpointer:
         Go on from the checkpoint that is on the disk.
         """
         self.last = self._file.read()
+
+    def forget(self) -> None:
+        """
+        The log is going to be cut: a checkpoint that is being made is not written.
+        """
+        self._cuts += 1
+        self._owed = SyncJob(self._handles)
 
     @property
     def running(self) -> bool:
@@ -85,7 +93,7 @@ class Checkpointer:
     def _checkpoint(self) -> Generator[Deferred[Any], None, None]:
         if self._failure is not None:
             raise self._failure
-        queues, index = self.dispatcher.queues, self.dispatcher.index
+        queues, index, cuts = self.dispatcher.queues, self.dispatcher.index, self._cuts
         offset, timestamp = self.dispatcher.position, self.dispatcher.timestamp
         # The index first: it may find the disk full, and then is asked again.
         mark = index.seal(self._owed) if index else None
@@ -96,18 +104,26 @@ class Checkpointer:
             raise self._broken(error) from error
         entries = queues.total
         yield self.flusher.flush()
-        yield self._sync(self._owed)
-        self._owed = SyncJob(self._handles)
-        if index:
+        if cuts == self._cuts:
+            yield self._syncOwed(cuts)
+        if index and cuts == self._cuts:
             index.settle(self._owed)
-            yield self._sync(self._owed)
-            self._owed = SyncJob(self._handles)
+            yield self._syncOwed(cuts)
+        if cuts != self._cuts:
+            return
         checkpoint = Checkpoint(timestamp, timestamp, timestamp, offset, mark, timestamp, entries)
         self._file.write(checkpoint)
         third = SyncJob(self._handles)
         third.addPath(self._file.path)
         yield self._sync(third)
-        self.last = checkpoint
+        if cuts == self._cuts:
+            self.last = checkpoint
+
+    @inlineCallbacks
+    def _syncOwed(self, cuts: int) -> Generator[Deferred[None], None, None]:
+        yield self._sync(self._owed)
+        if cuts == self._cuts:
+            self._owed = SyncJob(self._handles)
 
     @inlineCallbacks
     def _sync(self, job: SyncJob) -> Generator[Deferred[None], None, None]:

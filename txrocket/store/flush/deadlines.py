@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A time limit for many who wait.
+A time limit for many callers that wait.
 
-All are given the same time, so who came first is late first: one timer and a queue
-do for all.  A timer for each costs a sender that waits for the disk a third of its
-time.
+All callers have the same time, so the first to wait is the first to be late: one timer and
+a queue serve all of them.  A timer for each would cost a sender that waits for the disk a
+third of its time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Deadlines"]
 
 class Deadlines:
     """
-    Fails what takes too long.
+    Fails the Deferreds of callers that wait too long.
     """
 
     def __init__(
@@ -74,6 +74,6 @@ class Deadlines:
             waiting = watched.popleft()[1]
             if not waiting.called:
                 waiting.errback(self._late(self._seconds))
-        # A waiter that was told may have begun to wait again.
+        # A caller that got the error may wait again.
         if watched and self._timer is None:
             self._timer = self._clock.callLater(watched[0][0] - now, self._sweep)

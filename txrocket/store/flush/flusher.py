@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Getting to the disk what is in the files.
+Syncs of the log: RocketMQ's C{GroupCommitService} and C{FlushRealTimeService}::
 
-L{Flusher} syncs the log.  With SYNC_FLUSH senders wait for it, and one sync serves
-all that wait when it begins, while those that come meanwhile gather for the next:
-the more wait, the less each costs.  With ASYNC_FLUSH it happens every half second
-if there is enough, or every ten seconds anyway.
+    SYNC_FLUSH   sender sender sender --> one sync --> all three are answered
+                        sender sender ------------> the next sync
+    ASYNC_FLUSH  every half second if there are 4 pages, every ten seconds anyway
 
-L{Checkpointer} syncs queues and index, and then writes how far everything is safe.
+One sync serves all senders that wait when it begins.  Senders that come meanwhile share the
+next one, so the more senders wait, the less each costs.
 
-A sync that fails is the end of writing: the system may have thrown away what it
-could not write, and a second sync that succeeds says nothing about it.  Any other error,
-such as a file that cannot be opened for its sync, has lost nothing: the next sync covers
-what this one did not.
+After a failed sync no message is taken: the system may have thrown away data that it could
+not write, and a second sync that succeeds proves nothing.  Any other error, such as a file
+that cannot be opened for its sync, loses nothing: the next sync covers the same files.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Flusher:
     ) -> None:
         """
         @param inThread: runs a function that blocks, one at a time.
-        @param failed: told when a sync fails, before those who wait for it.
+        @param failed: gets the error of a failed sync, before the waiters get it.
         """
         self._log = log
         self._handles = handles
@@ -81,7 +80,7 @@ class Flusher:
         self._synced = self.flushed.offset
         while self.flushed.failure is None:
             if not self._wanted():
-                # A waiter that is told may ask for more.
+                # A waiter may append and wait again.
                 self.flushed.advance(self._synced)
                 if not self._wanted():
                     break
@@ -90,8 +89,8 @@ class Flusher:
             try:
                 job.add(self._log.segments, keepOpen=True)
                 done = self._inThread(job.run)
-                # Those whom the last one served are told while this one is under way, and
-                # not before: the disk need not wait for that.
+                # The waiters of the last sync are answered while this one is under way, so
+                # that the disk does not wait for their callbacks.
                 self.flushed.advance(self._synced)
                 yield done
             except SyncFailed as error:
@@ -119,8 +118,8 @@ class Flusher:
 
     def _postpone(self, error: OSError) -> None:
         """
-        A sync could not begin.  Nothing is lost, but those who wait are not told that
-        their messages are safe.
+        A sync could not begin.  Nothing is lost, but the waiters get an error, because their
+        messages are not known to be safe.
         """
         self._logger.error(
             "{folder} could not be synced, which will be tried again: {error}",
@@ -133,7 +132,7 @@ class Flusher:
 
     def _wanted(self) -> bool:
         """
-        Whether somebody waits for more to be synced than is.
+        Whether a caller waits for bytes that are not synced.
         """
         synced = self._synced
         return synced < self._log.written and self.flushed.awaitedBeyond(synced)

@@ -100,15 +100,14 @@ class Watermark:
 
     def fail(self, reason: Exception) -> None:
         """
-        It will never come further.  What it has reached stays reached.
+        The watermark stays where it is for ever.
         """
         self.failure = reason
         self.disappoint(reason)
 
     def disappoint(self, reason: Exception, beyond: int = -1) -> None:
         """
-        Those who wait now for an offset beyond some other do so in vain; others
-        may wait again.
+        Fail the callers that wait for an offset beyond another.  They may wait again.
         """
         waiting = self._waiting
         self._waiting = deque([each for each in waiting if each.offset <= beyond])

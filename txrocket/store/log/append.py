@@ -41,7 +41,7 @@ from txrocket.store.retention import Retention
 
 __all__ = ["Appended", "Appender"]
 
-# What a record has beside addresses, body, topic and properties.
+# The bytes of a record beside addresses, body, topic and properties.
 _AROUND = 74
 
 # How many topics are remembered as records have them.
@@ -52,8 +52,8 @@ class Appended(NamedTuple):
     """
     Where a message, or the messages of a batch, went.
 
-    @ivar end: what L{MessageStore.stored<txrocket.store.messagestore.MessageStore.stored>}
-        waits for.
+    @ivar end: where the last record ends, for L{MessageStore.stored
+        <txrocket.store.messagestore.MessageStore.stored>}.
     @ivar write: the write that they share, which tells whether they are in the files.
     """
 
@@ -189,8 +189,8 @@ class Appender:
         _checkBatch(records, sizes)
         offset = self._reserve(len(records), len(body))
         if offset != start:
-            # A new file was begun: the records tell where they are, and consumers that were
-            # told of the messages before may have had others appended.
+            # A new file was begun.  Records hold their own offset, and consumers that the
+            # messages before have woken may have appended others.
             records, sizes = self._expand(message, bornHost, field)
         queueOffset = self.nexts.get(key, 0)
         self._log.add(records)
@@ -277,7 +277,7 @@ class Appender:
         except StoreError as error:
             self._notBegun(error)
             raise
-        # If a new file was begun, consumers that were told of the messages before it may have
-        # had them written: this message needs a write of its own.
+        # If a new file was begun, consumers that the messages before it have woken may have
+        # called write: this message needs a write of its own.
         self.schedule.begin()
         return offset

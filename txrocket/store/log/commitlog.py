@@ -6,7 +6,7 @@ Records do not cross from one file into the next.  Where one does not fit, a
 blank (L{encodeBlank}) fills the file; there is always room for its 8 bytes.
 
 Records wait in memory for L{CommitLog.write}, so that all messages of one turn cost one
-C{pwrite}.  No producer may be told that a message is stored before that.
+C{pwrite}.  No producer gets its answer before that.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ HOLE_TOPIC = "rmq_sys_hole"
 
 # A record is at most a body of the largest size with this much around it, as in Java.
 _AROUND_BODY = 64 * 1024
-# What is asked for by its offset may be no record at all, and its size anything.  Of
-# those that were appended before the limit was lowered, no frame could carry a larger one.
+# A client may ask for any offset, where no record begins and the size may be anything.  No
+# frame could carry a larger record, also before the limit was lowered.
 _FRAME = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _SIZE_AND_MAGIC = struct.Struct(">2i")
@@ -70,7 +70,7 @@ class CommitLog:
     @ivar half: how many bytes before that are of a record of which the rest is still to come:
         a slave gets records in pieces.
     @ivar direct: as L{Files<txrocket.store.files.Files>} have it.
-    @ivar largest: how many bytes a record has at most, including those that were appended
+    @ivar largest: how many bytes a record has at most, including records that were appended
         before the limit was lowered.
     @ivar fileEnd: the offset up to which records fit into the last file.
     """
@@ -84,7 +84,7 @@ class CommitLog:
         wrote: Callable[[int, bytes], None],
     ) -> None:
         """
-        @param wrote: told of every stretch that was written, and where.
+        @param wrote: gets the offset and the bytes of every write.
         """
         self._files = handles.files
         self.direct = handles.files.direct
@@ -132,7 +132,7 @@ class CommitLog:
         if bodySize > self.maxBody:
             raise MessageTooLarge(bodySize, self.maxBody)
         # One record has no more around its body than its limit allows, since topic and
-        # properties have theirs; those of a batch may have together, as in Java.
+        # properties have limits.  The records of a batch may have more together, as in Java.
         if size > self._fits:
             raise MessageTooLarge(size, self._fits)
         bases = self.segments.bases
@@ -165,7 +165,7 @@ class CommitLog:
 
     def _writeAll(self) -> bytes:
         """
-        @return: what was written.
+        @return: the bytes that were written.
         """
         data = b"".join(self._unwritten)
         if not data:
@@ -201,15 +201,21 @@ class CommitLog:
         self.add(data)
         self._writeAll()
 
-    def endAt(self, offset: int) -> None:
+    def dropHalf(self) -> None:
         """
-        Forget what is behind an offset, which then reads as zeros.  The caller syncs.
+        Let the log end with its last whole record.
 
-        @raise OSError: if the disk fails.
+        @raise StoreFailed: if the disk fails.
         """
-        self.segments.clearFrom(offset)
-        self.end = self.written = offset
-        self.half = 0
+        # Zeros in the place of the bytes need no room.
+        while self.half:
+            size = min(self.half, _CHUNK)
+            try:
+                self.segments.write(self.written - size, bytes(size))
+            except OSError as error:
+                raise self._explain(error, size) from error
+            self.half -= size
+            self.end = self.written = self.written - size
 
     def drop(self) -> None:
         """
@@ -226,8 +232,8 @@ class CommitLog:
 
     def recordAt(self, offset: int) -> tuple[bytes, MessageExt] | None:
         """
-        The record at an offset, if there is one: its bytes, and what they mean
-        but for the body.
+        The record at an offset, if there is one: its bytes, and its fields without the
+        body.
         """
         head = self.segments.read(offset, BLANK_SIZE)
         if len(head) < BLANK_SIZE:
@@ -248,8 +254,8 @@ class CommitLog:
         that follow each other, and the offset of each stretch.
 
         @param strict: whether to doubt everything, as after a crash: bodies are
-            checked against their CRC, and what it does not cover for signs of
-            a write that was torn.
+            checked against their CRC, and the other fields for signs of a write
+            that was torn.
         """
         offset = held = start
         data = b""
@@ -294,7 +300,7 @@ class CommitLog:
 
     def records(self, start: int, *, strict: bool) -> Iterator[Scanned]:
         """
-        What L{scan} finds, record by record.
+        Do as L{scan}, record by record.
         """
         for offset, data in self.scan(start, strict=strict):
             position = 0
@@ -336,7 +342,7 @@ class CommitLog:
             )
         if isinstance(error, SyncFailed) or error.errno not in FULL:
             return StoreFailed(f"writing to {self.segments.folder} failed: {error}")
-        # The folder itself may be what could not be made.
+        # The folder of the log may not exist yet.
         free = self._files.space(os.path.dirname(self.segments.folder))[1]
         return DiskFull(f"{self.segments.folder}: no room for {size} bytes, {free} bytes are free")
 

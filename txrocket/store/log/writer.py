@@ -130,6 +130,13 @@ class LogWriter:
         self._health.close()
         self._dispatcher.catchUp(self._commitLog)
 
+    def forget(self) -> None:
+        """
+        Let go of the files of the log.
+        """
+        self._commitLog.segments.abandon()
+        self._commitLog.half = 0
+
     def release(self) -> None:
         """
         Write nothing more.

@@ -10,9 +10,9 @@ The consume queues: where in the log the messages of a topic's queue are::
       +----------------+------+----------------+
 
 The entry of the message with queue offset n is at n * 20, so a queue that does
-not begin at 0 has entries in front of its first that stand for nothing.  The
-hash lets a broker skip what a consumer did not subscribe to without touching the
-log; for a delayed message it is the time of delivery instead.
+not begin at 0 has fillers in front of its first entry.  The hash lets the broker skip
+messages that a consumer did not subscribe to, without reading the log.  A delayed message
+has the time of delivery in its place.
 
 Entries follow their records, and any of them can be made again from the log: they are
 never synced for a sender's sake, and the newest are not even written at once::
@@ -58,7 +58,7 @@ _AROUND = 128
 # How many entries behind some tell where in the log these must be.
 _BEHIND = 5
 
-# What was read of a queue: from which queue offset on, and the entries.
+# Entries that were read ahead of a queue: the first queue offset, and the bytes.
 Ahead: TypeAlias = "dict[ConsumeQueue, tuple[int, bytes]]"
 _NOTHING = (0, b"")
 
@@ -71,14 +71,14 @@ class ConsumeQueue:
     @ivar filed: one past that of the last whose entry is in a file.
     @ivar tail: the entries behind it, which are in no file yet.  L{readRecords
         <txrocket.bulk.interface.Bulk.readRecords>} adds to it.
-    @ivar searched: what L{sureEnd} found before the log was asked to confirm it.
+    @ivar searched: the end that L{sureEnd} found before the log was asked to confirm it.
     """
 
     def __init__(
         self, handles: Handles, folder: str, segmentSize: int, ahead: Ahead | None = None
     ) -> None:
         """
-        @param ahead: what was read of each queue; all of them share it.
+        @param ahead: the entries that were read ahead; all queues share it.
         """
         self._ahead = {} if ahead is None else ahead
         topicFolder = os.path.dirname(folder)
@@ -104,9 +104,9 @@ class ConsumeQueue:
 
     def load(self) -> None:
         """
-        Find where the queue ends: entries have a size, and what follows is zeros.
+        Find where the queue ends: entries have a size, and zeros follow them.
 
-        Of what follows a damaged file nothing is kept: it is made anew from the log.
+        Entries behind a damaged file are not kept: the log makes them anew.
         """
         gaps = self.segments.load()
         if not self.segments.bases:
@@ -141,7 +141,7 @@ class ConsumeQueue:
 
     def write(self) -> None:
         """
-        Bring what was put into the files.
+        Write the tail to the files.
         """
         data = bytes(self.tail)
         start = self.filed * ENTRY_SIZE
@@ -166,7 +166,9 @@ class ConsumeQueue:
 
     def read(self, queueOffset: int, count: int) -> bytes:
         """
-        Up to so many entries, those of one file and what is in no file yet.
+        Entries from a queue offset on: the rest of one file at most, and the tail.
+
+        @param count: how many at most.
         """
         # Written out: max and min cost too much for each pull.
         most = self.maxOffset - queueOffset
@@ -185,12 +187,14 @@ class ConsumeQueue:
 
     def _readAhead(self, queueOffset: int, count: int) -> bytes:
         """
-        Up to so many entries of one file.
+        Entries of one file.
+
+        @param count: how many at most.
         """
         start, data = self._ahead.get(self, _NOTHING)
         position, size = (queueOffset - start) * ENTRY_SIZE, count * ENTRY_SIZE
         if position >= 0 and position + size <= len(data):
-            # What was written once stays as it is.
+            # Entries in a file do not change.
             return data[position : position + size]
         most = min(max(count, _AHEAD), self.filed - queueOffset)
         data = self.segments.read(queueOffset * ENTRY_SIZE, most * ENTRY_SIZE)
@@ -212,7 +216,7 @@ class ConsumeQueue:
 
     def follow(self, first: int) -> None:
         """
-        The log begins at C{first} now: forget what was before it.
+        The log begins at C{first} now: forget the entries for records before it.
         """
         while len(self.segments.bases) > 1:
             if not self._isDeleted(first):
@@ -226,7 +230,7 @@ class ConsumeQueue:
             # A damaged entry may have led the search past sound ones, which then are near.
             near = max(low, self.minOffset - _AROUND)
             found = self._live(first, near, self.minOffset)
-        # What lies between may have been deleted before it was safe in the queue.
+        # Records may have been deleted before their entries were safe in the queue.
         while self.minOffset < self.maxOffset and self._isFiller(self.minOffset):
             self.minOffset += 1
 
@@ -301,8 +305,8 @@ class ConsumeQueue:
 
     def reach(self, end: int) -> int:
         """
-        Where in the log the record of the last entry before C{end} stops, or where the
-        entry stands for nothing; 0 if there is none.
+        Where in the log the record of the last entry before C{end} stops; for a filler, the
+        offset that it holds.  0 if there is no entry.
         """
         data = self.segments.read((end - 1) * ENTRY_SIZE, ENTRY_SIZE) if end else b""
         if not data:

@@ -24,7 +24,7 @@ __all__ = ["ASIDE", "TAILS", "ConsumeQueues"]
 # How many bytes of entries are kept in memory, all queues together.
 TAILS = 4 * 1024 * 1024
 
-# What the folder of a topic is called while it is being deleted; no topic is.
+# The folder of a topic has this name while it is being deleted; no topic has.
 ASIDE = ".gone-"
 
 
@@ -32,7 +32,7 @@ class ConsumeQueues:
     """
     All queues of all topics.
 
-    @ivar touched: those with something to write, the oldest first.
+    @ivar touched: the queues with entries to write, the oldest first.
     """
 
     def __init__(self, handles: Handles, folder: str, segmentSize: int) -> None:
@@ -65,6 +65,18 @@ class ConsumeQueues:
                 if name.isascii() and name.isdigit():
                     self._make(topic, int(name)).load()
 
+    def forget(self) -> None:
+        """
+        Let go of all queues and of their entries that are in no file.
+        """
+        for _, _, queue in self:
+            queue.segments.abandon()
+        self._queues.clear()
+        self.touched.clear()
+        self._unsynced.clear()
+        self._ahead.clear()
+        self._room = TAILS
+
     def get(self, topic: str, queueId: int) -> ConsumeQueue | None:
         """
         A queue, if there is one.
@@ -88,7 +100,7 @@ class ConsumeQueues:
         self, topic: str, queueId: int, queueOffset: int, offset: int, size: int, tagsCode: int
     ) -> None:
         """
-        Add an entry to a queue, which is made if there is none.
+        Add an entry to a queue, which is made if it does not exist.
         """
         self._room -= self.touch((topic, queueId)).put(queueOffset, offset, size, tagsCode)
 
@@ -109,14 +121,16 @@ class ConsumeQueues:
 
     def took(self, count: int) -> None:
         """
-        So many entries were added to the tails of queues by who L{touched<touch>} them.
+        A caller of L{touch} has added entries to the tails of queues.
+
+        @param count: how many.
         """
         self._room -= count * ENTRY_SIZE
 
     def touch(self, key: tuple[str, int]) -> ConsumeQueue:
         """
-        A queue to which something is to be added, by its topic and number; it is made if
-        there is none.
+        A queue that gets an entry next, by its topic and number.  It is made if it does not
+        exist.
         """
         queue = self.touched.get(key)
         if queue is None:
@@ -125,7 +139,7 @@ class ConsumeQueues:
 
     def write(self, room: int = TAILS) -> None:
         """
-        Bring what was put into the files.
+        Write the tails to the files.
 
         @param room: for how many bytes there must be room in memory then.
         """
@@ -134,7 +148,7 @@ class ConsumeQueues:
 
     def writeOne(self, key: tuple[str, int]) -> None:
         """
-        Bring what was put into one queue into its files.
+        Write the tail of one queue to its files.
         """
         queue = self.touched.get(key)
         if queue is not None:
@@ -177,7 +191,7 @@ class ConsumeQueues:
             many; it touches nothing but the files.
         """
         files = self._handles.files
-        # Not all names in the folder: to list those of 20,000 topics takes 20 ms.
+        # Not all names in the folder: to list 20,000 topics takes 20 ms.
         names = (os.path.join(self._folder, f"{ASIDE}{each}") for each in self._asides)
         aside = next(each for each in names if not files.names(each))
         if files.names(os.path.join(self._folder, topic)):

@@ -8,8 +8,8 @@ The records that queue entries stand for, looked at one by one::
                                           itself: L{EntrySearch} looks for the message,
                                           else it is left out, counted and logged
 
-This is the way of everything that the quicker ones in L{txrocket.store.read.reader} leave
-alone: old messages, those in several files, SQL92, and damage.
+L{MessageReader<txrocket.store.read.getmessage.MessageReader>} reads many records at a time.
+It leaves the other cases to this module: old messages, several files, SQL92, and damage.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from txrocket.store.settings import StoreSettings
 
 __all__ = ["EntryReader"]
 
-# Where a read goes on over what is not wanted: about what a call of the system costs.
+# A read goes on over this many unwanted bytes: they cost as much as a call of the system.
 _GAP: Final = 16 * 1024
 
 # The sizes of entries that stand for nothing: ours, and Java's.
@@ -96,6 +96,12 @@ class EntryReader:
         self._hashOf = hashOf
         self._search = EntrySearch(log, hashOf)
         self.checkBelow = 2**63 - 1
+
+    def forget(self) -> None:
+        """
+        The log was cut: messages that were searched for may be others now.
+        """
+        self._search.forget()
 
     def collect(
         self,
@@ -215,7 +221,7 @@ class EntryReader:
         try:
             record = decodeRecord(self._log.read(place.offset, place.size), readBody=False)
         except MalformedRecord:
-            # It is looked at once more, and told, with all that are read.
+            # It is checked again, and logged, with all records that are read.
             return True
         return accepts(record)
 
@@ -223,7 +229,7 @@ class EntryReader:
         self, wanted: GetRequest, chosen: list[_Chosen], maySearch: bool
     ) -> tuple[list[bytes], int | None]:
         """
-        The sound records of those that were chosen.
+        The sound ones of the chosen records.
 
         @param maySearch: whether the message of a damaged entry may be searched for.
         @return: the records, and the queue offset that the pull ends before because it
@@ -286,8 +292,8 @@ class EntryReader:
         self, queue: ConsumeQueue, origin: Origin, start: int, data: bytes
     ) -> Iterator[FoundRecord]:
         """
-        Compare entries with the heads of their records, one at a time, and correct those
-        that are damaged.
+        Compare entries with the heads of their records, one at a time, and correct the
+        damaged ones.
 
         @param start: the queue offset of the first.
         @param data: the entries.
@@ -308,7 +314,7 @@ class EntryReader:
         if headFault(head, 0, place.size, place.offset, origin, queueOffset) is None:
             other = self._timed(origin, place, storeTime(head))
         else:
-            # What is not found stays as it is: L{messages} tells of it.
+            # An entry whose record is not found stays as it is: L{messages} logs it.
             other = self._search.find(origin, queue, queueOffset) or place
         if other != place:
             self._damage.entry(origin.topic, origin.queueId, queueOffset, other.offset)
@@ -361,9 +367,9 @@ class EntryReader:
 
     def _read(self, places: list[tuple[int, int]]) -> list[bytes]:
         """
-        Parts of the log, each with its size.  Those that are near each other are read at
-        once, with what lies between: to copy a few kilobytes more costs less than another
-        call of the system.
+        Parts of the log, each with its size.  Near parts are read at once, with the bytes
+        between them: to copy a few kilobytes more costs less than another call of the
+        system.
         """
         fileSize = self._log.segments.size
         pieces: list[bytes] = []

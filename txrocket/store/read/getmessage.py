@@ -104,8 +104,8 @@ class MessageReader:
         matches: Callable[[int], bool] | None = None,
     ) -> GetMessageResult | None:
         """
-        What L{get} gives, if all messages are in one file of the log, and none of them is
-        old or damaged.
+        Do as L{get}, if all messages are in one file of the log, and none of them is old or
+        damaged.
 
         @return: L{None} if only L{get} can tell.
         @raise StoreError: if the disk does not give them.
@@ -168,7 +168,7 @@ class MessageReader:
         log = self._log
         start = offsetOf(entries, 0)
         if not log.direct:
-            # Handles that are not the system's: read what lies one behind the other.
+            # Handles of a test: read records that lie one behind the other.
             *_, lastSize = sizes = sizesOf(entries)
             size = sum(sizes)
             end = offsetOf(entries, len(entries) - ENTRY_SIZE) + lastSize

@@ -22,7 +22,7 @@ __all__ = ["GetRequest", "isFull"]
 
 class GetRequest(NamedTuple):
     """
-    What a pull asks of a queue.
+    The request of a pull.
 
     @ivar offset: the queue offset to begin with.
     @ivar most: how many messages at most.

@@ -14,7 +14,7 @@ __all__ = ["GetMessageResult", "GetMessageStatus"]
 
 class GetMessageStatus(Enum):
     """
-    What became of a pull; Java's C{GetMessageStatus}.
+    The outcome of a pull; Java's C{GetMessageStatus}.
     """
 
     FOUND = "FOUND"
@@ -30,7 +30,7 @@ class GetMessageStatus(Enum):
 
 class GetMessageResult(msgspec.Struct, frozen=True, gc=False):
     """
-    What a pull gives.
+    The answer to a pull.
 
     @ivar data: the records as they are in the log, one after the other.
     @ivar fromDisk: whether they are so old that a slave had better serve them.

@@ -7,7 +7,7 @@ The reading half of the store: messages by queue, offset, key and time::
     query        the index --> the log
     offsetByTime queue entries, by halves --> store times in the log
 
-What a pull gives are the log's own bytes.
+The answer to a pull has the bytes of the log unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PASSED = 1024
 
 class StoreReader:
     """
-    What can be asked of a store.
+    Answers all questions to a store.
 
     @ivar messages: the messages of queues.
     @ivar damage: the damaged places that were met.
@@ -92,16 +92,22 @@ class StoreReader:
     def trustFrom(self, offset: int) -> None:
         """
         Take the bodies of records from an offset of the log on for sound: this process
-        writes them.  Those before it are compared with their CRC whenever they are read.
+        writes them.  Bodies before it are compared with their CRC whenever they are read.
         """
         self._entryReader.checkBelow = offset
+
+    def forget(self) -> None:
+        """
+        The log was cut: forget what was found in it.
+        """
+        self._entryReader.forget()
 
     def entries(
         self, topic: str, queueId: int, offset: int, most: int
     ) -> list[tuple[int, int, int]]:
         """
         Entries of a queue from an offset on, as they are in the file: offset in the log,
-        size, hash.  For those that stand for nothing L{messagesAt} finds none.
+        size, hash.  For a filler L{messagesAt} finds no message.
 
         @raise StoreError: if the disk does not give them.
         """
@@ -110,9 +116,8 @@ class StoreReader:
 
     def mended(self, topic: str, queueId: int, offset: int, most: int) -> Iterator[FoundRecord]:
         """
-        What L{entries} gives, for a reader that must miss no message: each entry is
-        compared with its record when the caller comes to it, and corrected if it is
-        damaged.
+        Do as L{entries}, for a caller that must miss no message: each entry is compared with
+        its record when the caller comes to it, and corrected if it is damaged.
 
         @raise StoreError: if the disk does not give them.
         """
@@ -229,7 +234,7 @@ class StoreReader:
     def placeOf(self, topic: str, queueId: int, queueOffset: int) -> int | None:
         """
         Where in the log the first message of a queue lies that has this queue offset,
-        or a later one; L{None} if there is none.
+        or a later one; L{None} if the queue has no such message.
         """
         queue = self.queues.get(topic, queueId)
         if queue is None:
@@ -269,7 +274,7 @@ class StoreReader:
     def offsetByTime(self, topic: str, queueId: int, timestamp: int) -> int:
         """
         The queue offset of the first message that was stored at a time, or else
-        of the one stored nearest to it; 0 if there is none.
+        of the one stored nearest to it; 0 if the queue is empty.
         """
         queue = self.queues.get(topic, queueId)
         if queue is None or queue.minOffset == queue.maxOffset:

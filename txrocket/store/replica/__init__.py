@@ -17,11 +17,14 @@ While a store follows, it takes no messages; L{ReplicaLog.lead} has it take mess
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 
-from txrocket.errors import MalformedLog, StoreError, StoreIsReplica
+from txrocket.errors import MalformedLog, StoreError, StoreFailed, StoreIsReplica
+from txrocket.store.replica.cut import Cut
+from txrocket.store.replica.cutter import LogCutter
 from txrocket.store.replica.recordstream import RecordStream
 
 if TYPE_CHECKING:
@@ -35,8 +38,9 @@ class ReplicaLog:
     The log of a store, read or followed byte by byte.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, cutter: LogCutter) -> None:
         self._store = store
+        self._cutter = cutter
         self._log = log = store.log
         self._stream = RecordStream(log.segments.size, log.limit)
 
@@ -140,6 +144,55 @@ class ReplicaLog:
             stream.accept(before)
             raise
 
+    def cut(self, offset: int, epoch: int) -> Cut:
+        """
+        Let the log end at an offset, because its master has other bytes there.  What is cut
+        off is kept in a file, in whole records; queues and index follow.  Blocks.
+
+        The caller cuts the epochs then (L{EpochFile.cutAt<txrocket.store.replica.epochs
+        .EpochFile.cutAt>}), and not before.
+
+        @param epoch: the epoch of what is cut off.
+        @return: what was cut off.  If no record ends at the offset, the log ends before it.
+        @raise DiskFull: if there is no room to keep it; then nothing is changed.
+        @raise StoreError: if the log does not have the offset, or the disk fails.
+        """
+        log = self._log
+        self._checkFollower()
+        if not log.first <= offset <= log.written:
+            raise StoreError(f"the log begins at {log.first} and ends at {log.written}: {offset}")
+        if offset == log.written:
+            return Cut(offset, 0, 0, "")
+        cut = self._cutter.cut(offset, epoch, self._store.health.fail)
+        self._begunAnew()
+        return cut
+
+    def beginAt(self, offset: int) -> str:
+        """
+        Set the whole content aside, because it has nothing in common with the master's log, and
+        begin with an empty log whose first file begins at an offset.  Blocks.
+
+        @return: the folder with the content; empty if there was none.
+        @raise StoreError: if no file of the log can begin at the offset, or the disk fails.
+        """
+        self._checkFollower()
+        if offset < 0 or offset % self._log.segments.size:
+            raise StoreError(
+                f"no file of {self._log.segments.size} bytes begins at {offset}: is "
+                "mappedFileSizeCommitLog the same on both brokers?"
+            )
+        folder = self._cutter.beginAt(offset, self._store.now(), self._store.health.fail)
+        self._begunAnew()
+        return folder
+
+    def close(self) -> None:
+        """
+        Let the log end with its last whole record, before the store is stopped.
+        """
+        # The next start drops the half record as well.
+        with suppress(StoreError):
+            self._dropHalf()
+
     def lead(self) -> None:
         """
         Take messages again, behind the last whole record.
@@ -166,25 +219,45 @@ class ReplicaLog:
 
     def _check(self, offset: int, size: int) -> None:
         log, fileSize = self._log, self._log.segments.size
-        refusal = self._store.failure or self._store.retention.full
-        if refusal is not None:
-            raise refusal
-        if not self.isFollower:
-            raise StoreError("a store that takes messages takes no log of a master")
+        self._checkFollower()
+        if self._store.retention.full is not None:
+            raise self._store.retention.full
         if offset != log.written:
             raise StoreError(f"the log ends at {log.written}: nothing can be added at {offset}")
         if offset % fileSize + size > fileSize:
             raise StoreError(f"{size} bytes at {offset} do not lie within one file of {fileSize}")
 
+    def _checkFollower(self) -> None:
+        if not self.isFollower:
+            raise StoreError("a store that takes messages takes no log of a master")
+        if self._store.failure is not None:
+            raise self._store.failure
+
     def _dropHalf(self) -> None:
         """
         Let the log end with its last whole record.
         """
-        start = self._stream.start
-        if self._stream.half:
-            self._log.endAt(start)
-            self._goBack(start)
-        self._stream.begin(start)
+        if self._log.half:
+            try:
+                self._log.dropHalf()
+            except StoreFailed as error:
+                self._store.health.fail(error)
+                raise
+            self._goBack(self._log.written)
+        self._stream.begin(self._log.written)
+
+    def _begunAnew(self) -> None:
+        """
+        The log was cut, and the folder recovered.
+        """
+        store, end = self._store, self._log.written
+        self._goBack(end)
+        store.written.advance(end)
+        store.flusher.flushed.advance(end)
+        store.appender.resume(store.dispatcher)
+        store.reader.forget()
+        store.tasks.isCheckpointDue = True
+        self._stream.begin(end)
 
     def _goBack(self, offset: int) -> None:
         """

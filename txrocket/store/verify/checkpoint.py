@@ -26,9 +26,9 @@ _OWN = slice(64, 121)
 
 class CheckpointCheck:
     """
-    A checkpoint that is told of all records.
+    Compares a checkpoint with all records.
 
-    @ivar there: what it says.
+    @ivar there: the checkpoint.
     @ivar tidy: whether the folder is as we have closed it.
     """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A store's folder, looked at without touching it.
+A store's folder, read without changing it.
 
-Sizes are taken from the files themselves; what does not fit is told and left out.
+The sizes come from the files themselves.  A file that does not fit is reported and left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "whyNot",
 ]
 
-# Where something is wrong, what it is, and the details.
+# Takes the place of a fault, its kind, and the details.
 Note: TypeAlias = Callable[[str, str, str], None]
 
 _SIZE_AND_MAGIC = struct.Struct(">2i")
@@ -86,7 +86,7 @@ def openSegments(segments: Segments, note: Note) -> None:
 
 def firstData(segments: Segments, start: int, end: int) -> int | None:
     """
-    Where the first byte is that is not zero; L{None} if there is none.
+    The offset of the first byte that is not zero; L{None} if all are.
     """
     while start < end:
         data = segments.read(start, min(_CHUNK, end - start))
@@ -101,7 +101,7 @@ def firstData(segments: Segments, start: int, end: int) -> int | None:
 
 def sizeOfFirst(folder: str) -> int:
     """
-    The size of the first piece in a folder; 0 if there is none.
+    The size of the first piece in a folder; 0 if the folder has no piece.
     """
     for base in basesIn(ReadOnlyFiles(), folder):
         return os.path.getsize(os.path.join(folder, Segments.nameOf(base)))
@@ -113,7 +113,7 @@ def openLog(handles: Handles, root: str, note: Note, folder: str | None = None) 
     The log of a folder.
 
     @param folder: where the log is, if not in C{commitlog}.
-    @raise StoreError: if there is none.
+    @raise StoreError: if the folder has no log.
     """
     if folder is None:
         folder = os.path.join(root, "commitlog")
@@ -121,7 +121,7 @@ def openLog(handles: Handles, root: str, note: Note, folder: str | None = None) 
             raise StoreError(f"{root} is no store: there is no commitlog in it")
     elif not os.path.isdir(folder):
         raise StoreError(f"there is no log in {folder}")
-    # Whatever fits into a file may be in it: limits change.
+    # A record may be as long as a file, because the limit may have been lowered.
     size = max(sizeOfFirst(folder), BLANK_SIZE)
     log = CommitLog(handles, folder, size, size, lambda offset, data: None)
     openSegments(log.segments, note)
@@ -133,8 +133,7 @@ def whyNot(log: CommitLog, offset: int) -> str | None:
     """
     Why the log does not go on at an offset.
 
-    @return: what is wrong with the record there; L{None} if there is none, and
-        none was begun.
+    @return: the fault of the record there; L{None} if no record was begun.
     """
     head = log.segments.read(offset, BLANK_SIZE)
     if len(head) < BLANK_SIZE or not any(head):
@@ -142,7 +141,7 @@ def whyNot(log: CommitLog, offset: int) -> str | None:
     size, magic = _SIZE_AND_MAGIC.unpack(head)
     if magic == BLANK_MAGIC_CODE:
         return None
-    # As much as it says, and enough to be told what is wrong if it says nonsense.
+    # As many bytes as the size says, and enough to find the fault if the size is wrong.
     data = log.segments.read(offset, min(max(size, BLANK_SIZE), log.segments.size))
     try:
         record = decodeRecord(data, checkCrc=True)
