@@ -50,7 +50,6 @@ REPEATED_CLASSES: frozenset[str] = frozenset()
 LONG_MODULES: frozenset[str] = frozenset(
     {
         "txrocket.bulk.interface",
-        "txrocket.remoting.protocol",
     }
 )
 LARGE_PACKAGES: frozenset[str] = frozenset(

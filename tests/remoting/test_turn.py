@@ -129,7 +129,7 @@ def _reply(peer: RemotingProtocol, opaques: list[int]) -> None:
     for opaque in opaques:
         response = responseCommand()
         response.opaque = opaque
-        peer.answer(response.encode())
+        peer.outbox.answer(response.encode())
 
 
 class CommitTests(TurnCase):
@@ -360,11 +360,11 @@ class TogetherTests(TurnCase):
         If C{processAll} breaks, a peer that does not read gets its errors and is not served
         once it reads again.
         """
-        self.breakDown(self.peer.pauseProducing)
+        self.breakDown(self.peer.outbox.pauseProducing)
         self.stopAt = 1
         self.peer.dataReceived(frame(MANY, 1) + frame(MANY, 2))
         self.turn.end()
-        self.peer.resumeProducing()
+        self.peer.outbox.resumeProducing()
         self.turn.end()
         codes = {each.opaque: each.code for each in self.wire.drain()}
         self.assertEqual(codes, dict.fromkeys((1, 2), int(ResponseCode.SYSTEM_ERROR)))

@@ -2066,6 +2066,11 @@ static long long roomOf(PyObject *row, Py_ssize_t values)
         PyErr_Format(PyExc_ValueError, "%R is not a row of %zd values and a size", row, values);
         return -1;
     }
+    /* An object that is not a number could run code when it is read as one. */
+    if (!PyLong_Check(PyTuple_GET_ITEM(row, values))) {
+        PyErr_SetString(PyExc_TypeError, "the size of a body is not a number");
+        return -1;
+    }
     long long room = 0;
     for (Py_ssize_t i = 0; i < values; i++) {
         PyObject *value = PyTuple_GET_ITEM(row, i);

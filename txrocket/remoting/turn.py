@@ -30,6 +30,7 @@ from txrocket.protocol.frames import Run
 from txrocket.remoting.errorresponse import internalError
 
 if TYPE_CHECKING:
+    from txrocket.remoting.outbox import PeerOutbox
     from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["Call", "ProcessAll", "Turn"]
@@ -79,7 +80,7 @@ class Turn:
         self._reads: dict[RemotingProtocol, bytes] = {}
         self._resumed: dict[RemotingProtocol, None] = {}
         self._replies: list[_Reply | Callable[[], None]] = []
-        self._unwritten: dict[RemotingProtocol, None] = {}
+        self._unwritten: dict[PeerOutbox, None] = {}
         self._finally: list[Callable[[], None]] = []
         self._woken = False
         self._running = False
@@ -139,14 +140,14 @@ class Turn:
         self._replies.append(reply)
         self._soon()
 
-    def write(self, peer: RemotingProtocol) -> None:
+    def write(self, outbox: PeerOutbox) -> None:
         """
         A connection has something to write: at the end of the turn, or now between turns.
         """
         if self._running or self.driven or self._gathering is not None:
-            self._unwritten[peer] = None
+            self._unwritten[outbox] = None
         else:
-            peer.flush()
+            outbox.flush()
 
     def later(self, function: Callable[[], None]) -> None:
         """
@@ -311,13 +312,13 @@ class Turn:
         for reply in replies:
             if isinstance(reply, tuple):
                 peer, request, response = reply
-                peer.encode(request, response)
+                peer.outbox.encode(request, response)
             else:
                 self._guarded(reply)
         while self._unwritten:
             unwritten, self._unwritten = self._unwritten, {}
-            for peer in unwritten:
-                peer.flush()
+            for outbox in unwritten:
+                outbox.flush()
         if self._finally and not self._replies:
             functions, self._finally = self._finally, []
             for function in functions:

@@ -218,7 +218,7 @@ class MessageSender:
         try:
             sending.target = target
             protocol = target.protocol
-            opaque = -1 if protocol is None else protocol.reserve()
+            opaque = -1 if protocol is None else protocol.outbox.reserve()
             if protocol is None or opaque < 0:
                 self._ask(sending, target)
                 return
@@ -229,7 +229,7 @@ class MessageSender:
                 request.opaque = opaque
                 sending.code = request.code
                 head = request.encodeHead(self._frameLimit)
-            protocol.post(sending, head, sending.body)
+            protocol.outbox.post(sending, head, sending.body)
         except Exception:
             self._end(sending, Failure())
 

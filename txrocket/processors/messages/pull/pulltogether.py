@@ -120,7 +120,7 @@ class PullTogether:
         bodies: list[bytes] = []
         size = 0
         # Behind answers that wait for the commit, so that each peer is answered in order.
-        write = peer.answer if not self._turn.hasReplies else self._later(peer)
+        write = peer.outbox.answer if not self._turn.hasReplies else self._later(peer)
         for pull in bulk.decodePulls(data, start, end):
             opaque, consumer, queueId, offset, most, commitOffset, stop = pull
             try:
@@ -150,14 +150,14 @@ class PullTogether:
                 write(*_frames(rows, bodies))
                 starts[index] = start
                 rows, bodies, size = [], [], 0
-                if peer.isFull or self._turn.hasReplies:
+                if peer.outbox.isFull or self._turn.hasReplies:
                     break
         if rows:
             write(*_frames(rows, bodies))
             starts[index] = start
 
     def _later(self, peer: RemotingProtocol) -> Callable[..., None]:
-        return lambda *pieces: self._turn.replyAll(lambda: peer.answer(*pieces))
+        return lambda *pieces: self._turn.replyAll(lambda: peer.outbox.answer(*pieces))
 
     def _permit(self, consumer: bytes) -> _Permitted:
         """

@@ -199,7 +199,7 @@ class SendTogether:
         for (index, _), frames in zip(sent.owners, answers, strict=False):
             # A oneway send has no answer.
             if frames:
-                calls[index].peer.answer(frames)
+                calls[index].peer.outbox.answer(frames)
 
     def _refuseAll(
         self, appended: _Appended, error: ResponseError, *, located: bool = False
@@ -230,7 +230,7 @@ class SendTogether:
                     self.lost(error, response)
                 if message[0] is not None:
                     response.opaque, response.serializeType = message[0], form
-                    calls[index].peer.answer(response.encode())
+                    calls[index].peer.outbox.answer(response.encode())
             position += count
 
     def sendBatches(self, calls: list[Call], starts: list[int]) -> None:
@@ -326,7 +326,7 @@ class SendTogether:
                 frame = response.encode()
             frames.setdefault(peer, []).append(frame)
         for peer, pieces in frames.items():
-            peer.answer(*pieces)
+            peer.outbox.answer(*pieces)
 
     def _ready(self) -> bool:
         """
