@@ -72,7 +72,7 @@ def broker(
     return Broker(
         parts,
         replication,
-        _listener(environment, configuration, core.remoting, port, replication.steps.links),
+        _listener(environment, configuration, core.remoting, port, replication.steps.links.gate),
         periodicTasks(environment, configuration, parts, slices),
         environment.start,
         environment.stop,

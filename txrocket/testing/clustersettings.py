@@ -58,11 +58,13 @@ def brokerSettings(
     port: int,
     folder: str,
     nameServers: Sequence[str],
+    number: int = 0,
 ) -> Configuration:
     """
     A broker's settings.  Settings of the test that only name servers know are left out.
 
     @param folder: the folder of its files.
+    @param number: 0 for a master, else the number of a slave.
     @raise ConfigError: if a setting does not exist.
     """
     others = _keys(NAMESRV_SECTIONS) - _keys(BROKER_SECTIONS)
@@ -78,6 +80,7 @@ def brokerSettings(
             "namesrvAddr": ";".join(nameServers),
             "storePathRootDir": f"{folder}/store",
             **_texts({key: value for key, value in settings.items() if key not in others}),
+            **({"brokerRole": "SLAVE", "brokerId": str(number)} if number else {}),
         },
     )
 

@@ -76,7 +76,8 @@ def _ends(epochs: Sequence[Epoch], end: int) -> dict[Epoch, int]:
     Where each epoch of a log ends.
     """
     held = [each for each in epochs if each.start <= end]
-    return dict(zip(held, [*(each.start for each in held[1:]), end], strict=True))
+    ends = [*(each.start for each in held[1:]), end]
+    return dict(zip(held, ends[: len(held)], strict=True))
 
 
 def encodeEpochs(epochs: Sequence[Epoch]) -> bytes:

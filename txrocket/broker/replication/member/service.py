@@ -20,7 +20,6 @@ from twisted.logger import Logger
 
 from txrocket.broker.registration import NameServerRegistration
 from txrocket.broker.replication.durability import Durability
-from txrocket.broker.replication.interfaces import ICut
 from txrocket.broker.replication.member.mastersearch import FoundMaster, MasterSearch
 from txrocket.broker.replication.member.steps import BrokerSteps
 from txrocket.broker.replication.role import Role
@@ -29,6 +28,7 @@ from txrocket.model import MASTER_ID
 from txrocket.protocol.bodies.replication import HADemoteRequestHeader, HAStatus
 from txrocket.protocol.codes import ReplicationCode
 from txrocket.protocol.command import requestCommand
+from txrocket.store.replica.cut import Cut
 
 __all__ = ["Replication"]
 
@@ -161,7 +161,7 @@ class Replication:
         """
         End the connections of slaves, once one of them has everything, or after a while.
         """
-        if self.role is Role.MASTER:
+        if self._links.replicaStatus():
             try:
                 yield self._links.replicated()
             except RocketError as error:
@@ -209,7 +209,7 @@ class Replication:
             self._links.lastCut,
         )
 
-    def cutBack(self, cut: ICut) -> None:
+    def cutBack(self, cut: Cut) -> None:
         """
         The log was cut, because the master does not have its end.
         """
@@ -285,6 +285,7 @@ class Replication:
                 self._file.changed(Role.FOLLOWER)
             except RocketError as error:
                 self.steps.lead()
+                self.steps.serve()
                 self.steps.deliver()
                 raise RemoteSystemError(f"no slave has all messages: {error}") from error
             self.steps.master = ("", "") if found is None else self.steps.master

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IProtocolFactory
 
 from txrocket.broker.parts import BrokerParts
 from txrocket.broker.registration import NameServerRegistration
@@ -61,9 +62,15 @@ class Links(Protocol):
     The links to slaves, and the one to a master.
     """
 
+    @property
+    def gate(self) -> IProtocolFactory:
+        """
+        The factory of the port for slaves.
+        """
+
     def serve(self) -> None:
         """
-        Let slaves connect.
+        Let slaves connect, and tell those that are connected of a new epoch.
         """
 
     def close(self) -> None:

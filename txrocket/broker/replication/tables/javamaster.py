@@ -65,10 +65,13 @@ class JavaMasterTables:
         clock: IReactorTime,
         ask: Callable[[str, RemotingCommand, float], Deferred[RemotingCommand]],
         sink: TableSink,
+        isWanted: Callable[[], bool],
     ) -> None:
         """
         @param ask: asks a broker, and fails with L{RocketError} if it refuses.
+        @param isWanted: whether the master is one that does not send its tables.
         """
+        self._isWanted = isWanted
         self._clock = clock
         self._ask = ask
         self._sink = sink
@@ -89,6 +92,8 @@ class JavaMasterTables:
 
     def _round(self) -> None:
         self._timer = self._clock.callLater(_PERIOD, self._round)
+        if not self._isWanted():
+            return
         self.synchronise().addErrback(
             lambda failure: self._log.failure("Asking the master for its tables failed", failure)
         )
