@@ -76,7 +76,8 @@ def _ends(epochs: Sequence[Epoch], end: int) -> dict[Epoch, int]:
     Where each epoch of a log ends.
     """
     held = [each for each in epochs if each.start <= end]
-    return dict(zip(held, [*(each.start for each in held[1:]), end], strict=True))
+    starts = [*(each.start for each in held), end]
+    return dict(zip(held, starts[1:], strict=True))
 
 
 def encodeEpochs(epochs: Sequence[Epoch]) -> bytes:
