@@ -15,7 +15,9 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
+from twisted.logger import ILogObserver, formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from txrocket.broker.replication.interfaces import MasterParts, SlaveParts
 from txrocket.broker.replication.master import ReplicaServerFactory
@@ -39,6 +41,7 @@ __all__ = [
     "FakeSlave",
     "FakeTables",
     "LinkCase",
+    "Logged",
     "Peer",
 ]
 
@@ -260,6 +263,30 @@ class FakeSlave:
     machine: Machine
     cuts: list[Cut]
     anew: list[tuple[int, str]]
+
+
+@implementer(ILogObserver)
+class Logged:
+    """
+    What is logged at a level.
+
+    @ivar texts: each event as text.
+    """
+
+    def __init__(self, level: Any) -> None:
+        self._level = level
+        self.texts: list[str] = []
+
+    def __enter__(self) -> Logged:
+        globalLogPublisher.addObserver(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        globalLogPublisher.removeObserver(self)
+
+    def __call__(self, event: Any) -> None:
+        if event.get("log_level") is self._level:
+            self.texts.append(formatEvent(event))
 
 
 class LinkCase(SynchronousTestCase):
