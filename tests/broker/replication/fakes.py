@@ -59,8 +59,9 @@ class FakeLog:
     @ivar most: the most bytes that were asked for in one read.
     """
 
-    def __init__(self, data: bytes = b"", first: int = 0) -> None:
-        self.data = data
+    def __init__(self, data: bytes | bytearray = b"", first: int = 0) -> None:
+        # One object that grows, because tests append much.
+        self.data = bytearray(data)
         self.first = first
         self.flushed = first + len(data)
         self.grown = Watermark(self.end)
@@ -87,7 +88,7 @@ class FakeLog:
         self.reads.append(offset)
         stop = min(offset + most, offset - offset % FILE + FILE)
         self.most = max(self.most, most)
-        return self.data[offset - self.first : stop - self.first]
+        return bytes(self.data[offset - self.first : stop - self.first])
 
     def whenGrown(self, offset: int) -> Deferred[None]:
         return self.grown.reaches(offset + 1)
@@ -100,15 +101,15 @@ class FakeLog:
         self.put(data)
 
     def cut(self, offset: int, epoch: int) -> Cut:
-        kept = self.data[offset - self.first :]
+        kept = bytes(self.data[offset - self.first :])
         self.cuts.append(kept)
-        self.data = self.data[: offset - self.first]
+        del self.data[offset - self.first :]
         self.flushed = min(self.flushed, offset)
         return Cut(offset, len(kept), len(kept), f"cut/{epoch}-{offset}.log")
 
     def beginAt(self, offset: int) -> str:
-        self.cuts.append(self.data)
-        self.data, self.first, self.flushed = b"", offset, offset
+        self.cuts.append(bytes(self.data))
+        self.data, self.first, self.flushed = bytearray(), offset, offset
         return "aside/1"
 
 

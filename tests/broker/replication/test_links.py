@@ -553,7 +553,7 @@ class DiskTests(LinkCase):
         self.advance()
         self.assertEqual(master.replicas.all, ())
         master.log.read = read  # type: ignore[method-assign]
-        master.log.first, master.log.data = FILE, b"first file"
+        master.log.first, master.log.data = FILE, bytearray(b"first file")
         master.log.grown.advance(master.log.end)
         self.advance(3)
         self.assertEqual((slave.log.first, slave.log.data), (FILE, b"first file"))
