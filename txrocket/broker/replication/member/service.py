@@ -93,7 +93,6 @@ class Replication:
             fails with L{ConfigError} if the broker may take no role.
         """
         self._running = True
-        self.steps.epochs.endAt(self._parts.core.store.replica.end)
         self.steps.follow()
         if self._file.role is Role.FOLLOWER:
             self.steps.become(Role.FOLLOWER)
