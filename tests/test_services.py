@@ -129,12 +129,12 @@ class IdentityTests(ServicesTests):
 
     def test_anyPort(self) -> None:
         """
-        Port 0 is one that is free, with another free one two below.
+        Port 0 is one that is free, with another free one two below and one above.
         """
         with mock.patch("txrocket.services.core.freePort", return_value=40911) as chosen:
             self.start(listenPort="0")
-        chosen.assert_called_once_with(2)
-        self.assertEqual([each.number for each in self.ports], [40911, 40909])
+        chosen.assert_called_once_with(2, 1)
+        self.assertEqual([each.number for each in self.ports], [40911, 40909, 40912])
 
 
 @implementer(ISendHook)

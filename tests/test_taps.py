@@ -147,7 +147,7 @@ class ServingTests(TapCase):
         vip = int(broker.rpartition(":")[2]) - 2
         child.waitFor(
             f"Broker broker-a of DefaultCluster listens on {broker}, 127.0.0.1:{vip},"
-            f" is reached at {broker} and keeps its messages in {store}\n"
+            f" 127.0.0.1:{vip + 3}, is reached at {broker} and keeps its messages in {store}\n"
         )
         self.assertEqual(self.brokersOf(nameServer), [broker])
         for address in (broker, f"127.0.0.1:{vip}"):
