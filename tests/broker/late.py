@@ -6,6 +6,7 @@ fails when it is told to: what the tests of delays have in common.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.task import Clock
@@ -34,6 +35,7 @@ class LateCase(StoreCase):
     A store, and what delivers from it late.
 
     @ivar counted: what was said to have been delivered.
+    @ivar onDelivered: called with what was delivered; a test may set another.
     """
 
     options: dict[str, Any] = {"messageDelayLevel": LEVELS}
@@ -44,6 +46,7 @@ class LateCase(StoreCase):
         super().setUp()
         self.disk: Disk
         self.counted: list[tuple[str, int, int]] = []
+        self.onDelivered: Callable[..., object] = lambda *told: self.counted.append(told)
         self.thread: Any = atOnce
 
     def table(self, name: str) -> Table:
@@ -75,7 +78,7 @@ class LateCase(StoreCase):
             self.table("delayOffset.json"),
             self.thread,
             delayLevels(self.store.settings.messageDelayLevel),
-            lambda *told: self.counted.append(told),
+            lambda *told: self.onDelivered(*told),
         )
         self.reroutes = Reroutes(self.delays.reroute)
         return [self.delays]

@@ -5,13 +5,14 @@ Tests for L{txrocket.broker.delivery.delaylevels} and L{txrocket.broker.delivery
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import Any
 
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.broker import deliverycontract
+from tests.broker.deliverycontract import FULL
 from tests.broker.late import LateCase
 from tests.store.support import HOST, LOG_SIZE, START, Held
 from txrocket.broker.delivery import delaylevels as delay
@@ -23,19 +24,17 @@ from txrocket.broker.delivery.reroute import (
     realDestination,
 )
 from txrocket.errors import (
-    DiskFull,
     InvalidMessage,
     MalformedRecord,
     MessageIllegal,
 )
+from txrocket.protocol.bodies.codec import decodeBody
+from txrocket.protocol.bodies.offsets import DelayOffsetSerializeWrapper
 from txrocket.protocol.record import decodeRecord, encodeProperties, encodeRecord, encodeTopic
 from txrocket.store import consumequeues
 from txrocket.store.dispatch import SCHEDULE_TOPIC
 from txrocket.store.jsontable import sealed
 from txrocket.store.settings import FlushDiskType
-
-FULL = OSError(errno.ENOSPC, "full")
-BROKEN = OSError(errno.EIO, "broken")
 
 NOW = START * 1000
 
@@ -316,17 +315,6 @@ class LevelTests(LateCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"first", b"second"])
 
-    def test_stopEndsDelivery(self) -> None:
-        """
-        Once it was told to stop, nothing is delivered.
-        """
-        self.send(DELAY="1")
-        self.send(DELAY="2")
-        self.wait(0.5)
-        self.delays.stop()
-        self.wait(60)
-        self.assertEqual(self.delivered(), [])
-
     def test_undeliverableMessageIsSkipped(self) -> None:
         """
         What can never be delivered is passed over and logged, and the others are
@@ -348,25 +336,6 @@ class LevelTests(LateCase):
         self.assertEqual(self.delivered(), [b"T"])
         self.assertEqual(self.delays.offsets, {1: 5})
         self.assertEqual(self.counted[0][0], "T")
-
-    def test_unexpectedErrorIsLoggedAndRetried(self) -> None:
-        """
-        An unexpected error is logged, and the next look tries the level again.
-        """
-        raised = [RuntimeError("what?")]
-
-        def delivered(*told: Any) -> None:
-            if raised:
-                raise raised.pop()
-
-        self.delays._delivered = delivered
-        self.send(DELAY="1")
-        self.wait(5)
-        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
-        self.assertEqual(self.delays.offsets, {})
-        self.delays.look()
-        self.wait()
-        self.assertEqual(self.delays.offsets, {1: 1})
 
     def test_fillersAreSkipped(self) -> None:
         """
@@ -581,37 +550,6 @@ class RestartTests(LateCase):
         self.wait(0.001)
         self.assertEqual(self.delivered(), [b"a", b"b", b"c"])
 
-    def test_crashMayDeliverTwice(self) -> None:
-        """
-        After a crash what was delivered since the offsets were written comes once
-        more, and nothing is lost.
-        """
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.save()
-        self.send(b"b", DELAY="1")
-        self.send(b"c", DELAY="2")
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"a", b"b"])
-        self.crash()
-        self.open()
-        self.wait(4)
-        self.assertEqual(self.delivered(), [b"a", b"b", b"b", b"c"])
-
-    def test_crashDuringDelivery(self) -> None:
-        """
-        What was put and not written when the process ended is put again.
-        """
-        self.delays._delivered = lambda *told: self.crash()
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        clock = self.clock
-        clock.advance(0.5)
-        self.assertIsNot(self.clock, clock)
-        self.open()
-        self.wait()
-        self.assertEqual(self.delivered(), [b"a"])
-
     def test_noFile(self) -> None:
         """
         Without C{delayOffset.json} all that is in the queues is delivered, again if it
@@ -652,22 +590,6 @@ class RestartTests(LateCase):
         self.assertEqual(
             self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{3:1}}')
         )
-
-    def test_damagedFile(self) -> None:
-        """
-        If it cannot be read, the broker starts, says so, and delivers what it finds once
-        more.
-        """
-        self.close()
-        os.makedirs(self.path("config"), exist_ok=True)
-        with open(self.path("config", "delayOffset.json"), "w") as file:
-            file.write("{")
-        with capturedLogs() as events:
-            self.open()
-        self.assertEqual(
-            [LogLevel.error], [each["log_level"] for each in events if "problems" in each]
-        )
-        self.assertEqual({}, self.delays.offsets)
 
     def test_tooFar(self) -> None:
         """
@@ -712,20 +634,6 @@ class RestartTests(LateCase):
         self.store.log.segments.removeFirst()
         self.store.retention.follow()
 
-    def test_neededIsTheFirstParkedMessage(self) -> None:
-        """
-        It is known from where on the log has messages that were not delivered.
-        """
-        self.assertEqual(self.delays.needed(), self.store.log.written)
-        first = self.send(b"a", DELAY="1").offset
-        second = self.send(b"b", DELAY="2").offset
-        self.store.write()
-        self.assertEqual(self.delays.needed(), first)
-        self.wait(1)
-        self.assertEqual(self.delays.needed(), second)
-        self.wait(4)
-        self.assertEqual(self.delays.needed(), self.store.log.written)
-
     def gone(self) -> int:
         """
         How many messages of level 1 are gone.
@@ -733,191 +641,25 @@ class RestartTests(LateCase):
         return self.store.minOffset(SCHEDULE_TOPIC, 0)
 
 
-class DiskTests(LateCase):
+class ContractTests(deliverycontract.DeliveryContract):
     """
-    A disk that is full, slow, or fails.
+    Delay levels keep the rules of late delivery.
     """
 
-    def test_fullDiskDelaysDelivery(self) -> None:
-        """
-        While the disk is full messages wait; once there is room they come, each once
-        and in order.  That is logged once.
-        """
-        self.open()
-        for number in range(5):
-            self.send(b"%d" % number, DELAY="1")
-            self.wait(0.1)
-        self.disk.failing["pwrite"] = FULL
-        self.wait(20)
-        self.assertEqual((self.delivered(), self.delays.offsets), ([], {}))
-        self.disk.failing.clear()
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"0", b"1", b"2", b"3", b"4"])
-        self.assertFalse(self.delays._levels[0].failing)
+    tableName = "delayOffset.json"
+    later = 5
+    unreadable = ("{",)
 
-    def test_crowdedDiskDelaysDelivery(self) -> None:
-        """
-        The same for a disk on which the store wants no more messages.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        self.disk.used = 0.95
-        self.store.retention.clean()
-        self.wait(8)
-        self.assertEqual(self.delivered(), [])
-        self.disk.used = 0.1
-        self.store.retention.clean()
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"a"])
+    @property
+    def delivery(self) -> delay.DelayLevels:
+        return self.delays
 
-    def test_noNewFile(self) -> None:
-        """
-        If there is room for some, these are not delivered a second time later.
-        """
-        self.open()
-        bodies = [b"%d" % number * (LOG_SIZE // 3) for number in range(6)]
-        for body in bodies:
-            self.send(body, DELAY="1")
-        self.wait(0.5)
-        self.disk.failing["allocate"] = FULL
-        self.wait(5)
-        some = len(self.delivered())
-        self.disk.failing.clear()
-        self.wait(1)
-        self.assertEqual(self.delivered(), bodies)
-        self.assertLess(some, 6)
+    def sendLate(self, seconds: int, body: bytes = b"x", /) -> int:
+        return self.send(body, DELAY={1: "1", 5: "2"}[seconds]).offset
 
-    def test_partWritten(self) -> None:
-        """
-        If a file was filled, and what was to go to the next could not be written, the
-        first are delivered and the others come later.
-        """
-        self.open()
-        bodies = [b"%d" % number * (LOG_SIZE // 3) for number in range(6)]
-        for body in bodies:
-            self.send(body, DELAY="1")
-        self.wait(0.5)
-        self.disk.failing["pwrite"] = FULL
-        self.disk.only = f"{self.store.log.segments.end + LOG_SIZE:020d}"
-        self.wait(3)
-        found = len(self.delivered())
-        self.assertTrue(0 < found < 6, found)
-        self.disk.failing.clear()
-        self.wait(1)
-        self.wait(1)
-        self.assertEqual(self.delivered(), bodies)
-
-    def test_lostMeanwhile(self) -> None:
-        """
-        If appended messages are lost because another part had them written, in the middle of
-        putting more, those that are lost come later and the others not again.
-        """
-        self.open()
-        delivered = self.delays._delivered
-
-        def failing(*told: Any) -> None:
-            delivered(*told)
-            if len(self.counted) == 2:
-                self.disk.failing["pwrite"] = FULL
-                self.assertRaises(DiskFull, self.store.write)
-                self.disk.failing.clear()
-
-        self.delays._delivered = failing
-        for number in range(4):
-            self.send(b"%d" % number, DELAY="1")
-        self.wait(1)
-        self.assertEqual((self.delivered(), self.delays.offsets), ([], {}))
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"0", b"1", b"2", b"3"])
-
-    def test_unreadableDiskIsTriedAgain(self) -> None:
-        """
-        A disk that does not give what waits is asked again.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        pread = self.disk.pread
-        self.disk.pread = lambda *args: (_ for _ in ()).throw(BROKEN)  # type: ignore
-        self.wait(3)
-        self.assertTrue(self.delays._levels[0].failing)
-        self.disk.pread = pread  # type: ignore[method-assign]
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"a"])
-
-    def test_syncFails(self) -> None:
-        """
-        If what was delivered cannot be brought to the disk, the offsets stay as they
-        are.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.disk.failing["sync"] = BROKEN
-        self.save()
-        self.assertFalse(os.path.exists(self.path("config", "delayOffset.json")))
-        self.disk.failing.clear()
-        self.crash()
-        self.open()
-        self.wait()
-        self.assertEqual(self.delivered(), [b"a", b"a"])
-
-    def test_notWritten(self) -> None:
-        """
-        Offsets that could not be written are written the next time.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.disk.failing["truncate"] = FULL
-        self.disk.only = "config"
-        self.save()
-        self.assertFalse(os.path.exists(self.path("config", "delayOffset.json")))
-        self.disk.failing.clear()
-        self.save()
-        self.assertEqual(
-            self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{1:1}}')
-        )
-
-    def test_unchangedOffsetsAreNotWritten(self) -> None:
-        """
-        Without a change nothing is written.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.save()
-        self.disk.synced.clear()
-        self.save()
-        self.assertEqual(self.disk.synced, [])
-
-    def test_offsetsAreWrittenAfterMessages(self) -> None:
-        """
-        The offsets are written after what was delivered is on the disk, and tell of
-        no more than that.
-        """
-        self.thread = held = Held()
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.store.flusher.running = False
-        held.jobs.clear()
-        self.disk.synced.clear()
-        saved = self.delays.save()
-        self.send(b"b", DELAY="1")
-        self.wait(1)
-        self.assertNoResult(saved)
-        while held.jobs:
-            held.work()
-        self.successResultOf(saved)
-        folders = [os.path.basename(os.path.dirname(each)) for each in self.disk.synced]
-        first = next(each for each in folders if each != "temp")
-        self.assertEqual((first, folders[-2]), ("commitlog", "config"))
-        self.assertEqual(
-            self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{1:1}}')
-        )
-        self.assertEqual(self.delays.offsets, {1: 2})
+    def savedCount(self) -> int:
+        table = self.bytesOf("config", self.tableName)
+        return decodeBody(DelayOffsetSerializeWrapper, table).offsetTable[1]
 
     def test_undispatchedMessageIsDeliveredOnce(self) -> None:
         """
@@ -936,34 +678,17 @@ class DiskTests(LateCase):
         self.delays.look()
         self.wait()
         self.assertEqual(self.delivered(), [b"a"])
+        calls = self.clock.getDelayedCalls()
         self.delays.look()
-        self.assertIsNone(self.delays._levels[0].timer)
-
-
-class SyncFlushTests(LateCase):
-    """
-    SYNC_FLUSH.
-    """
-
-    options = {**LateCase.options, "flushDiskType": FlushDiskType.SYNC_FLUSH}
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.thread = self.held = Held()
-        self.open()
-
-    def work(self) -> None:
-        """
-        Let the threads do all there is to do.
-        """
-        while self.held.jobs:
-            self.held.work()
+        self.assertEqual(self.clock.getDelayedCalls(), calls)
 
     def test_deliveryWaitsForDisk(self) -> None:
         """
         What is delivered is so once it is on the disk, and only then comes more.
         """
         self.patch(delay, "_BATCH", 10)
+        self.thread = Held()
+        self.open(flushDiskType=FlushDiskType.SYNC_FLUSH)
         for number in range(20):
             self.send(b"%d" % number, DELAY="1")
         self.wait(0.5)
@@ -981,34 +706,3 @@ class SyncFlushTests(LateCase):
         self.work()
         self.wait()
         self.assertEqual((len(self.delivered()), self.delays.offsets), (21, {1: 21}))
-
-    def test_slowDiskDeliversOnce(self) -> None:
-        """
-        A disk that takes longer than it may has what was delivered in its files: it is
-        not delivered again, and the offsets are not written before it is there.
-        """
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        self.work()
-        self.wait(0.5)
-        self.wait(6)
-        self.assertEqual((self.delivered(), self.delays.offsets), ([b"a"], {1: 1}))
-        saved = self.delays.save()
-        self.assertNoResult(saved)
-        self.work()
-        self.successResultOf(saved)
-
-    def test_failedDiskEndsDelivery(self) -> None:
-        """
-        If the disk fails for good, nothing more is delivered and nothing is written.
-        """
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        self.work()
-        self.wait(0.5)
-        self.disk.failing["sync"] = BROKEN
-        self.work()
-        self.wait(5)
-        self.assertEqual(self.delivered(), [b"a"])
-        self.successResultOf(self.delays.save())
-        self.assertFalse(os.path.exists(self.path("config", "delayOffset.json")))

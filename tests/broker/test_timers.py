@@ -5,15 +5,15 @@ Tests for L{txrocket.broker.delivery.timers} and L{txrocket.broker.delivery.time
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import struct
 from typing import Any
 
 import attrs
-from twisted.logger import LogLevel, capturedLogs
 
+from tests.broker import deliverycontract
+from tests.broker.deliverycontract import FULL
 from tests.broker.late import LEVELS, LateCase
 from tests.store.support import LOG_SIZE, SLOTS, START, Held
 from txrocket.broker.delivery.delaylevels import DelayLevels
@@ -29,9 +29,6 @@ from txrocket.store import consumequeues
 from txrocket.store.dispatch import TIMER_TOPIC
 from txrocket.store.settings import FlushDiskType, delayLevels
 from txrocket.store.verify import Verifier
-
-FULL = OSError(errno.ENOSPC, "full")
-BROKEN = OSError(errno.EIO, "broken")
 
 NOW = START * 1000
 HOUR = 3600
@@ -57,7 +54,7 @@ class TimerCase(LateCase):
 
     def makeDeliveries(self) -> list[Any]:
         def counted(*told: Any) -> None:
-            self.counted.append(told)
+            self.onDelivered(*told)
 
         levels = delayLevels(self.store.settings.messageDelayLevel)
         table = self.table("delayOffset.json")
@@ -258,17 +255,6 @@ class RequestedTimeTests(TimerCase):
             self.send(b"again", "R", **message.properties)
         self.wait()
         self.assertEqual(self.delivered("R"), [b"again", b"again"])
-
-    def test_stopEndsDelivery(self) -> None:
-        """
-        Once it was told to stop, nothing is delivered; what comes waits.
-        """
-        self.sendIn(1000)
-        self.timers.stop()
-        self.sendIn(100)
-        self.wait(10)
-        self.timers.stop()
-        self.assertEqual(self.delivered(), [])
 
 
 class WheelTests(TimerCase):
@@ -637,7 +623,7 @@ class ClockTests(TimerCase):
                 self.sendIn(1000, b"new")
             self.counted.append(told)
 
-        self.timers._delivered = delivered
+        self.onDelivered = delivered
         self.sendIn(5000, b"old")
         self.wait(1)
         self.shift += 5 * 365 * DAY
@@ -693,37 +679,6 @@ class RestartTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered()[-1], b"new")
 
-    def test_crashMayDeliverTwice(self) -> None:
-        """
-        After a crash what was delivered since that was written comes once more, and
-        nothing is lost.
-        """
-        self.open()
-        for seconds in (1, 2, 3, 400):
-            self.sendIn(seconds * 1000, b"%d" % seconds)
-        self.wait(1)
-        self.save()
-        self.wait(1)
-        self.crash()
-        self.open()
-        self.wait(500)
-        self.assertEqual(self.delivered(), [b"1", b"2", b"2", b"3", b"400"])
-
-    def test_crashDuringDelivery(self) -> None:
-        """
-        What was put and not written when the process ended is put again.
-        """
-        self.open()
-        self.timers._delivered = lambda *told: self.crash()
-        self.sendIn(1000, b"a")
-        self.wait(0.5)
-        clock = self.clock
-        clock.advance(0.5)
-        self.assertIsNot(self.clock, clock)
-        self.open()
-        self.wait()
-        self.assertEqual(self.delivered(), [b"a"])
-
     def test_crashBetween(self) -> None:
         """
         A message that was put into another bucket just before a crash may be in both,
@@ -761,24 +716,6 @@ class RestartTests(TimerCase):
         self.assertEqual(self.delivered(), [b"1", b"1", b"2000"])
         self.wait(33_000)
         self.assertEqual(self.delivered(), [b"1", b"1", b"2000", b"20000", b"50000"])
-
-    def test_damagedFile(self) -> None:
-        """
-        If it cannot be read, the broker starts and says so, and keeps the file under
-        another name: messages are delivered once more, and none is lost.
-        """
-        os.makedirs(self.path("config"))
-        for count, text in enumerate(("{", "{}", '{"bucket":"x"}'), 1):
-            with open(self.path("config", "timers.json"), "w") as file:
-                file.write(text)
-            with capturedLogs() as events:
-                self.open()
-            self.assertEqual(
-                [LogLevel.error], [each["log_level"] for each in events if "problems" in each]
-            )
-            aside = [each for each in os.listdir(self.path("config")) if "damaged-" in each]
-            self.assertEqual(count, len(aside))
-            self.close()
 
     def test_queueGone(self) -> None:
         """
@@ -824,23 +761,6 @@ class RestartTests(TimerCase):
         found = [int(each[:2]) for each in self.delivered()]
         self.assertEqual(found, list(range(gone, 30)))
 
-    def test_neededIsTheFirstParkedMessage(self) -> None:
-        """
-        It is known from where on the log has messages that were not delivered.
-        """
-        self.open()
-        self.assertEqual(self.timers.needed(), self.store.log.written)
-        offsets = []
-        for milliseconds in (1000, 500_000):
-            offsets.append(self.store.log.end)
-            self.sendIn(milliseconds)
-        self.store.write()
-        self.assertEqual(self.timers.needed(), offsets[0])
-        self.wait(1)
-        self.assertEqual(self.timers.needed(), offsets[1])
-        self.wait(500)
-        self.assertEqual(self.timers.needed(), self.store.log.written)
-
     def test_unusedTimersWriteNothing(self) -> None:
         """
         A broker that has never had such a message writes nothing.
@@ -865,44 +785,26 @@ class RestartTests(TimerCase):
         self.assertLess(len(self.disk.preads) - started, 5)
 
 
-class DiskTests(TimerCase):
+class ContractTests(TimerCase, deliverycontract.DeliveryContract):
     """
-    A disk that is full, slow, or fails.
+    Timers keep the rules of late delivery.
     """
 
-    def test_fullDiskDelaysDelivery(self) -> None:
-        """
-        While the disk is full messages wait; then they come, each once and in order.
-        """
-        self.open()
-        for number in range(5):
-            self.sendIn(1000 + number, b"%d" % number)
-        self.wait(0.5)
-        self.disk.failing["pwrite"] = FULL
-        self.wait(20)
-        self.assertEqual(self.delivered(), [])
-        self.assertTrue(self.timers._failing)
-        self.disk.failing.clear()
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"0", b"1", b"2", b"3", b"4"])
-        self.assertFalse(self.timers._failing)
+    tableName = "timers.json"
+    later = 400
+    unreadable = ("{", "{}", '{"bucket":"x"}')
 
-    def test_noNewFile(self) -> None:
-        """
-        If there is room for some, these are not delivered a second time later.
-        """
-        self.open()
-        bodies = [b"%d" % number * (LOG_SIZE // 3) for number in range(6)]
-        for body in bodies:
-            self.sendIn(1000, body)
-        self.wait(0.5)
-        self.disk.failing["pwrite"] = FULL
-        self.disk.only = f"{self.store.log.segments.end + LOG_SIZE:020d}"
-        self.wait(3)
-        self.assertEqual(self.delivered(), bodies[:2])
-        self.disk.failing.clear()
-        self.wait(1)
-        self.assertEqual(self.delivered(), bodies)
+    @property
+    def delivery(self) -> Timers:
+        return self.timers
+
+    def sendLate(self, seconds: int, body: bytes = b"x", /) -> int:
+        offset = self.store.log.end
+        self.sendIn(seconds * 1000, body)
+        return offset
+
+    def savedCount(self) -> int:
+        return self.progress().state.base
 
     def test_farFull(self) -> None:
         """
@@ -921,21 +823,6 @@ class DiskTests(TimerCase):
         self.wait(4)
         self.assertEqual(self.delivered(), bodies)
         self.assertEqual(sum(self.waiting().values()), 12)
-
-    def test_unreadableDiskIsTriedAgain(self) -> None:
-        """
-        A disk that does not give what waits is asked again.
-        """
-        self.open()
-        self.sendIn(1000, b"a")
-        self.wait(0.5)
-        pread = self.disk.pread
-        self.disk.pread = lambda *args: (_ for _ in ()).throw(BROKEN)  # type: ignore
-        self.wait(3)
-        self.assertTrue(self.timers._failing)
-        self.disk.pread = pread  # type: ignore[method-assign]
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"a"])
 
     def test_undispatchedBucketIsNotLeft(self) -> None:
         """
@@ -960,63 +847,7 @@ class DiskTests(TimerCase):
         self.assertEqual(self.delivered(), [b"a"])
         self.assertEqual(self.timers._current.number, number + 1)
 
-    def test_unexpectedErrorIsLoggedAndRetried(self) -> None:
-        """
-        An unexpected error is logged, and the broker tries again when it next
-        looks.
-        """
-        raised = [RuntimeError("what?")]
-
-        def delivered(*told: Any) -> None:
-            if raised:
-                raise raised.pop()
-
-        self.open()
-        self.timers._delivered = delivered
-        self.sendIn(1000, b"a")
-        self.wait(5)
-        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
-        self.timers.look()
-        self.wait()
-        # Put before the error, and once more.
-        self.assertEqual(self.delivered(), [b"a", b"a"])
-
-    def test_progressIsWrittenAfterMessages(self) -> None:
-        """
-        What was delivered is written after it is on the disk.
-        """
-        self.thread = held = Held()
-        self.open()
-        self.sendIn(1000, b"a")
-        self.wait(1)
-        self.store.flusher.running = False
-        held.jobs.clear()
-        saved = self.timers.save()
-        self.sendIn(1000, b"b")
-        self.wait(1)
-        self.assertNoResult(saved)
-        while held.jobs:
-            held.work()
-        self.successResultOf(saved)
-        self.assertEqual(self.progress().state.base, 1)
-
-    def test_syncFails(self) -> None:
-        """
-        If it cannot be brought to the disk, nothing is written.
-        """
-        self.open()
-        self.sendIn(1000, b"a")
-        self.wait(1)
-        self.disk.failing["sync"] = BROKEN
-        self.save()
-        self.assertFalse(os.path.exists(self.path("config", "timers.json")))
-        self.disk.failing.clear()
-        self.crash()
-        self.open()
-        self.wait()
-        self.assertEqual(self.delivered(), [b"a", b"a"])
-
-    def test_slowDiskDeliversOnce(self) -> None:
+    def test_deliveryWaitsForDisk(self) -> None:
         """
         SYNC_FLUSH: what is delivered is so once it is on the disk, or has waited for it
         as long as may be.
