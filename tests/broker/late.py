@@ -46,7 +46,7 @@ class LateCase(StoreCase):
         super().setUp()
         self.disk: Disk
         self.counted: list[tuple[str, int, int]] = []
-        self.onDelivered: Callable[..., object] = lambda *told: self.counted.append(told)
+        self.onDelivered: Callable[..., None] = lambda *told: self.counted.append(told)
         self.thread: Any = atOnce
 
     def table(self, name: str) -> Table:
