@@ -15,7 +15,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.blocking.server import BlockingCase, Reply, Serve, cut, inTurn, refuse, silence
+from tests.blocking.server import HastyCase, Reply, Serve, cut, inTurn, refuse, silence
 from txrocket.blocking import TLS, Client, Settings
 from txrocket.blocking.deadline import Deadline
 from txrocket.client.sansio.results import PullResult, PullStatus
@@ -75,22 +75,10 @@ def found(*records: bytes, code: int = 0, suggested: int = 0) -> Serve:
     return lambda request: responseCommand(code, None, header, b"".join(records))
 
 
-class ClientCase(BlockingCase):
+class ClientCase(HastyCase):
     """
     Tests of calls, which do not sleep between attempts.
     """
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.pauses: list[int] = []
-        self.patch(Deadline, "pause", self.pause)
-
-    def pause(self, attempts: int) -> bool:
-        """
-        What a client does instead.
-        """
-        self.pauses.append(attempts)
-        return True
 
     def addSlave(self) -> None:
         """

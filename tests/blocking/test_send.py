@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from tests.blocking.server import BlockingCase, Server, cut, inTurn, refuse, silence
+from tests.blocking.server import HastyCase, Server, cut, inTurn, refuse, silence
 from txrocket.blocking import Client, routes
 from txrocket.blocking.deadline import Deadline
 from txrocket.blocking.sender import uniqueIds
@@ -40,22 +40,10 @@ SEND = RequestCode.SEND_MESSAGE_V2
 BUSY = refuse(ResponseCode.SYSTEM_BUSY)
 
 
-class SendCase(BlockingCase):
+class SendCase(HastyCase):
     """
     Tests of sends, which do not sleep between attempts.
     """
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.pauses: list[int] = []
-        self.patch(Deadline, "pause", self.pause)
-
-    def pause(self, attempts: int) -> bool:
-        """
-        What a client does instead.
-        """
-        self.pauses.append(attempts)
-        return True
 
     def failed(self, client: Client, message: Message = HELLO, **options: Any) -> SendFailed:
         """

@@ -5,6 +5,7 @@ Messages that are replied to, with whole brokers in memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -69,6 +70,13 @@ class AskingCase(SynchronousTestCase):
             self.questions.append(message)
             self.servers.clock.callLater(after, self.reply, producer, message)
 
+        self.listen(producer, answer)
+        return producer
+
+    def listen(self, producer: Producer, answer: Callable[[MessageExt], object]) -> None:
+        """
+        Consume the questions.
+        """
         consumer = PushConsumer(
             producer.cluster,
             "teachers",
@@ -78,7 +86,6 @@ class AskingCase(SynchronousTestCase):
         consumer.subscribe("Questions")
         consumer.startService()
         self.addCleanup(lambda: self.servers.resultOf(consumer.stop()))
-        return producer
 
     def reply(self, producer: Producer, message: MessageExt) -> None:
         """
@@ -200,15 +207,7 @@ class AskingTests(AskingCase):
             await producer.reply(message, b"because")
             return None
 
-        consumer = PushConsumer(
-            producer.cluster,
-            "teachers",
-            answer,
-            consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        )
-        consumer.subscribe("Questions")
-        consumer.startService()
-        self.addCleanup(lambda: self.servers.resultOf(consumer.stop()))
+        self.listen(producer, answer)
         self.assertEqual(self.servers.resultOf(self.ask(timeout=50)).body, b"because")
         self.assertEqual(times, [0, 1])
 

@@ -5,14 +5,9 @@ Tests for L{txrocket.client.consumer.brokercalls}.
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.captures import captures
 from tests.client.brokers import A1, A, B, ConsumerTests
 from tests.client.network import routeTo
 from txrocket.client.consumer.brokercalls import GroupCalls
-from txrocket.client.consumer.puller import Puller
-from txrocket.client.sansio.pullrequest import PullRequest
 from txrocket.errors import (
     ConnectFailed,
     NoPermission,
@@ -285,44 +280,6 @@ class GroupTests(GroupRequestsTestsBase):
             self.requests.unlock("a", self.queues),
         ):
             self.failed(asked, ConnectFailed)
-
-    def test_sendBack(self) -> None:
-        """
-        A message is named by its place in its broker's log, and its origin told.
-        """
-        self.a.put(b"0")
-        pulled: Any = self.got(
-            Puller(self.cluster, "g").pull(PullRequest(self.queue, 0, 1, "*"), 1.0)
-        )
-        (message,) = pulled.messages
-        self.assertIsNone(self.got(self.requests.sendBack(message, 3, maxReconsumeTimes=2)))
-        self.assertEqual(
-            self.a.backs[0].toFields(),
-            {
-                "offset": "1000",
-                "group": "g",
-                "delayLevel": "3",
-                "originMsgId": message.offsetMsgId,
-                "originTopic": "T",
-                "unitMode": "false",
-                "maxReconsumeTimes": "2",
-                "bname": "a",
-            },
-        )
-
-    def test_captured(self) -> None:
-        """
-        What is sent back has the fields that Java sends.
-        """
-        captured = next(
-            each.header["extFields"]
-            for each in captures()
-            if each.requestCode == RequestCode.CONSUMER_SEND_MSG_BACK
-            and each.kind == "request"
-            and each.header["language"] == "JAVA"
-        )
-        self.test_sendBack()
-        self.assertEqual(self.a.backs[0].toFields().keys(), captured.keys())
 
     def test_addresses(self) -> None:
         """

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel
 
-from tests.client.listeners import Slow
+from tests.client import consumecontract
 from tests.client.messages import QUEUE, offsetsOf, pulled, several
 from tests.remoting.doubles import RemotingTests
 from txrocket.client.consumer.push.concurrently import Concurrently
@@ -25,19 +25,10 @@ from txrocket.message import MessageExt
 from txrocket.model import MessageQueue
 
 
-class ConcurrentlyTests(RemotingTests):
+class ConcurrentlyTests(consumecontract.ConsumeContract):
     """
     Messages in any order.
     """
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.clock.advance(1000)
-        self.window = ProcessQueue(QUEUE, 0)
-        self.commits: list[int] = []
-        self.backs: list[tuple[int, int, Deferred[None]]] = []
-        self.slow = Slow()
-        self.consuming = self.make(self.slow)
 
     def make(
         self, listener: Any, batch: int = 0, limit: int = 20, *, broadcast: bool = False
@@ -61,31 +52,6 @@ class ConcurrentlyTests(RemotingTests):
         if message.body == b"damaged":
             raise ValueError("damaged")
         return message
-
-    def sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
-        """
-        A message is sent back, and the test says how that ends.
-        """
-        promise: Deferred[None] = Deferred()
-        self.backs.append((message.queueOffset, delayLevel, promise))
-        return promise
-
-    def came(self, *offsets: int, consuming: Concurrently | None = None) -> None:
-        """
-        Messages were pulled.
-        """
-        fresh = self.window.add(several(offsets))
-        (consuming or self.consuming).submit(self.window, fresh)
-
-    def returned(self, index: int, error: Exception | None = None) -> None:
-        """
-        Sending back ends.
-        """
-        promise = self.backs[index][2]
-        if error is None:
-            promise.callback(None)
-        else:
-            promise.errback(error)
 
     # --- calls -----------------------------------------------------------
 
@@ -128,14 +94,6 @@ class ConcurrentlyTests(RemotingTests):
         self.slow.end(1)
         self.slow.end(0)
         self.assertEqual(self.commits, [0, 3])
-
-    def test_begun(self) -> None:
-        """
-        When a listener last had messages of a queue is known.
-        """
-        self.clock.advance(5)
-        self.came(0)
-        self.assertEqual(self.window.consumedAt, 1005)
 
     def test_manyAtOnce(self) -> None:
         """
@@ -384,26 +342,6 @@ class ConcurrentlyTests(RemotingTests):
         self.assertEqual(self.commits, [1])
 
     # --- stop ------------------------------------------------------------
-
-    def test_stopWaitsForRunningCalls(self) -> None:
-        """
-        After a stop no call begins; it is over once the last has ended, and by then
-        the offset is told.
-        """
-        self.consuming = self.make(self.slow, limit=1)
-        self.came(0, 1)
-        stopped = self.consuming.stop()
-        committed: list[list[int]] = []
-        stopped.addCallback(lambda none: committed.append(list(self.commits)))
-        self.assertNoResult(stopped)
-        self.slow.end(0)
-        self.assertEqual((committed, self.slow.offsets), ([[1]], [0]))
-
-    def test_stopIdle(self) -> None:
-        """
-        If none is under way it is over at once.
-        """
-        self.successResultOf(self.consuming.stop())
 
     def test_stopSending(self) -> None:
         """

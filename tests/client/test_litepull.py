@@ -289,38 +289,34 @@ class IterationTests(LiteTestsBase):
         self.read(consumer, seen)
         self.assertEqual(seen, [b"0", b"2"])
 
+    async def readUntilOne(self, error: Exception | None = None) -> None:
+        """
+        Read in a context up to the second message, and leave it.
+        """
+        consumer = self.made()
+        consumer.assign([self.queue])
+        async with consumer:
+            async for message in consumer:
+                if message.body == b"1":
+                    if error is not None:
+                        raise error
+                    break
+
     def test_leftByBreak(self) -> None:
         """
-        Who leaves the context in peace has dealt with the last message.
+        A reader that leaves the context without an error has consumed the last message.
         """
         self.a.put(b"0", b"1", b"2")
-
-        async def run() -> None:
-            consumer = self.made()
-            consumer.assign([self.queue])
-            async with consumer:
-                async for message in consumer:
-                    if message.body == b"1":
-                        break
-
-        self.got(ensureDeferred(run()))
+        self.got(ensureDeferred(self.readUntilOne()))
         self.assertEqual(self.a.updates, [(0, 2)])
 
     def test_leftByError(self) -> None:
         """
-        Who leaves it by an error gets the message again, and the error is its own.
+        A reader that leaves the context by an error gets the message again, and its error.
         """
         self.a.put(b"0", b"1", b"2")
-
-        async def run() -> None:
-            consumer = self.made()
-            consumer.assign([self.queue])
-            async with consumer:
-                async for message in consumer:
-                    if message.body == b"1":
-                        raise ZeroDivisionError
-
-        self.failed(ensureDeferred(run()), ZeroDivisionError)
+        leaving = ensureDeferred(self.readUntilOne(ZeroDivisionError()))
+        self.failed(leaving, ZeroDivisionError)
         self.assertEqual(self.a.updates, [(0, 1)])
 
     def test_stopFromWithin(self) -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import succeed
 from twisted.logger import LogLevel
 
-from tests.client.listeners import Slow
-from tests.client.messages import QUEUE, pulled, several
-from tests.remoting.doubles import RemotingTests
+from tests.client import consumecontract
+from tests.client.messages import QUEUE, pulled
 from txrocket.client.consumer.push.listener import ConsumeLater, ListenerCaller
 from txrocket.client.consumer.push.orderly import Orderly
 from txrocket.client.consumer.push.processqueue import ProcessQueue
@@ -23,19 +22,10 @@ from txrocket.model import MessageQueue
 OTHER = MessageQueue("T", "a", 1)
 
 
-class OrderlyTests(RemotingTests):
+class OrderlyTests(consumecontract.ConsumeContract):
     """
     Messages in order.
     """
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.clock.advance(1000)
-        self.window = self.locked(QUEUE)
-        self.commits: list[int] = []
-        self.backs: list[tuple[int, int, Deferred[None]]] = []
-        self.slow = Slow()
-        self.consuming = self.make(self.slow)
 
     def make(
         self,
@@ -62,29 +52,13 @@ class OrderlyTests(RemotingTests):
             needsLock=needsLock,
         )
 
-    def locked(self, queue: MessageQueue) -> ProcessQueue:
+    def opened(self, queue: MessageQueue) -> ProcessQueue:
         """
         A queue that was just locked.
         """
         window = ProcessQueue(queue, 0)
         window.lockedAt = self.clock.seconds()
         return window
-
-    def sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
-        """
-        A message leaves for the dead letters, and the test says how that ends.
-        """
-        promise: Deferred[None] = Deferred()
-        self.backs.append((message.queueOffset, delayLevel, promise))
-        return promise
-
-    def came(self, *offsets: int, window: ProcessQueue | None = None) -> None:
-        """
-        Messages were pulled.
-        """
-        # One without messages is false.
-        window = self.window if window is None else window
-        self.consuming.submit(window, window.add(several(offsets)))
 
     def times(self) -> list[tuple[int, int]]:
         """
@@ -115,7 +89,7 @@ class OrderlyTests(RemotingTests):
         a time; the one that has waited longest goes first.
         """
         self.consuming = self.make(self.slow, limit=2)
-        windows = [self.locked(MessageQueue("T", "a", each)) for each in range(3)]
+        windows = [self.opened(MessageQueue("T", "a", each)) for each in range(3)]
         for index, window in enumerate(windows):
             self.came(10 * index, 10 * index + 1, window=window)
         self.assertEqual((self.slow.offsets, self.consuming.running), ([0, 10], 2))
@@ -143,31 +117,12 @@ class OrderlyTests(RemotingTests):
         """
         for listener in (lambda message: None, lambda message: succeed(None)):
             self.commits = []
-            self.window = self.locked(QUEUE)
+            self.window = self.opened(QUEUE)
             self.consuming = self.make(listener)
             self.came(*range(5000))
             self.assertEqual(self.commits, list(range(1, 5001)))
 
-    def test_consumedAt(self) -> None:
-        """
-        When a listener last had messages of a queue is known.
-        """
-        self.clock.advance(5)
-        self.came(0)
-        self.assertEqual(self.window.consumedAt, 1005)
-
     # --- queues that go --------------------------------------------------
-
-    def test_dropped(self) -> None:
-        """
-        Of a queue that is lost nothing more is given to the listener, and what it has
-        is not committed.
-        """
-        self.came(0, 1)
-        self.window.dropped = True
-        self.came(2)
-        self.slow.end(0)
-        self.assertEqual((self.slow.offsets, self.commits), ([0], []))
 
     def test_droppedUndone(self) -> None:
         """
@@ -188,7 +143,7 @@ class OrderlyTests(RemotingTests):
         self.came(0)
         self.slow.end(0, ConsumeLater())
         self.window.dropped = True
-        self.backs[0][2].errback(ConnectFailed("a:1", "gone"))
+        self.returned(0, ConnectFailed("a:1", "gone"))
         self.assertEqual((self.commits, self.clock.getDelayedCalls()), ([], []))
         self.assertEqual(self.consuming.running, 0)
 
@@ -199,7 +154,7 @@ class OrderlyTests(RemotingTests):
         """
         self.came(0, 1)
         self.window.dropped = True
-        again = self.locked(QUEUE)
+        again = self.opened(QUEUE)
         self.came(0, 1, window=again)
         self.assertEqual(self.slow.offsets, [0])
         self.slow.end(0)
@@ -215,7 +170,7 @@ class OrderlyTests(RemotingTests):
         self.came(0)
         self.slow.end(0, ConsumeLater())
         self.window.dropped = True
-        again = self.locked(QUEUE)
+        again = self.opened(QUEUE)
         self.came(0, 1, window=again)
         self.clock.advance(1)
         self.slow.end(1)
@@ -225,7 +180,7 @@ class OrderlyTests(RemotingTests):
         """
         A queue is free once its call is over, and not before.
         """
-        self.came(0, window=self.locked(OTHER))
+        self.came(0, window=self.opened(OTHER))
         self.came(0)
         self.assertEqual(set(self.consuming.busy), {QUEUE, OTHER})
         free = [self.consuming.free(QUEUE), self.consuming.free(QUEUE)]
@@ -286,7 +241,7 @@ class OrderlyTests(RemotingTests):
         """
         self.consuming = self.make(self.slow, limit=1)
         self.came(0)
-        self.came(10, window=self.locked(OTHER))
+        self.came(10, window=self.opened(OTHER))
         self.slow.end(0, ConsumeLater())
         self.assertEqual(self.slow.offsets, [0, 10])
 
@@ -332,7 +287,7 @@ class OrderlyTests(RemotingTests):
         self.clock.advance(1)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.consuming = self.make(self.slow)
-        self.window = self.locked(OTHER)
+        self.window = self.opened(OTHER)
         self.came(0)
         self.slow.end(0, ZeroDivisionError())
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
@@ -350,7 +305,7 @@ class OrderlyTests(RemotingTests):
         self.slow.end(1, ConsumeLater())
         self.assertEqual([each[:2] for each in self.backs], [(0, -1)])
         self.assertEqual(self.times(), [(0, 0), (0, 1)])
-        self.backs[0][2].callback(None)
+        self.returned(0)
         self.assertEqual(self.times(), [(0, 0), (0, 1), (1, 0)])
         self.assertEqual((self.commits, self.window.size), ([0, 1], 4))
 
@@ -361,7 +316,7 @@ class OrderlyTests(RemotingTests):
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0, 1)
         self.slow.end(0, ConsumeLater())
-        self.backs[0][2].errback(ConnectFailed("a:1", "gone"))
+        self.returned(0, ConnectFailed("a:1", "gone"))
         self.assertIn("dead letters: gone", self.logged(LogLevel.warn)[0])
         self.assertEqual(self.slow.offsets, [0])
         self.clock.advance(1)
@@ -387,19 +342,6 @@ class OrderlyTests(RemotingTests):
 
     # --- stop ------------------------------------------------------------
 
-    def test_stopWaitsForRunningCalls(self) -> None:
-        """
-        After a stop no call begins; it is over once the last has ended, and by then
-        the offset is told.
-        """
-        self.came(0, 1)
-        stopped = self.consuming.stop()
-        committed: list[list[int]] = []
-        stopped.addCallback(lambda none: committed.append(list(self.commits)))
-        self.assertNoResult(stopped)
-        self.slow.end(0)
-        self.assertEqual((committed, self.slow.offsets), ([[1]], [0]))
-
     def test_stopSuspended(self) -> None:
         """
         A queue that is held up stays so, and no timer is left behind.
@@ -418,7 +360,7 @@ class OrderlyTests(RemotingTests):
         self.slow.end(0, ConsumeLater())
         stopped = self.consuming.stop()
         self.assertNoResult(stopped)
-        self.backs[0][2].errback(ConnectFailed("a:1", "gone"))
+        self.returned(0, ConnectFailed("a:1", "gone"))
         self.successResultOf(stopped)
         self.assertEqual((self.window.commitOffset, self.clock.getDelayedCalls()), (0, []))
 
@@ -430,7 +372,7 @@ class OrderlyTests(RemotingTests):
         self.consuming.stop()
         self.window.dropped = True
         self.consuming.start()
-        again = self.locked(QUEUE)
+        again = self.opened(QUEUE)
         self.came(0, window=again)
         self.assertEqual(self.slow.offsets, [0])
         self.slow.end(0)

@@ -77,15 +77,18 @@ class TurnTests(ProducerCase):
     Which queue a message goes to.
     """
 
-    def places(self, producer: Producer, count: int) -> list[str]:
+    def places(self, producer: Producer, count: int, **codes: int) -> list[str]:
         """
         The brokers and queues that some messages go to.
+
+        @param codes: by a broker's last letter, the code by which it answers.
         """
         found = []
         for _ in range(count):
             received = self.sent(producer)
-            found.append(f"{received.fields['n'][-1]}{received.fields['e']}")
-            received.stored()
+            name = received.fields["n"][-1]
+            found.append(f"{name}{received.fields['e']}")
+            received.stored(codes.get(name, 0))
         return found
 
     def test_inTurn(self) -> None:
@@ -155,10 +158,16 @@ class TurnTests(ProducerCase):
 
     def test_key(self) -> None:
         """
-        A key without a selector is hashed: 7 of four queues is the last.
+        A key without a selector is hashed: 7 of four queues is the last, for a oneway
+        message as well.
         """
-        received = self.sent(self.producer(), key=7)
+        producer = self.producer()
+        received = self.sent(producer, key=7)
         self.assertEqual((received.fields["n"], received.fields["e"]), ("broker-b", "1"))
+        for _ in range(3):
+            producer.sendOneway(HELLO, key=7)
+            received = self.network.only()
+            self.assertEqual((received.fields["n"], received.fields["e"]), ("broker-b", "1"))
 
     def test_slow(self) -> None:
         """
@@ -193,6 +202,19 @@ class TurnTests(ProducerCase):
         self.network.only().stored()
         self.assertEqual(self.successResultOf(self.sending).messageQueue.brokerName, "broker-b")
         self.assertEqual({each[0] for each in self.places(producer, 8)}, {"b"})
+
+    def test_storedIsNoFault(self) -> None:
+        """
+        A broker that has stored a message less safely than it should is not avoided:
+        Java's fault table avoids none for that.
+        """
+        for code in (
+            ResponseCode.FLUSH_DISK_TIMEOUT,
+            ResponseCode.FLUSH_SLAVE_TIMEOUT,
+            ResponseCode.SLAVE_NOT_AVAILABLE,
+        ):
+            found = self.places(self.producer(faults=FaultTable()), 8, a=code)
+            self.assertEqual([each[0] for each in found].count("a"), 4)
 
 
 class RetryTests(ProducerCase):
@@ -353,9 +375,10 @@ class NotStoredTests(ProducerCase):
         """
         It is a result unless the producer was told otherwise.
         """
-        self.sent(self.producer()).stored(ResponseCode.FLUSH_DISK_TIMEOUT)
-        result = self.successResultOf(self.sending)
-        self.assertIs(result.sendStatus, SendStatus.FLUSH_DISK_TIMEOUT)
+        producer = self.producer()
+        for status in SendStatus:
+            self.sent(producer).stored(status.value)
+            self.assertIs(self.successResultOf(self.sending).sendStatus, status)
 
     def test_another(self) -> None:
         """

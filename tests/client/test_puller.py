@@ -5,7 +5,6 @@ Tests for L{txrocket.client.consumer.puller}.
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -15,24 +14,21 @@ from tests.captures import Capture, captures
 from tests.client.brokers import A1, A, ConsumerTests
 from tests.client.network import routeTo
 from tests.remoting.doubles import lose
-from txrocket.client.consumer.puller import Puller, readable
+from txrocket.client.consumer.puller import Puller
 from txrocket.client.sansio.pullrequest import PullRequest
 from txrocket.client.sansio.results import PullResult, PullStatus
 from txrocket.errors import (
     ConnectFailed,
     ConnectionLost,
-    MalformedRecord,
     MissingField,
     NoPermission,
     RequestTimedOut,
-    SubscriptionParseFailed,
     TopicNotExist,
-    UnsupportedCompression,
 )
 from txrocket.model import MessageQueue
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, decodeCommand, responseCommand
-from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
+from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
 
 ZLIB = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
 
@@ -74,56 +70,6 @@ class RequestTests(PullerTestsBase):
     What a broker is asked.
     """
 
-    def test_header(self) -> None:
-        """
-        The request tells who pulls what from where, in milliseconds and with the
-        broker's name.
-        """
-        self.a.put(b"1", tags="a")
-        self.got(self.pull(0, 7, expression="a || b", version=5, commitOffset=3, wait=0.25))
-        (header,) = self.a.pulls
-        self.assertEqual(
-            header.toFields(),
-            {
-                "consumerGroup": "g",
-                "topic": "T",
-                "queueId": "0",
-                "queueOffset": "0",
-                "maxMsgNums": "7",
-                "sysFlag": "7",
-                "commitOffset": "3",
-                "suspendTimeoutMillis": "250",
-                "subVersion": "5",
-                "subscription": "a || b",
-                "expressionType": "TAG",
-                "bname": "a",
-            },
-        )
-
-    def test_flags(self) -> None:
-        """
-        Bit 0 of sysFlag has the broker keep an offset, be it 0; bit 1 has it wait;
-        bit 2 tells that the expression is brought along.
-        """
-        self.a.put(b"1")
-        for changes, flag in (
-            ({"brought": False}, 0),
-            ({"brought": False, "commitOffset": 0}, 1),
-            ({"brought": False, "wait": 15.0}, 2),
-            ({"brought": True}, 4),
-        ):
-            self.got(self.pull(**changes))
-            self.assertEqual(self.a.pulls[-1].sysFlag, flag, changes)
-
-    def test_unbrought(self) -> None:
-        """
-        An expression that the heartbeat has told is not sent, but its type is.
-        """
-        self.a.put(b"1")
-        self.got(self.pull(expression="a > 1", expressionType="SQL92", brought=False))
-        (header,) = self.a.pulls
-        self.assertEqual((header.subscription, header.expressionType), (None, "SQL92"))
-
     def test_captured(self) -> None:
         """
         What is asked is what Java's push and pull consumers ask, but for the time that
@@ -161,13 +107,6 @@ class RequestTests(PullerTestsBase):
             pulling.cancel()
         self.assertGreater(checked, 5)
 
-    def test_wrongExpression(self) -> None:
-        """
-        An expression that has separators and no tags is refused before anything is
-        sent.
-        """
-        self.assertRaises(SubscriptionParseFailed, self.pull, expression="||")
-
 
 class AnswerTests(PullerTestsBase):
     """
@@ -185,71 +124,6 @@ class AnswerTests(PullerTestsBase):
         (message,) = result.messages
         self.assertEqual((message.body, message.queueOffset), (b"1", 1))
         self.assertEqual(message.brokerName, "a")
-
-    def test_offsetsAsProperties(self) -> None:
-        """
-        As in Java, each message bears the offsets of its queue as properties, beside
-        its own.
-        """
-        self.a.put(b"0", tags="x")
-        self.a.put(b"1")
-        first, second = self.got(self.pull()).messages
-        known = {"MIN_OFFSET": "0", "MAX_OFFSET": "2"}
-        self.assertEqual(first.properties, {"TAGS": "x", **known})
-        self.assertEqual(second.properties, known)
-
-    def test_nothingNew(self) -> None:
-        """
-        At the end of a queue there is nothing new.
-        """
-        self.a.put(b"0")
-        self.assertEqual(self.got(self.pull(1)), (PullStatus.NO_NEW_MSG, 1, 0, 1, (), ()))
-
-    def test_nothingMatched(self) -> None:
-        """
-        Where no message is wanted, the next pull begins behind them.
-        """
-        self.a.put(b"0", b"1", tags="x")
-        result = self.got(self.pull(expression="y"))
-        self.assertEqual(result, (PullStatus.NO_MATCHED_MSG, 2, 0, 2, (), ()))
-
-    def test_illegalOffset(self) -> None:
-        """
-        Outside of the queue there is nothing, and the broker says where to go.
-        """
-        self.a.put(b"0", b"1")
-        result = self.got(self.pull(9))
-        self.assertEqual(result, (PullStatus.OFFSET_ILLEGAL, 2, 0, 2, (), ()))
-
-    def test_tags(self) -> None:
-        """
-        A broker finds messages by the hash of their tags; those that merely have the
-        same hash are left out.
-        """
-        self.a.put(b"0", tags="Aa")
-        self.a.put(b"1", tags="BB")  # Java's hash of both is 2112.
-        self.a.put(b"2")
-        result = self.got(self.pull(expression="BB || c"))
-        self.assertEqual([each.body for each in result.messages], [b"1"])
-        self.assertEqual(result.nextBeginOffset, 3)
-
-    def test_tagsOfOtherTypes(self) -> None:
-        """
-        An expression of another type than TAG is the broker's affair alone.
-        """
-        self.a.put(b"0", tags="x")
-        result = self.got(self.pull(expression="a || b", expressionType="SQL92", brought=False))
-        self.assertEqual([each.body for each in result.messages], [b"0"])
-
-    def test_compressed(self) -> None:
-        """
-        Bodies stay as they are, so that one that is damaged does not hold up the
-        others.
-        """
-        self.a.put(deflate(b"long"), b"damaged", sysFlag=ZLIB)
-        sound, damaged = self.got(self.pull()).messages
-        self.assertEqual(zlib.decompress(sound.body), b"long")
-        self.assertEqual(damaged.body, b"damaged")
 
     def test_errorAnswerFailsPull(self) -> None:
         """
@@ -446,40 +320,6 @@ class BrokerTests(PullerTestsBase):
         self.got(self.pull())
         self.assertEqual(len(self.a.pulls), 2)
         self.assertEqual(len(self.ns.asked), asked)
-
-
-class ReadableTests(PullerTestsBase):
-    """
-    L{readable}.
-    """
-
-    def test_plain(self) -> None:
-        """
-        What is not compressed stays what it is.
-        """
-        self.a.put(b"0")
-        (message,) = self.got(self.pull()).messages
-        self.assertIs(readable(message), message)
-
-    def test_compressed(self) -> None:
-        """
-        Compression is undone.
-        """
-        self.a.put(deflate(b"long"), sysFlag=ZLIB)
-        (message,) = self.got(self.pull()).messages
-        self.assertEqual(readable(message).body, b"long")
-
-    def test_unreadable(self) -> None:
-        """
-        The error tells where a message is that cannot be read.
-        """
-        self.a.put(b"damaged", sysFlag=ZLIB)
-        self.a.put(b"unknown", sysFlag=COMPRESSED_FLAG | 0x400)
-        damaged, unknown = self.got(self.pull()).messages
-        where = "message 0 in queue 0 of topic T at broker a: "
-        self.assertIn(where, str(self.assertRaises(MalformedRecord, readable, damaged)))
-        error = self.assertRaises(UnsupportedCompression, readable, unknown)
-        self.assertIn("message 1 in queue 0", str(error))
 
 
 def _captured(kind: str) -> list[Capture]:

@@ -106,11 +106,20 @@ class AskTests(SynchronousTestCase):
 
     def test_flags(self) -> None:
         """
-        What is not asked for has no flag.
+        Bit 0 of sysFlag has the broker keep an offset, 0 as well; bit 1 has it wait; bit 2
+        tells that the expression is in the request.  Its type always is.
         """
-        bare = pullHeader("g", PullRequest(QUEUE, 0, 1, "a", brought=False))
-        self.assertEqual((bare.sysFlag, bare.subscription), (0, None))
-        self.assertEqual(bare.sysFlag | COMMIT_FLAG, 1)
+        for pull, flag, expression in (
+            (PullRequest(QUEUE, 0, 1, "a", brought=False), 0, None),
+            (PullRequest(QUEUE, 0, 1, "a", brought=False, commitOffset=0), COMMIT_FLAG, None),
+            (PullRequest(QUEUE, 0, 1, "a", brought=False, wait=15.0), 2, None),
+            (PullRequest(QUEUE, 0, 1, "a"), 4, "a"),
+        ):
+            header = pullHeader("g", pull)
+            self.assertEqual((header.sysFlag, header.subscription), (flag, expression))
+        self.assertEqual(COMMIT_FLAG, 1)
+        sql = PullRequest(QUEUE, 0, 1, "a > 1", expressionType="SQL92", brought=False)
+        self.assertEqual(pullHeader("g", sql).expressionType, "SQL92")
 
     def test_tags(self) -> None:
         """
@@ -140,8 +149,7 @@ class AnswerTests(SynchronousTestCase):
         self.assertEqual([each.queueOffset for each in result.messages], [7, 8])
         first = result.messages[0]
         self.assertEqual((first.brokerName, first.body, first.tags), ("broker-a", b"body", "a"))
-        self.assertEqual(first.properties["MIN_OFFSET"], "3")
-        self.assertEqual(first.properties["MAX_OFFSET"], "20")
+        self.assertEqual(first.properties, {"TAGS": "a", "MIN_OFFSET": "3", "MAX_OFFSET": "20"})
 
     def test_hashesAlike(self) -> None:
         """
@@ -311,6 +319,16 @@ class ReadTests(SynchronousTestCase):
         A message that was pulled.
         """
         return messages(data).messages[0]
+
+    def test_pullLeavesBodiesCompressed(self) -> None:
+        """
+        The result of a pull has bodies as they were sent, so that a damaged one does not
+        hold up the others.
+        """
+        answer = answered(0, record(7, b"damaged", sysFlag=0x301), self.packed)
+        result, _ = pullResult(answer, QUEUE, 7, frozenset(), "a:1")
+        self.assertEqual(result.messages[0].body, b"damaged")
+        self.assertEqual(result.messages[1].body, zlib.compress(b"unpacked"))
 
     def test_readable(self) -> None:
         """

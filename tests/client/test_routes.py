@@ -10,12 +10,11 @@ from typing import cast
 from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel
 
-from tests.captures import captures
 from tests.remoting.doubles import RemotingTests, decoded
 from txrocket.client.routes import DEFAULT_TOPIC, Route, Routes, readQueues, writeQueues
 from txrocket.errors import ConnectFailed, MalformedBody, RequestTimedOut, SystemBusy, TopicNotExist
-from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
-from txrocket.protocol.bodies.codec import decodeBody, encodeBody
+from txrocket.model import BrokerData, QueueData, TopicRouteData
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader
@@ -82,89 +81,6 @@ def route(
 
 
 MISSING = responseCommand(ResponseCode.TOPIC_NOT_EXIST, "No topic route info")
-
-
-class QueuesTests(RemotingTests):
-    """
-    Which queues a route has; MQClientInstance's topicRouteData2TopicPublishInfo and
-    topicRouteData2TopicSubscribeInfo.
-    """
-
-    def names(self, queues: tuple[MessageQueue, ...]) -> list[tuple[str, int]]:
-        """
-        Queues without their topic.
-        """
-        self.assertEqual({each.topic for each in queues}, {"T"} if queues else set())
-        return [(each.brokerName, each.queueId) for each in queues]
-
-    def test_captured(self) -> None:
-        """
-        The routes that Java's name server gave have the queues that they say.
-        """
-        found = [
-            decodeBody(TopicRouteData, each.body)
-            for each in captures()
-            if each.requestCode == RequestCode.GET_ROUTEINFO_BY_TOPIC
-            and each.kind == "response"
-            and each.body
-        ]
-        self.assertEqual(
-            [len(writeQueues("T", each)) for each in found],
-            [len(readQueues("T", each)) for each in found],
-        )
-        self.assertEqual({len(writeQueues("T", each)) for each in found}, {1, 4, 8})
-
-    def test_sorted(self) -> None:
-        """
-        Queues come by broker and number, however the answer has them: all members
-        of a group must see them in one order.
-        """
-        data = route("b", "a")
-        expected = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-        self.assertEqual(self.names(writeQueues("T", data)), expected)
-        self.assertEqual(self.names(readQueues("T", data)), expected)
-
-    def test_permissions(self) -> None:
-        """
-        What may only be read is not written to, and the other way round.
-        """
-        data = TopicRouteData(
-            queueDatas=(QueueData("a", 1, 2, READ), QueueData("b", 2, 1, WRITE)),
-            brokerDatas=route("a", "b").brokerDatas,
-        )
-        self.assertEqual(self.names(writeQueues("T", data)), [("b", 0)])
-        self.assertEqual(self.names(readQueues("T", data)), [("a", 0)])
-
-    def test_counts(self) -> None:
-        """
-        There may be more queues to read than to write, as when a topic shrinks.
-        """
-        data = TopicRouteData(
-            queueDatas=(QueueData("a", 3, 1, READ_WRITE),), brokerDatas=route("a").brokerDatas
-        )
-        self.assertEqual(len(writeQueues("T", data)), 1)
-        self.assertEqual(len(readQueues("T", data)), 3)
-
-    def test_withoutMaster(self) -> None:
-        """
-        A broker that has lost its master is read from, but not written to; neither
-        is one of which there is no address.
-        """
-        data = TopicRouteData(
-            queueDatas=(QueueData("a", 1, 1, READ_WRITE), QueueData("b", 1, 1, READ_WRITE)),
-            brokerDatas=(BrokerData("c", "a", {1: "a:10911"}),),
-        )
-        self.assertEqual(writeQueues("T", data), ())
-        self.assertEqual(self.names(readQueues("T", data)), [("a", 0), ("b", 0)])
-
-    def test_ordered(self) -> None:
-        """
-        Of an ordered topic, producers see what its order names, in that order, even
-        if a broker is gone; what is no broker and number is left out.
-        """
-        data = TopicRouteData("b:1;a:2;;x;y:z", queueDatas=route("a").queueDatas)
-        self.assertEqual(self.names(writeQueues("T", data)), [("b", 0), ("a", 0), ("a", 1)])
-        self.assertEqual(self.names(readQueues("T", data)), [("a", 0), ("a", 1)])
 
 
 class RoutesTests(RemotingTests):
