@@ -68,10 +68,10 @@ class OrderlyTests(consumecontract.ConsumeContract):
 
     # --- calls -----------------------------------------------------------
 
-    def test_oneAtATime(self) -> None:
+    def test_messagesOfQueueComeOneByOne(self) -> None:
         """
-        The next message of a queue is given once the one before is dealt with, and by
-        then its offset is told.
+        The next message of a queue is given once the one before is consumed and its offset
+        committed.
         """
         self.came(0, 1)
         self.came(2)
@@ -83,10 +83,10 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.assertEqual((self.slow.offsets, self.commits), ([0, 1, 2], [1, 2, 3]))
         self.assertEqual(self.consuming.running, 0)
 
-    def test_queues(self) -> None:
+    def test_queuesAreConsumedSideBySide(self) -> None:
         """
-        Queues do not wait for each other, but for more of them than may be consumed at
-        a time; the one that has waited longest goes first.
+        Queues do not wait for each other, up to the limit of queues at a time; the longest
+        waiting goes first.
         """
         self.consuming = self.make(self.slow, limit=2)
         windows = [self.opened(MessageQueue("T", "a", each)) for each in range(3)]
@@ -98,9 +98,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.slow.end(1)
         self.assertEqual(self.slow.offsets, [0, 10, 20, 1])
 
-    def test_batch(self) -> None:
+    def test_batchHasPresentMessagesInOrder(self) -> None:
         """
-        A batch has what is there, in order, and not more than wanted.
+        A batch has the present messages in order, and not more than wanted.
         """
         self.consuming = self.make(self.slow, batch=3)
         self.came(0)
@@ -110,10 +110,10 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.assertEqual(self.slow.offsets, [[0], [1, 2, 3], [4]])
         self.assertEqual(self.commits, [1, 4])
 
-    def test_plain(self) -> None:
+    def test_manyPlainCallsDoNotGrowStack(self) -> None:
         """
-        Plain functions, and promises that are kept as soon as they are given, are
-        called for any number of messages without the stack growing.
+        Plain functions, and Deferreds that have fired, are called for any number of
+        messages without a growing stack.
         """
         for listener in (lambda message: None, lambda message: succeed(None)):
             self.commits = []
@@ -124,9 +124,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
 
     # --- queues that go --------------------------------------------------
 
-    def test_droppedUndone(self) -> None:
+    def test_lostQueueIsNotSuspended(self) -> None:
         """
-        Nor is it held up, or sent to the dead letters.
+        A lost queue is neither suspended, nor are its messages sent to the dead letters.
         """
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0)
@@ -134,10 +134,10 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.slow.end(0, ConsumeLater())
         self.assertEqual((self.backs, self.clock.getDelayedCalls()), ([], []))
 
-    def test_droppedSending(self) -> None:
+    def test_lostQueueLeavesNoTimer(self) -> None:
         """
-        If it is lost while messages are on their way to the dead letters, no timer is
-        left for it.
+        If a queue is lost while messages are being sent to the dead letters, no timer is
+        left.
         """
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0)
@@ -147,10 +147,10 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.assertEqual((self.commits, self.clock.getDelayedCalls()), ([], []))
         self.assertEqual(self.consuming.running, 0)
 
-    def test_newWindow(self) -> None:
+    def test_returnedQueueWaitsForRunningCall(self) -> None:
         """
-        A queue that comes back while the listener is still about with it waits for
-        that call: one call at a time.
+        A queue that comes back while the listener still has a call for it waits for that
+        call.
         """
         self.came(0, 1)
         self.window.dropped = True
@@ -162,10 +162,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.slow.end(1)
         self.assertEqual((self.slow.offsets, self.commits), ([0, 0, 1], [1]))
 
-    def test_oldTimer(self) -> None:
+    def test_lostWindowsSuspensionIsIgnored(self) -> None:
         """
-        The end of a lost window's suspension does not get into the way of the new
-        one.
+        The end of a lost window's suspension does not affect the new one.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater())
@@ -176,9 +175,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.slow.end(1)
         self.assertEqual((self.slow.offsets, self.commits), ([0, 0, 1], [0, 1]))
 
-    def test_free(self) -> None:
+    def test_queueIsFreeAfterItsCall(self) -> None:
         """
-        A queue is free once its call is over, and not before.
+        A queue is free once its call has ended, and not before.
         """
         self.came(0, window=self.opened(OTHER))
         self.came(0)
@@ -194,10 +193,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
 
     # --- locks -----------------------------------------------------------
 
-    def test_lockExpired(self) -> None:
+    def test_expiredLockBeginsNoCall(self) -> None:
         """
-        Who has not had his lock confirmed for 30 seconds begins no more calls; the
-        one that is under way goes on.
+        If a lock was not confirmed for 30 seconds, no call begins; a running one goes on.
         """
         self.came(0, 1)
         self.clock.advance(30)
@@ -208,9 +206,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.came(2)
         self.assertEqual((self.slow.offsets, self.commits), ([0, 1], [1, 2]))
 
-    def test_noLock(self) -> None:
+    def test_broadcastNeedsNoLock(self) -> None:
         """
-        Who broadcasts needs none.
+        A broadcast consumer needs no lock.
         """
         self.consuming = self.make(self.slow, needsLock=False)
         self.clock.advance(1000)
@@ -219,10 +217,10 @@ class OrderlyTests(consumecontract.ConsumeContract):
 
     # --- messages that were not dealt with -------------------------------
 
-    def test_suspended(self) -> None:
+    def test_failedMessageSuspendsQueue(self) -> None:
         """
-        A message that was not dealt with holds up its queue for a while, and then
-        comes again, before all others, and counts one more time.
+        An unconsumed message suspends its queue for a while, and then comes again before
+        all others with its count increased.
         """
         self.came(0, 1)
         self.slow.end(0, ConsumeLater())
@@ -235,9 +233,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.assertEqual(self.times(), [(0, 0), (0, 1), (1, 0)])
         self.assertEqual(self.commits, [0, 1])
 
-    def test_othersGoOn(self) -> None:
+    def test_otherQueuesAreNotSuspended(self) -> None:
         """
-        Other queues are not held up.
+        Other queues are not suspended.
         """
         self.consuming = self.make(self.slow, limit=1)
         self.came(0)
@@ -245,9 +243,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.slow.end(0, ConsumeLater())
         self.assertEqual(self.slow.offsets, [0, 10])
 
-    def test_howLong(self) -> None:
+    def test_suspensionStaysWithinJavasBounds(self) -> None:
         """
-        For how long is the listener's to say, within Java's bounds: 10 ms and 30 s.
+        The listener says for how long, within Java's bounds: 10 ms and 30 s.
         """
         self.consuming = self.make(self.slow, suspend=7.0)
         self.came(0)
@@ -260,9 +258,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
             self.assertAlmostEqual(call.getTime() - self.clock.seconds(), expected)
             self.clock.advance(expected)
 
-    def test_forEver(self) -> None:
+    def test_unlimitedMessageIsTriedForEver(self) -> None:
         """
-        Without a number of times a message is tried for ever.
+        Without a limit a message is tried for ever.
         """
         self.came(0)
         for index in range(40):
@@ -271,9 +269,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
             self.clock.advance(1)
         self.assertEqual((self.times()[-1], self.backs), ((0, 40), []))
 
-    def test_failingListenerHoldsUpQueue(self) -> None:
+    def test_failingListenerSuspendsQueue(self) -> None:
         """
-        A listener that fails holds up its queue, too; what it raised is logged.
+        A failing listener suspends its queue, too, and its error is logged.
         """
 
         def listen(message: MessageExt) -> None:
@@ -292,10 +290,10 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.slow.end(0, ZeroDivisionError())
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
-    def test_deadLetter(self) -> None:
+    def test_lastFailureMakesDeadLetter(self) -> None:
         """
-        After its last time a message leaves for the dead letters; once it is there,
-        the queue goes on.
+        After its last failure a message is sent to the dead letters, and then the queue
+        goes on.
         """
         self.consuming = self.make(self.slow, maxTimes=1)
         self.came(0, 1)
@@ -309,9 +307,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.assertEqual(self.times(), [(0, 0), (0, 1), (1, 0)])
         self.assertEqual((self.commits, self.window.size), ([0, 1], 4))
 
-    def test_noDeadLetter(self) -> None:
+    def test_unsentDeadLetterSuspendsQueue(self) -> None:
         """
-        If it cannot go there, it holds up its queue as before.
+        If it cannot be sent there, it suspends its queue as before.
         """
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0, 1)
@@ -322,10 +320,10 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.clock.advance(1)
         self.assertEqual(self.times(), [(0, 0), (0, 1)])
 
-    def test_deadPartly(self) -> None:
+    def test_exhaustedMessagesOfBatchAreDead(self) -> None:
         """
-        Of a batch, those that have times left are tried again, and the others are
-        not; the offset passes none that is left.
+        Of a batch, only the exhausted messages are dead.  The others are tried again, and
+        the offset passes none of them.
         """
         self.consuming = self.make(self.slow, batch=3, maxTimes=5)
         fresh = self.window.add([pulled(0, times=5), pulled(1), pulled(2, times=5)])
@@ -342,18 +340,18 @@ class OrderlyTests(consumecontract.ConsumeContract):
 
     # --- stop ------------------------------------------------------------
 
-    def test_stopSuspended(self) -> None:
+    def test_stopCancelsSuspension(self) -> None:
         """
-        A queue that is held up stays so, and no timer is left behind.
+        After a stop a suspended queue stays so, and no timer is left.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater())
         self.successResultOf(self.consuming.stop())
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_stopSending(self) -> None:
+    def test_stopWaitsForDeadLetter(self) -> None:
         """
-        What is on its way to the dead letters is waited for.
+        A stop waits for messages that are being sent to the dead letters.
         """
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0)
@@ -364,9 +362,9 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.successResultOf(stopped)
         self.assertEqual((self.window.commitOffset, self.clock.getDelayedCalls()), (0, []))
 
-    def test_start(self) -> None:
+    def test_restartWaitsForRunningCall(self) -> None:
         """
-        After a stop it can begin again; a call that is still under way is waited for.
+        After a stop it can start again, and waits for a call that still runs.
         """
         self.came(0)
         self.consuming.stop()
@@ -379,7 +377,7 @@ class OrderlyTests(consumecontract.ConsumeContract):
         self.slow.end(1)
         self.assertEqual((self.slow.offsets, self.commits), ([0, 0], [1]))
 
-    def test_expire(self) -> None:
+    def test_orderlyListenerIsNeverLate(self) -> None:
         """
         In order, a listener may take as long as it likes.
         """

@@ -67,14 +67,13 @@ class PullerTestsBase(ConsumerTests):
 
 class RequestTests(PullerTestsBase):
     """
-    What a broker is asked.
+    Requests to a broker.
     """
 
-    def test_captured(self) -> None:
+    def test_requestIsJavas(self) -> None:
         """
-        What is asked is what Java's push and pull consumers ask, but for the time that
-        they name even if the broker is not to wait, and the kind of request that
-        4.9.5 and later add.
+        A request is that of Java's push and pull consumers, except for the time that they
+        name even without waiting, and the C{ReqT} of 4.9.5 and later.
         """
         checked = 0
         for capture in _captured("request"):
@@ -110,13 +109,13 @@ class RequestTests(PullerTestsBase):
 
 class AnswerTests(PullerTestsBase):
     """
-    What the answers mean.
+    Answers of a broker.
     """
 
-    def test_found(self) -> None:
+    def test_foundMessagesNameBroker(self) -> None:
         """
-        Messages come with where to pull next, what the queue has, and the name of the
-        broker.
+        A result has the messages with the broker's name, the next offset, and the bounds of
+        the queue.
         """
         self.a.put(b"0", b"1", b"2")
         result = self.got(self.pull(1, 1))
@@ -127,15 +126,15 @@ class AnswerTests(PullerTestsBase):
 
     def test_errorAnswerFailsPull(self) -> None:
         """
-        Any other answer is an error, with what the broker says and its address.
+        Any other answer is an error, with the broker's remark and address.
         """
         self.a.failing[RequestCode.PULL_MESSAGE] = NoPermission("not you")
         self.assertEqual(self.failed(self.pull(), NoPermission), f"{A} answered code 16: not you")
 
-    def test_damaged(self) -> None:
+    def test_damagedRecordIsSkippedAndCounted(self) -> None:
         """
-        A body that does not hold a record is passed over, counted and told of; an answer
-        without its fields is an error.
+        A body without a valid record is skipped, counted and logged.  An answer without its
+        fields is an error.
         """
         self.a.put(b"0", b"1")
         self.a.records["T", 0][0] = "", b"no record"
@@ -146,10 +145,10 @@ class AnswerTests(PullerTestsBase):
         self.a.answers[RequestCode.PULL_MESSAGE] = lambda request: responseCommand()
         self.failed(self.pull(), MissingField)
 
-    def test_captured(self) -> None:
+    def test_capturedAnswersAreUnderstood(self) -> None:
         """
-        Answers of Java's broker are understood: their status is that of their code, and
-        as many messages are found as their offsets tell of.
+        Captured answers of Java's broker have the status of their code, and as many
+        messages as their offsets tell.
         """
         expected = {
             0: PullStatus.FOUND,
@@ -194,35 +193,35 @@ class AnswerTests(PullerTestsBase):
 
 class BrokerTests(PullerTestsBase):
     """
-    Which broker is asked.
+    Choosing the broker.
     """
 
-    def test_routeFirst(self) -> None:
+    def test_unknownBrokerIsLookedUp(self) -> None:
         """
-        A broker that is not known is looked for in the route of the queue's topic.
+        An unknown broker is looked up in the route of the queue's topic.
         """
         self.a.put(b"0")
         self.got(self.pull())
         self.got(self.pull())
         self.assertEqual(self.ns.asked, ["T"])
 
-    def test_noTopic(self) -> None:
+    def test_missingRouteIsError(self) -> None:
         """
-        Without a route there is nobody to ask.
+        Without a route the pull fails.
         """
         self.ns.routes.clear()
         self.failed(self.pull(), TopicNotExist)
 
-    def test_noBroker(self) -> None:
+    def test_brokerInNoRouteIsError(self) -> None:
         """
-        A broker that is in no route cannot be asked, and the error says which.
+        A broker that is in no route cannot be asked, and the error names it.
         """
         self.ns.routes["T"] = routeTo(b={0: A})
         self.assertIn("the name a ", self.failed(self.pull(), ConnectFailed) + " ")
 
-    def test_suggested(self) -> None:
+    def test_suggestedBrokerIsPulledNext(self) -> None:
         """
-        The next pull goes to the broker that the last answer suggested; it is kept for
+        The next pull goes to the broker that the last answer suggested.  That is kept for
         each queue, until the queue is forgotten.
         """
         self.twoBrokers()
@@ -240,9 +239,9 @@ class BrokerTests(PullerTestsBase):
         self.assertEqual((len(self.a.pulls), len(self.a1.pulls)), (3, 1))
         self.puller.forget(MessageQueue("T", "a", 9))
 
-    def test_suggestedIsGone(self) -> None:
+    def test_missingSuggestedBrokerIsReplaced(self) -> None:
         """
-        If the suggested broker is not there, another of its name is asked.
+        If the suggested broker does not exist, another of its name is asked.
         """
         self.a.put(b"0")
         self.a.suggested = 1
@@ -250,9 +249,9 @@ class BrokerTests(PullerTestsBase):
         self.got(self.pull())
         self.assertEqual(len(self.a.pulls), 2)
 
-    def test_slaveKeepsNoOffset(self) -> None:
+    def test_slaveGetsNoOffset(self) -> None:
         """
-        A slave is not told the group's offset: it copies its master's.
+        A slave does not get the offset of the group: it copies its master's.
         """
         self.twoBrokers()
         self.a.put(b"0")
@@ -263,10 +262,10 @@ class BrokerTests(PullerTestsBase):
         self.assertEqual(self.a.pulls[0].sysFlag, 5)
         self.assertEqual(self.a1.pulls[0].sysFlag, 4)
 
-    def test_unanswered(self) -> None:
+    def test_silentBrokerIsReplaced(self) -> None:
         """
-        If a broker does not answer, the next pull goes to another of its name, and then
-        to the first again; its route is asked for anew each time.
+        If a broker does not answer, the next pull goes to another of its name, and then to
+        the first again.  The route is requested each time.
         """
         self.twoBrokers()
         self.a1.put(b"0")
@@ -289,10 +288,9 @@ class BrokerTests(PullerTestsBase):
         self.got(self.pull())
         self.assertEqual(len(self.a.pulls), 1)
 
-    def test_lost(self) -> None:
+    def test_lostConnectionFailsHeldPull(self) -> None:
         """
-        A pull that is held fails at once if its connection is lost, and a name server
-        that is gone as well changes nothing about it.
+        A held pull fails at once if its connection is lost, also without a name server.
         """
         pulling = self.pull(wait=15.0, timeout=30.0)
         self.network.flush()
@@ -305,10 +303,9 @@ class BrokerTests(PullerTestsBase):
         lose(accepted, Lost())
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def test_cancelled(self) -> None:
+    def test_cancelledPullBlamesNoBroker(self) -> None:
         """
-        A pull can be given up: nobody is to blame, so no other broker is tried and no
-        route asked for.
+        After a cancelled pull no other broker is tried and no route requested.
         """
         self.twoBrokers()
         pulling = self.pull(wait=15.0, timeout=30.0)

@@ -169,11 +169,10 @@ class RetryModelTests(SynchronousTestCase):
     @settings(max_examples=60, deadline=None)
     @example([("send", 5), ("wait", 2.0), ("crash", 4.0), ("wait", 3.0), ("crash", 12.0)])
     @example([("send", 1), ("send", 4), ("wait", 0.5), ("stop", 0.0), ("wait", 2.0)])
-    def test_promises(self, given: list[tuple[str, Any]]) -> None:
+    def test_retriesMatchModel(self, given: list[tuple[str, Any]]) -> None:
         """
-        Every message that was sent is dealt with or dead at last; only those are
-        dead that failed as often as they may; and none comes again before it has
-        waited as long as its level says.
+        Every message is consumed or dead at last; only exhausted messages are dead; and
+        none comes again before its level's delay.
         """
         trial = Trial()
         for what, how in given:

@@ -40,9 +40,9 @@ class QueueTests(SynchronousTestCase):
     The queues that a route has.
     """
 
-    def test_captured(self) -> None:
+    def test_capturedRoutesHaveTheirQueues(self) -> None:
         """
-        The routes that Java's name server gave have the queues that they say.
+        The routes that Java's name server gave have their queues.
         """
         found = [
             Route("T", decodeBody(TopicRouteData, each.body), inherited=False)
@@ -55,10 +55,10 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(counts, [len(each.readQueues) for each in found])
         self.assertEqual(set(counts), {1, 4, 8})
 
-    def test_sorted(self) -> None:
+    def test_queuesAreSorted(self) -> None:
         """
-        Queues come in the order of their brokers' names and their numbers, writers'
-        by the number of write queues, readers' by that of read queues.
+        Queues are sorted by broker name and number; write queues by the number of write
+        queues, read queues by that of read queues.
         """
         two = route(QueueData("broker-b", 3, 1, 6), QueueData("broker-a", 1, 2, 6))
         self.assertEqual(two.writeQueues, named(("broker-a", 0), ("broker-a", 1), ("broker-b", 0)))
@@ -67,16 +67,16 @@ class QueueTests(SynchronousTestCase):
             named(("broker-a", 0), ("broker-b", 0), ("broker-b", 1), ("broker-b", 2)),
         )
 
-    def test_permissions(self) -> None:
+    def test_permissionsDecideQueues(self) -> None:
         """
-        Nothing is sent where nothing may be written, nor pulled where nothing may
-        be read.
+        A queue without write permission is not sent to, and one without read permission is
+        not pulled.
         """
         some = route(QueueData("broker-a", 1, 1, 2), QueueData("broker-b", 1, 1, 4))
         self.assertEqual(some.writeQueues, named(("broker-a", 0)))
         self.assertEqual(some.readQueues, named(("broker-b", 0)))
 
-    def test_noMaster(self) -> None:
+    def test_missingMasterMeansReadOnly(self) -> None:
         """
         A broker whose master is gone is read from its slaves, and not sent to.  The same
         holds for a broker without any address.
@@ -87,7 +87,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(alone.writeQueues, ())
         self.assertEqual(alone.readQueues, named(("broker-a", 0), ("broker-b", 0)))
 
-    def test_order(self) -> None:
+    def test_orderDecidesWriteQueues(self) -> None:
         """
         For a topic with an order, senders have the queues that it names, in its order,
         even if a broker is gone.  A part without a broker and a number is passed over.
@@ -102,7 +102,7 @@ class QueueTests(SynchronousTestCase):
         )
         self.assertEqual(len(ordered.readQueues), 4)
 
-    def test_brokers(self) -> None:
+    def test_brokersHaveAddressesById(self) -> None:
         """
         The addresses are those of all brokers of a name, by their ids.
         """
@@ -114,10 +114,10 @@ class QueueTests(SynchronousTestCase):
             },
         )
 
-    def test_limited(self) -> None:
+    def test_inheritedQueuesAreLimited(self) -> None:
         """
-        A topic that does not exist yet gets as many queues as its sender wants,
-        but no more than the topic has that it inherits from.
+        A missing topic gets the wanted number of queues, but no more than the default topic
+        has.
         """
         data = TopicRouteData(None, (QueueData("a", 8, 9, 7), QueueData("b", 2, 9, 7)), MASTERS)
         self.assertEqual(
