@@ -169,7 +169,7 @@ class ServingTests(TapCase):
         self.assertEqual(child.ended(), -signal.SIGINT)
         self.assertFalse((child.folder / "data" / "store" / "abort").exists())
 
-    def test_terminatedTwice(self) -> None:
+    def test_secondSigtermDoesNothing(self) -> None:
         """
         A second SIGTERM causes no error.
         """
@@ -263,8 +263,8 @@ class ServingTests(TapCase):
 
     def test_backgroundStartReportsFailure(self) -> None:
         """
-        In the background it writes its number and its log, and whoever started it is
-        told at once if it cannot start.
+        In the background it writes its number and its log, and its starter gets an error at
+        once if it cannot start.
         """
         nameServer, broker = self.ports()
         folder = Path(self.mktemp()).absolute()
@@ -296,9 +296,9 @@ class RefusedTests(TapCase):
     Children that cannot start.
     """
 
-    def test_portTaken(self) -> None:
+    def test_takenPortIsNamed(self) -> None:
         """
-        A port that is taken is named; the store is left as it was.
+        A taken port is named, and the store is left as it was.
         """
         nameServer, broker = self.ports()
         for taken in (nameServer, broker, broker - 2):
@@ -332,8 +332,7 @@ class RefusedTests(TapCase):
 
     def test_invalidSettingsAreListed(self) -> None:
         """
-        What is wrong with the settings is said in a line each, by file and line or by
-        option.
+        Wrong settings are listed in a line each, by file and line or by option.
         """
         folder = Path(self.mktemp()).absolute()
         folder.mkdir()

@@ -32,7 +32,7 @@ def _end(store: MessageStore) -> None:
 
 class LateCase(StoreCase):
     """
-    A store, and what delivers from it late.
+    A store, and its late deliveries.
 
     @ivar counted: what was said to have been delivered.
     @ivar onDelivered: called with what was delivered; a test may set another.
@@ -70,7 +70,7 @@ class LateCase(StoreCase):
 
     def makeDeliveries(self) -> list[Any]:
         """
-        What delivers late.
+        Make the late deliveries.
         """
         self.delays = DelayLevels(
             self.clock,
@@ -109,7 +109,7 @@ class LateCase(StoreCase):
 
     def crash(self) -> None:
         """
-        The process ends, and with it its calls; what it has written stays.
+        The process ends, and with it its calls; its files stay as written.
         """
         _end(self.store)
         now = self.clock.seconds()
@@ -160,6 +160,6 @@ class LateCase(StoreCase):
 
     def messages(self, topic: str = "T", queueId: int = 0) -> list[MessageExt]:
         """
-        What has come to a queue.
+        The messages that have come to a queue.
         """
         return self.all(self.store, topic, queueId)

@@ -44,7 +44,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def saved(self) -> Any:
         """
-        What is in the file.
+        The content of the file.
         """
         with open(self.path, "rb") as file:
             # The one thing in it that is not JSON are numbers as keys.
@@ -61,9 +61,9 @@ class OffsetsTests(SynchronousTestCase):
         for group, topic, queueId in (("G", "T", 1), ("G", "U", 0), ("H", "T", 0), ("T", "G", 0)):
             self.assertEqual(-1, self.offsets.query(group, topic, queueId))
 
-    def test_commitWithin(self) -> None:
+    def test_offsetBeyondMaximumIsRefused(self) -> None:
         """
-        An offset up to the queue's maximum is taken, a larger one is not.
+        An offset up to the queue's maximum is taken, and a larger one is refused.
         """
         for maximum, offset, expected in ((7, 7, 7), (7, 8, 7), (9, 9, 9), (0, 2**63 - 1, 9)):
             taken = self.offsets.commitWithin(maximum, "G", "T", 0, offset, CLIENT)
@@ -163,7 +163,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_bothDamagedKeepsWhatIsLegible(self) -> None:
         """
-        What is legible of two damaged tables is kept, and written at the next save.
+        The legible part of two damaged tables is kept, and written at the next save.
         """
         self.lay(b'{"offsetTable":{"T@G":{0:9},"U', b'{"offsetTable":{"U@G":{0:3},"T@G":{0:8}')
         offsets = self.make()
@@ -207,7 +207,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_askedForAllEncodesInSlices(self) -> None:
         """
-        Whoever asks for all offsets gets them once they are encoded, slice by slice.
+        A caller that wants all offsets gets them once they are encoded, slice by slice.
         """
         clock = Clock()
         slices = Cooperator(
@@ -255,8 +255,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_saveWaitsForRunningWrite(self) -> None:
         """
-        Who saves while the same is being written is told when that is done: a
-        stop waits for it.
+        A save during a write of the same offsets ends with that write: a stop waits for it.
         """
         thread = Held()
         offsets = self.make(thread)
@@ -268,9 +267,9 @@ class OffsetsTests(SynchronousTestCase):
             thread.work()
         self.successResultOf(again)
 
-    def test_notWritten(self) -> None:
+    def test_unwrittenOffsetsAreWrittenNextTime(self) -> None:
         """
-        What could not be written is written the next time, changed or not.
+        Offsets that could not be written are written the next time, changed or not.
         """
         self.offsets.commit("G", "T", 0, 7, CLIENT)
         self.disk.failing["pwrite"] = OSError("broken")
@@ -317,7 +316,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_topicsByGroup(self) -> None:
         """
-        What all groups consume can be had at once.
+        The topics of all groups can be requested at once.
         """
         for group, topic in (("G", "T"), ("G", "U"), ("H", "T")):
             self.offsets.commit(group, topic, 0, 7, CLIENT)

@@ -41,7 +41,7 @@ NOW = START * 1000
 
 class RerouteTests(SynchronousTestCase):
     """
-    L{Reroutes} and what belongs to it.
+    L{Reroutes} and its functions.
     """
 
     def test_firstRerouteDecides(self) -> None:
@@ -65,9 +65,9 @@ class RerouteTests(SynchronousTestCase):
         self.assertEqual(asked, ["passing", "keeping"])
         self.assertEqual(Reroutes(passing).place("T", 3, {}), ("T", 3, {}))
 
-    def test_realDestination(self) -> None:
+    def test_onlyWrittenDestinationIsRead(self) -> None:
         """
-        Where a message belongs is read as it was written, and nothing else is taken
+        The destination of a message is read as it was written, and nothing else is taken
         for it.
         """
 
@@ -90,9 +90,9 @@ class RerouteTests(SynchronousTestCase):
             with self.assertRaisesRegex(MalformedRecord, "does not say which topic"):
                 place(**bad)
 
-    def test_encodeSplit(self) -> None:
+    def test_tooManyPropertiesAreRefused(self) -> None:
         """
-        Properties become what a record has, unless they are too many.
+        Properties are encoded as in a record, unless they are too long.
         """
         self.assertEqual(encodeSplit({"a": "b\x01c", "d": "é"}), "a\x01b\x01c\x02d\x01é".encode())
         with self.assertRaisesRegex(InvalidMessage, "32767"):
@@ -216,10 +216,10 @@ class LevelTests(LateCase):
         self.assertEqual(counts, [3, 2, 1])
         self.assertEqual(len(self.delivered()), 6)
 
-    def test_aboveTheLast(self) -> None:
+    def test_levelAboveLastIsLast(self) -> None:
         """
-        A level above the last is the last, in what is kept as well (C{CommitLog} of
-        4.9.7).
+        A level above the last becomes the last, in the stored property as well
+        (C{CommitLog} of 4.9.7).
         """
         self.send(DELAY="6")
         self.send(DELAY="99999999999")
@@ -227,7 +227,7 @@ class LevelTests(LateCase):
         self.assertEqual([each.properties["DELAY"] for each in self.messages()], ["5", "5"])
         self.assertEqual(self.delays.offsets, {5: 2})
 
-    def test_noLevel(self) -> None:
+    def test_levelZeroIsNoLevel(self) -> None:
         """
         Level 0, and less, is no level.
         """
@@ -237,9 +237,9 @@ class LevelTests(LateCase):
         self.assertEqual(self.delivered(), [b"a", b"b"])
         self.assertEqual(self.messages()[1].properties, {"DELAY": "-3"})
 
-    def test_noNumber(self) -> None:
+    def test_invalidLevelIsRefused(self) -> None:
         """
-        A level that is no number is refused.
+        A level that is not a number is refused.
         """
         for text in ("soon", "1.5", "9" * 5000):
             with self.assertRaisesRegex(MessageIllegal, "is no number"):
@@ -247,8 +247,8 @@ class LevelTests(LateCase):
 
     def test_deliveredMessageIsJavas(self) -> None:
         """
-        What is delivered is what RocketMQ 4.9.7's store delivered of the same message:
-        all as it was sent, C{DELAY} among it; but no offset of a transaction.
+        A delivered message is that of RocketMQ 4.9.7's store: all as it was sent, C{DELAY}
+        included, but without a transaction offset.
         """
         properties = {
             "DELAY": "1",
@@ -275,10 +275,10 @@ class LevelTests(LateCase):
         self.assertEqual(message.preparedTransactionOffset, 0)
         self.assertEqual((waiting.storeTimestamp, message.storeTimestamp), (NOW, NOW + 1000))
 
-    def test_sameTurn(self) -> None:
+    def test_messageOfDeliveringTurnIsDelivered(self) -> None:
         """
-        A message that comes in the very turn in which another is delivered is not
-        overlooked, be it before or after.
+        A message that comes in the turn in which another is delivered is not overlooked,
+        before or after it.
         """
         for order in (0, 1):
             self.send(b"first", DELAY="1")
@@ -317,9 +317,9 @@ class LevelTests(LateCase):
 
     def test_undeliverableMessageIsSkipped(self) -> None:
         """
-        What can never be delivered is passed over and logged, and the others are
-        delivered: a message that does not say where it belongs, one for a topic that
-        is none, half of a transaction.
+        A message that can never be delivered is skipped and logged, and the others are
+        delivered: one without a destination, one with an invalid topic, half of a
+        transaction.
         """
         places = [
             ("", "0"),
@@ -361,10 +361,10 @@ class ClockTests(LateCase):
         """
         self.shift -= seconds
 
-    def test_setBack(self) -> None:
+    def test_clockSetBackLimitsWait(self) -> None:
         """
-        Messages that wait when the clock is set back wait no longer than their level
-        from then on.  (Java's are delivered at once.)
+        After the clock was set back, waiting messages wait no longer than their level from
+        then on.  (Java's are delivered at once.)
         """
         self.open()
         self.send(b"a", DELAY="3")
@@ -379,9 +379,9 @@ class ClockTests(LateCase):
         self.wait(0.001)
         self.assertEqual(self.delivered(), [b"a", b"b"])
 
-    def test_setBackTwice(self) -> None:
+    def test_clockSetBackTwiceLimitsWait(self) -> None:
         """
-        The same if it is set back again while they wait.
+        The same holds if it is set back again while they wait.
         """
         self.open()
         self.send(b"a", DELAY="3")
@@ -397,9 +397,9 @@ class ClockTests(LateCase):
 
     def test_clockSetBackKeepsDelay(self) -> None:
         """
-        What comes after the clock was set back waits for its level, though the store's
-        times stand still until the clock is there again: not less, and not more than
-        twice as long.
+        A message from after the clock was set back waits for its level, though the store's
+        times stand still until the clock is there again: not less, and not more than twice
+        as long.
         """
         self.open()
         self.put(self.store)
@@ -431,10 +431,10 @@ class ClockTests(LateCase):
         self.wait(3)
         self.assertEqual(self.delivered(), [b"a", b"b"])
 
-    def test_setAhead(self) -> None:
+    def test_clockSetAheadDeliversOverdue(self) -> None:
         """
-        After the clock was set ahead, messages whose time is over by it come at the next
-        look, which is at most 10 s later, and others when it shows their time.
+        After the clock was set ahead, overdue messages come at the next look, at most 10 s
+        later, and others when it shows their time.
         """
         self.open()
         self.send(b"half a minute", DELAY="4")
@@ -449,10 +449,10 @@ class ClockTests(LateCase):
         self.wait(0.001)
         self.assertEqual(self.delivered(), [b"half a minute", b"minute"])
 
-    def test_setAheadAndBack(self) -> None:
+    def test_clockSetAheadAndBackLimitsWait(self) -> None:
         """
-        What was sent while the clock was a year ahead, and what is sent after it was set
-        right, waits for its level, and at most twice as long.
+        Messages that were sent while the clock was a year ahead, or after it was set right,
+        wait for their level, and at most twice as long.
         """
         self.open()
         self.shift += 365 * 86_400
@@ -470,8 +470,8 @@ class ClockTests(LateCase):
 
     def test_longerLevelAppliesToNewMessages(self) -> None:
         """
-        A level that has become longer counts for what is sent from then on; what
-        waits is delivered when it was promised.
+        A longer level counts for new messages; waiting ones are delivered at their promised
+        time.
         """
         self.open()
         self.send(b"a", DELAY="2")
@@ -502,8 +502,8 @@ class ClockTests(LateCase):
 
     def test_removedLevelKeepsItsMessages(self) -> None:
         """
-        What waits in a level that is there no more waits until it is there again; how
-        far it was delivered stays known.
+        Messages in a removed level wait until the level is there again, and its progress
+        stays known.
         """
         self.open()
         self.send(b"a", DELAY="5")
@@ -550,10 +550,10 @@ class RestartTests(LateCase):
         self.wait(0.001)
         self.assertEqual(self.delivered(), [b"a", b"b", b"c"])
 
-    def test_noFile(self) -> None:
+    def test_missingFileDeliversAll(self) -> None:
         """
-        Without C{delayOffset.json} all that is in the queues is delivered, again if it
-        was before; as in Java.
+        Without C{delayOffset.json} all messages in the queues are delivered, also those
+        delivered before, as by Java.
         """
         self.send(b"a", DELAY="1")
         self.wait(1)
@@ -564,10 +564,9 @@ class RestartTests(LateCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"a", b"a", b"b"])
 
-    def test_javasFile(self) -> None:
+    def test_javasFileIsRead(self) -> None:
         """
-        C{delayOffset.json} as RocketMQ 4.9.7 has written it, with numbers for names, is
-        read.
+        C{delayOffset.json} of RocketMQ 4.9.7, with numbers for names, is read.
         """
         for level in "1122":
             self.send(level.encode(), DELAY=level)
@@ -580,9 +579,9 @@ class RestartTests(LateCase):
         self.wait(5)
         self.assertEqual(self.delivered(), [b"1"])
 
-    def test_forJava(self) -> None:
+    def test_fileIsReadableByJava(self) -> None:
         """
-        C{delayOffset.json} is written so that RocketMQ 4.9.7 reads it.
+        RocketMQ 4.9.7 can read the written C{delayOffset.json}.
         """
         self.send(DELAY="3")
         self.wait(10)
@@ -591,10 +590,10 @@ class RestartTests(LateCase):
             self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{3:1}}')
         )
 
-    def test_tooFar(self) -> None:
+    def test_offsetBeyondEndBecomesEnd(self) -> None:
         """
-        An offset beyond the queue's end, which a crash of Java's may leave, becomes
-        that end; so nothing that comes is passed over.
+        An offset beyond the queue's end, which a crash of Java's may leave, becomes that
+        end, so that no new message is skipped.
         """
         self.send(b"a", DELAY="1")
         self.wait(1)
@@ -663,7 +662,8 @@ class ContractTests(deliverycontract.DeliveryContract):
 
     def test_undispatchedMessageIsDeliveredOnce(self) -> None:
         """
-        What a full disk keeps from its queue's file is delivered all the same, once.
+        A message that a full disk keeps from its queue's file is delivered all the same,
+        once.
         """
         self.patch(consumequeues, "TAILS", 0)
         self.open()
@@ -684,7 +684,7 @@ class ContractTests(deliverycontract.DeliveryContract):
 
     def test_deliveryWaitsForDisk(self) -> None:
         """
-        What is delivered is so once it is on the disk, and only then comes more.
+        A message is delivered once it is on the disk, and only then more are.
         """
         self.patch(delay, "_BATCH", 10)
         self.thread = Held()

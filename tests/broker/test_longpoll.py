@@ -132,7 +132,7 @@ class LongPollTests(SynchronousTestCase):
 
     def test_wokenPullMayBeHeldAgain(self) -> None:
         """
-        Who was woken may be held again at once, by the same message's leave.
+        A woken pull may be held again at once, for the same message.
         """
         held = self.hold()
         again: list[Deferred[None]] = []

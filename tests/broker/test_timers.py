@@ -45,7 +45,7 @@ SELDOM: dict[str, Any] = {
 
 class TimerCase(LateCase):
     """
-    What delivers at times, on a wheel of a size that a test says.
+    Timers on a wheel whose size a test says.
     """
 
     wheel: dict[str, Any] = {}
@@ -80,7 +80,7 @@ class TimerCase(LateCase):
 
     def progress(self) -> TimerProgress:
         """
-        What is written.
+        The saved progress.
         """
         return decodeBody(TimerProgress, self.bytesOf("config", "timers.json"))
 
@@ -97,7 +97,7 @@ class TimerCase(LateCase):
 
 class RequestedTimeTests(TimerCase):
     """
-    Which messages wait.
+    Messages that are parked.
     """
 
     def setUp(self) -> None:
@@ -137,8 +137,8 @@ class RequestedTimeTests(TimerCase):
 
     def test_deliveredMessageSaysWhenItWasDue(self) -> None:
         """
-        What is delivered says when it was due, and where it waited; all else is as it
-        was sent.
+        A delivered message says when it was due, and where it waited; all else is as it was
+        sent.
         """
         properties = {"TIMER_DELAY_MS": "1500", "TAGS": "a", "UNIQ_KEY": "u"}
         born = bytes.fromhex("20010db8000000000000000000000007") + (50123).to_bytes(4, "big")
@@ -163,7 +163,7 @@ class RequestedTimeTests(TimerCase):
 
     def test_pastTimeIsNotParked(self) -> None:
         """
-        What was due before now is not kept at all.
+        A message whose time is over is not parked.
         """
         for body, name, text in (
             (b"a", "TIMER_DELIVER_MS", str(NOW)),
@@ -177,9 +177,9 @@ class RequestedTimeTests(TimerCase):
         self.assertEqual(self.delivered(), [b"a", b"b", b"c", b"d", b"e"])
         self.assertEqual(self.waiting(), {})
 
-    def test_dueInLongTurn(self) -> None:
+    def test_messageDueInLongTurnHasLaterTime(self) -> None:
         """
-        A message whose time comes during a turn of the reactor bears no time before it,
+        A message whose time comes during a turn of the reactor has no store time before it,
         although messages of one turn share theirs.
         """
         self.send(b"first")
@@ -223,17 +223,17 @@ class RequestedTimeTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"now", b"before"])
 
-    def test_noNumber(self) -> None:
+    def test_invalidTimeIsRefused(self) -> None:
         """
-        What is no number is refused.
+        A time that is not a number is refused.
         """
         with self.assertRaisesRegex(MessageIllegal, "TIMER_DELAY_MS 'soon' is no number"):
             self.send(TIMER_DELAY_MS="soon")
 
     def test_levelTakesPrecedence(self) -> None:
         """
-        A message of a level waits for its level, and its time counts no more; level 0
-        is none.
+        A message of a level waits for its level, and its time does not count; level 0 is no
+        level.
         """
         self.send(b"level", DELAY="2", TIMER_DELAY_MS="1")
         self.send(b"time", DELAY="0", TIMER_DELAY_MS="6000")
@@ -244,9 +244,9 @@ class RequestedTimeTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"level", b"time"])
 
-    def test_sentBack(self) -> None:
+    def test_deliveredMessageIsNotParkedAgain(self) -> None:
         """
-        What was delivered and is sent once more is not kept once more.
+        A delivered message that is sent again is not parked again.
         """
         for name, text in (("TIMER_DELAY_SEC", "1"), ("TIMER_DELIVER_MS", str(NOW + 1000))):
             self.send(b"x", **{name: text})
@@ -259,7 +259,7 @@ class RequestedTimeTests(TimerCase):
 
 class WheelTests(TimerCase):
     """
-    Where messages wait.
+    The queues in which messages are parked.
     """
 
     def test_sameFiveMinutesShareAQueue(self) -> None:
@@ -279,8 +279,8 @@ class WheelTests(TimerCase):
 
     def test_farMessageWaitsInAnEarlierBucket(self) -> None:
         """
-        What is due later than the wheel goes waits in a bucket some before its end, and
-        then in later ones; it comes in its millisecond.
+        A message that is due beyond the wheel waits in a bucket before its end, and then in
+        later ones; it comes in its millisecond.
         """
         self.open(**SELDOM)
         number = NOW // 300_000
@@ -322,9 +322,9 @@ class WheelTests(TimerCase):
         # Where they waited first is gone.
         self.assertGreater(self.store.log.first, 9 * (LOG_SIZE // 3))
 
-    def test_noTime(self) -> None:
+    def test_zeroRetentionStillDelivers(self) -> None:
         """
-        If files are not kept at all messages come all the same, as long as they are in
+        If files are not kept at all, messages come all the same, as long as they are in
         one.
         """
         self.open(fileReservedTime=0)
@@ -345,10 +345,10 @@ class WheelTests(TimerCase):
         self.wait(600)
         self.assertEqual(self.timers.runtime(), {"timerCongestNum": 1})
 
-    def test_javasEntries(self) -> None:
+    def test_javasEntryIsDelivered(self) -> None:
         """
-        An entry that Java has made again, with the hash of a tag, is as good as any:
-        the record tells the time.
+        An entry that Java has made again, with the hash of a tag, is as good as any: the
+        record has the time.
         """
         self.open()
         self.sendIn(750_000, b"tagged", TAGS="a")
@@ -441,9 +441,10 @@ class ManyTests(TimerCase):
         super().setUp()
         self.open(mappedFileSizeConsumeQueue=20 * 300)
 
-    def test_oneBucket(self) -> None:
+    def test_manyOfOneSecondKeepOrder(self) -> None:
         """
-        Many of one second come in the order of their times, each in its millisecond.
+        Many messages of one second come in the order of their times, each in its
+        millisecond.
         """
         numbers = [number * 7 % 500 for number in range(500)]
         for number in numbers:
@@ -458,10 +459,10 @@ class ManyTests(TimerCase):
             [(number, 2000 + number) for number in range(500)],
         )
 
-    def test_oneTime(self) -> None:
+    def test_manyOfOneTimeTakeSeveralTurns(self) -> None:
         """
-        Many of the very same time come in the order in which they were sent, and not
-        all in one turn.
+        Many messages of the same time come in the order of their sends, and not all in one
+        turn.
         """
         bodies = [b"%d" % number for number in range(300)]
         for body in bodies:
@@ -486,10 +487,9 @@ class ManyTests(TimerCase):
         self.wait(1)
         self.assertEqual(counts, [128, 128, 44, 3, 2])
 
-    def test_manyFar(self) -> None:
+    def test_manyFarMessagesKeepOrder(self) -> None:
         """
-        Many that are far are put into other buckets in several turns, and come in
-        order.
+        Many far messages are put into other buckets in several turns, and come in order.
         """
         bodies = [b"%d" % number for number in range(300)]
         for number, body in enumerate(bodies):
@@ -499,8 +499,7 @@ class ManyTests(TimerCase):
 
     def test_newMessageIsDeliveredInOrder(self) -> None:
         """
-        What comes while others are delivered, and is due before the next of them, comes
-        before it.
+        A new message that is due before the next of the others comes before it.
         """
         for milliseconds in range(100, 400, 10):
             self.sendIn(milliseconds, b"old %d" % milliseconds)
@@ -533,9 +532,9 @@ class ClockTests(TimerCase):
         """
         self.shift -= seconds
 
-    def test_setBack(self) -> None:
+    def test_clockSetBackKeepsTimes(self) -> None:
         """
-        After the clock was set back, messages come when it shows their time; also those
+        After the clock was set back, messages come when it shows their time, also those
         whose bucket was over already.
         """
         self.open()
@@ -555,9 +554,9 @@ class ClockTests(TimerCase):
             self.wait(seconds)
             self.assertEqual(self.delivered(), found)
 
-    def test_setBackAndRestarted(self) -> None:
+    def test_clockSetBackAndRestartKeepTimes(self) -> None:
         """
-        The same with a restart between.
+        The same holds with a restart between.
         """
         self.open()
         self.sendIn(2000 * 1000, b"later")
@@ -570,9 +569,9 @@ class ClockTests(TimerCase):
         self.wait(3000)
         self.assertEqual(self.delivered(), [b"soon", b"ten minutes", b"later"])
 
-    def test_setAhead(self) -> None:
+    def test_clockSetAheadDeliversOverdue(self) -> None:
         """
-        If the clock jumps ahead, all come whose time is over, in order.
+        If the clock jumps ahead, all overdue messages come, in order.
         """
         self.open()
         for seconds in (86_000, 4000, 400, 4, 90_000):
@@ -583,7 +582,7 @@ class ClockTests(TimerCase):
         self.wait()
         self.assertEqual(self.delivered(), [b"4", b"400", b"4000", b"86000"])
 
-    def test_setAheadAndBack(self) -> None:
+    def test_clockSetAheadAndBackKeepsTimes(self) -> None:
         """
         After the clock was a year ahead for a while, messages come when it shows their
         time, also over a restart.
@@ -679,10 +678,10 @@ class RestartTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered()[-1], b"new")
 
-    def test_crashBetween(self) -> None:
+    def test_crashAfterMoveDeliversMovedMessage(self) -> None:
         """
-        A message that was put into another bucket just before a crash may be in both,
-        and comes.
+        A message that was put into another bucket just before a crash may be in both, and
+        comes.
         """
         self.wheel = {"unit": 1000, "queues": 8}
         self.open()
@@ -696,10 +695,10 @@ class RestartTests(TimerCase):
         self.assertEqual(set(self.delivered()), {b"far"})
         self.assertEqual({each.storeTimestamp - NOW for each in self.messages()}, {15_000})
 
-    def test_noFile(self) -> None:
+    def test_missingFileDeliversOverdue(self) -> None:
         """
-        Without C{timers.json} all that is in the queues and overdue is delivered, again
-        if it was before; and the rest when it is due.
+        Without C{timers.json} all overdue messages in the queues are delivered, also those
+        delivered before, and the rest when it is due.
         """
         self.options = {**self.options, **SELDOM}
         self.open()
@@ -717,10 +716,10 @@ class RestartTests(TimerCase):
         self.wait(33_000)
         self.assertEqual(self.delivered(), [b"1", b"1", b"2000", b"20000", b"50000"])
 
-    def test_queueGone(self) -> None:
+    def test_deletedQueueCountsFromZero(self) -> None:
         """
-        A queue that was deleted, which a Java broker does once all of its messages are
-        too old, counts from 0 again, and so does what is known of it.
+        A deleted queue, as of a Java broker whose messages are all too old, counts from 0
+        again, and so does its progress.
         """
         self.open()
         for _ in range(3):
@@ -806,9 +805,9 @@ class ContractTests(TimerCase, deliverycontract.DeliveryContract):
     def savedCount(self) -> int:
         return self.progress().state.base
 
-    def test_farFull(self) -> None:
+    def test_fullDiskDelaysFarMessages(self) -> None:
         """
-        What is to be put into another bucket waits as well, and is put once.
+        Messages for another bucket wait for the disk as well, and are put once.
         """
         self.wheel = {"unit": 1000, "queues": 8}
         self.open()
@@ -824,6 +823,13 @@ class ContractTests(TimerCase, deliverycontract.DeliveryContract):
         self.assertEqual(self.delivered(), bodies)
         self.assertEqual(sum(self.waiting().values()), 12)
 
+    def bucket(self) -> int:
+        """
+        The number of the bucket that is being delivered, as it is saved.
+        """
+        self.save()
+        return self.progress().bucket
+
     def test_undispatchedBucketIsNotLeft(self) -> None:
         """
         While a full disk keeps messages from their queue, its bucket is not left; so
@@ -834,18 +840,18 @@ class ContractTests(TimerCase, deliverycontract.DeliveryContract):
         self.wait(1)
         left = (NOW // 300_000 + 1) * 300 - START
         self.wait(left - 10)
-        number = self.timers._current.number
+        number = NOW // 300_000
         self.disk.failing["pwrite"] = FULL
         self.disk.only = "consumequeue"
         self.sendIn(1000, b"a")
         self.wait(30)
-        self.assertEqual(self.timers._current.number, number)
+        self.assertEqual(self.bucket(), number)
         self.disk.failing.clear()
         self.wait(3)
         self.timers.look()
         self.wait()
         self.assertEqual(self.delivered(), [b"a"])
-        self.assertEqual(self.timers._current.number, number + 1)
+        self.assertEqual(self.bucket(), number + 1)
 
     def test_deliveryWaitsForDisk(self) -> None:
         """

@@ -64,7 +64,7 @@ def frame(header: bytes, body: bytes = b"") -> bytes:
 
 class RefusedTests(SynchronousTestCase):
     """
-    What each function refuses.
+    Arguments that each function refuses.
     """
 
     if speed is None:
@@ -351,7 +351,7 @@ class RefusedTests(SynchronousTestCase):
 
     def test_queueNotValidRefused(self) -> None:
         """
-        Queues without an end, and a table of awaited queues that is none, are refused.
+        Queues without an end, and an invalid table of awaited queues, are refused.
         """
         assert speed is not None
         queues = Queues()
@@ -381,10 +381,10 @@ class BusTests(SynchronousTestCase):
     if speed is None:
         skip = "the compiled module was not built"
 
-    def test_collectTruncated(self) -> None:
+    def test_truncatedFileIsLeftToPython(self) -> None:
         """
-        A mapped file that has become shorter meanwhile, as one whose disk fails: what is
-        gone is left to others, as often as it happens, and the process goes on.
+        If a mapped file has become shorter, as on a failing disk, the missing part is left
+        to the Python code, as often as it happens, and the process goes on.
         """
         assert speed is not None
         speed.guardBus()
@@ -427,9 +427,9 @@ class BusTests(SynchronousTestCase):
             timeout=60,
         )
 
-    def test_busElsewhere(self) -> None:
+    def test_busErrorElsewhereEndsProcess(self) -> None:
         """
-        Whoever else reads what is gone ends as ever, with the guard and without it.
+        A bus error elsewhere ends the process as ever, with the guard and without it.
         """
         guarded = ("speed.guardBus()", "assert collect() is None")
         for lines in (("assert not speed.isGuarded()",), guarded):

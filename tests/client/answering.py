@@ -149,7 +149,7 @@ class Network:
 
     def run(self) -> list[Received]:
         """
-        Let everybody read what was written, until nobody has anything to say.
+        Let all peers read, until none has anything to write.
 
         @return: what brokers have got and not answered.
         """
@@ -173,7 +173,7 @@ class Network:
 
     def tellRoute(self, received: Received) -> None:
         """
-        Answer who asks for a route.
+        Answer a request for a route.
         """
         topic = received.fields["topic"]
         route = self.routes.get(topic)

@@ -36,7 +36,7 @@ RECORDED = Path(__file__).parent.parent / "fixtures" / "assign.json"
 
 class Input(NamedTuple):
     """
-    What is to be divided.
+    Queues and members to divide.
     """
 
     queues: list[MessageQueue]
@@ -278,7 +278,7 @@ def divided(
     strategy: Strategy, queues: Sequence[MessageQueue], clientIds: Sequence[str]
 ) -> dict[str, list[MessageQueue]]:
     """
-    What each member gets.
+    The queues of each member.
     """
     return {each: list(strategy("g", each, queues, clientIds)) for each in clientIds}
 

@@ -26,7 +26,7 @@ REPLIES = "DefaultCluster_REPLY_TOPIC"
 
 class AskingCase(SynchronousTestCase):
     """
-    The base: who asks, and who replies.
+    The base: requesters and repliers.
 
     @ivar failed: why replies failed.
     """
@@ -60,7 +60,7 @@ class AskingCase(SynchronousTestCase):
 
     def teacher(self, *, after: float = 0.0) -> Producer:
         """
-        One who replies.
+        A producer that replies.
 
         @param after: how many seconds it takes.
         """

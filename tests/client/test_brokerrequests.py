@@ -68,7 +68,7 @@ class ClientRequestsTests(RemotingTests):
 
     def captured(self, code: int) -> list[Capture]:
         """
-        What a broker asked of Java's and Go's clients.
+        Captured requests of a broker to Java's and Go's clients.
         """
         found = requests(code, "client")
         self.assertTrue(found)
@@ -313,7 +313,7 @@ class ClientRequestsTests(RemotingTests):
         self, body: bytes, host: str, sysFlag: int = 0
     ) -> tuple[RemotingCommand, Deferred[MessageExt]]:
         """
-        The answer to a reply, and who waits for it.
+        The answer to a reply, and the request that waits for it.
         """
         waiting: Deferred[MessageExt] = Deferred()
         self.requests.replies["1"] = waiting

@@ -151,8 +151,8 @@ class ChurnTests(TestCase):
 
     def handleInOrder(self, offsets: Mortal, message: MessageExt) -> Deferred[None] | None:
         """
-        A message in order: nobody else may have its queue, and the one before it must
-        have been handled.
+        A message in order: no other member may have its queue, and its predecessor must
+        have been consumed.
         """
         number = int(message.body)
         place, key = divmod(number, KEYS)

@@ -34,7 +34,7 @@ class ConcurrentlyTests(consumecontract.ConsumeContract):
         self, listener: Any, batch: int = 0, limit: int = 20, *, broadcast: bool = False
     ) -> Concurrently:
         """
-        What calls a listener.
+        A consume service for a listener.
         """
         return Concurrently(
             self.clock,

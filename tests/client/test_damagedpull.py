@@ -121,12 +121,12 @@ class DamagedPullTests(PushTests):
         An answer with messages that says to begin where the pull began is not followed at
         once, and not for ever without a word.
         """
-        answer = self.a._answer
+        answer = self.a.answerPull
 
         def stuck(code: int, following: int, *rest: object) -> object:
             return answer(code, 0 if code == 0 else following, *rest)  # type: ignore[arg-type]
 
-        self.patch(self.a, "_answer", stuck)
+        self.patch(self.a, "answerPull", stuck)
         self.started(self.listen)
         self.network.advance(2.9)
         self.assertEqual(len([each for each in self.a.pulls if each.queueId == 0]), 1)

@@ -49,7 +49,7 @@ NORMAL, HALF, COMMIT, DELAY, _ = MessageType
 
 def tracesOf(request: RemotingCommand) -> list[Trace]:
     """
-    What a request that brings traces has of them.
+    The traces of a request.
     """
     return decodeTraces(request.body)
 
@@ -71,7 +71,7 @@ class SendTraceTests(ProducerCase):
 
     def written(self, seconds: float = 0.5) -> list[Received]:
         """
-        What is written of traces within some time.
+        The traces that are sent within some time.
         """
         self.clock.advance(seconds)
         received = [*self.network.run()]
@@ -401,7 +401,7 @@ class Stored(PushTests):
 
     def traces(self, seconds: float = 0.5) -> list[Trace]:
         """
-        What has been written after a while, since this was last asked.
+        The traces that are sent after a while, since the last call.
         """
         self.network.advance(seconds)
         traces = [

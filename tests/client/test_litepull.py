@@ -81,7 +81,7 @@ class LiteTestsBase(ConsumerTests):
 
     def poll(self, consumer: LitePullConsumer, most: int | None = None) -> list[bytes]:
         """
-        What is there now.
+        The present messages.
         """
         self.network.flush()
         return _bodies(self.got(consumer.poll(0, most)))
@@ -1142,7 +1142,7 @@ class Reader(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         """
-        What was given is committed.
+        The given messages are committed.
         """
         self.test.got(self.consumer.commit())
         assert self.test.a.offsets["g", "T", 0] == self.expected
@@ -1150,7 +1150,7 @@ class Reader(RuleBasedStateMachine):
     @rule()
     def loseAndGet(self) -> None:
         """
-        A queue that comes back goes on with what was not dealt with.
+        A queue that returns goes on with the unconsumed messages.
         """
         self.test.divide(self.consumer, "a", "b", "c", "me")
         self.expected = self.test.a.offsets["g", "T", 0]

@@ -38,7 +38,7 @@ class OrderlyTests(consumecontract.ConsumeContract):
         needsLock: bool = True,
     ) -> Orderly:
         """
-        What calls a listener.
+        A consume service for a listener.
         """
         return Orderly(
             self.clock,

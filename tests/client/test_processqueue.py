@@ -228,7 +228,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
         """
-        Some are dealt with.
+        Some messages are consumed.
         """
         some = data.draw(st.sets(st.sampled_from(sorted(self.undone)), min_size=1))
         self.undone -= some
@@ -250,7 +250,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def keep(self, offset: int) -> None:
         """
-        What is committed never passes what is not done, and never goes back.
+        The committed offset never passes an unconsumed message, and never goes back.
         """
         assert all(offset <= each for each in self.undone)
         assert offset >= self.committed
@@ -300,7 +300,7 @@ class InOrder(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         """
-        It has dealt with them.
+        The taken messages are consumed.
         """
         self.taken = []
         assert self.window.commit() == min(self.waiting, default=self.next)

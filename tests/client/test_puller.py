@@ -177,7 +177,7 @@ class AnswerTests(PullerTestsBase):
 
     def answered(self, command: RemotingCommand) -> PullResult:
         """
-        What becomes of a pull that gets this answer.
+        The result of a pull that gets this answer.
         """
         answer = RemotingCommand(
             command.code, fields=command.extFields, body=command.body, remark=command.remark

@@ -37,7 +37,7 @@ BODIES = [b"%d" % each for each in range(8)]
 
 class FakeConsuming:
     """
-    What messages are given to.
+    A consume service that keeps its messages.
 
     @ivar given: those of each time.
     @ivar error: what it raises, once.
@@ -83,7 +83,7 @@ class PullsTests(ConsumerTests):
         broadcast: bool = False,
     ) -> PullLoop:
         """
-        What pulls.
+        A pull loop.
         """
         model = MessageModel.BROADCASTING if broadcast else MessageModel.CLUSTERING
         options = PushOptions(

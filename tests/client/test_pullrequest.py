@@ -220,7 +220,7 @@ class AnswerTests(SynchronousTestCase):
 
     def pulled(self, *records: bytes) -> list[int]:
         """
-        The queue offsets of the messages of a pull from 3 to 9, the others being told of.
+        The queue offsets of the messages of a pull from 3 to 9; the faults are kept.
         """
         result, _ = pullResult(answered(0, *records), QUEUE, 3, frozenset(), "a:1")
         self.assertEqual((PullStatus.FOUND, 9), (result.pullStatus, result.nextBeginOffset))

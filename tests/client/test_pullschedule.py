@@ -50,7 +50,7 @@ class PullScheduleTests(ConsumerTests):
 
     def seen(self, after: float = 0.0) -> list[int]:
         """
-        What was visited since it was last asked, after some time has passed.
+        The queues that were visited since the last call, after some time.
         """
         self.network.advance(after)
         self.network.flush()

@@ -79,7 +79,7 @@ class Member:
 
     def end(self) -> None:
         """
-        Its listener ends what it is about with.
+        Its listener ends its calls.
         """
         busy, self.busy = self.busy, []
         for _, promise in busy:

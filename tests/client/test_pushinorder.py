@@ -266,7 +266,7 @@ class InOrderTests(PushTests):
         kept: Deferred[RemotingCommand] = Deferred()
 
         def update(request: RemotingCommand) -> Any:
-            self.a._updateOffset(request)
+            self.a.updateOffset(request)
             return kept
 
         self.a.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = update
@@ -412,7 +412,7 @@ class InOrderTests(PushTests):
         """
         consumer = self.make(orderly=True)
         self.successResultOf(consumer.start())
-        while "T" not in consumer._rebalance.queues:
+        while not self.divisions:
             self.network.step()
         self.got(self.stop(consumer))
         self.assertEqual((self.had(consumer), self.unlocked()), ([], set(self.queues)))

@@ -56,8 +56,8 @@ class QueryTests(QueryCase):
 
     def test_otherKeysAndTopicsAreLeftOut(self) -> None:
         """
-        What a broker gives because its hash is the same is left out, and so is another
-        topic's.
+        A message that only has the hash of the key is left out, and so is one of another
+        topic.
         """
         self.has(
             "a",

@@ -36,7 +36,7 @@ READ: dict[str, Callable[[str], object]] = {
 
 def queuesOf(**counts: int) -> list[MessageQueue]:
     """
-    Queues of brokers, so many each.
+    Queues of brokers, with the number of each.
     """
     return [
         MessageQueue("Orders", broker, queueId)

@@ -16,6 +16,7 @@ from twisted.logger import LogLevel
 from tests.client.brokers import A, B, ConsumerTests
 from tests.client.members import FakeConsumer
 from tests.client.network import routeTo
+from txrocket.client.consumer.allocate import Assign, averagely
 from txrocket.client.consumer.rebalance import Rebalance
 from txrocket.errors import TopicNotExist
 from txrocket.model import MessageQueue, QueueData, TopicRouteData
@@ -59,7 +60,7 @@ class RebalanceTestsBase(ConsumerTests):
 
     def since(self) -> list[tuple[str, list[int], list[int]]]:
         """
-        What has changed since it was last asked.
+        The changes since the last call.
         """
         self.network.flush()
         told, self.told = self.told, []
@@ -368,13 +369,14 @@ class TroubleTests(RebalanceTestsBase):
         """
         A strategy that raises changes nothing.
         """
-        rebalance = self.started()
+        strategies: list[Assign] = [averagely]
+        rebalance = self.started(strategy=lambda *arguments: strategies[0](*arguments))
         self.since()
 
         def broken(*arguments: object) -> Sequence[MessageQueue]:
             raise ZeroDivisionError
 
-        rebalance._strategy = broken
+        strategies[0] = broken
         rebalance.soon()
         self.assertEqual(self.since(), [])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
@@ -400,7 +402,7 @@ class UnknownTests(RebalanceTestsBase):
         The broker knows this member once it has had its heartbeat.
         """
         self.a.ids = ids
-        beat = self.a._beat
+        beat = self.a.heartbeat
 
         def hear(request: Any) -> Any:
             self.a.ids = (*(ids or ()), "me")

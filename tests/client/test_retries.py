@@ -100,7 +100,7 @@ class RetryCase(SynchronousTestCase):
 
     def stored(self, topic: str, index: int = 0) -> list[MessageExt]:
         """
-        What lies in the first queue of a topic.
+        The messages in the first queue of a topic.
         """
         return decodeRecords(self.broker(index).store.get(topic, 0, 0, 32).data)
 

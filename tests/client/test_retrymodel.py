@@ -138,7 +138,7 @@ class Trial:
 
     def stored(self, topic: str, queueId: int = 0) -> list[MessageExt]:
         """
-        What lies in a queue.
+        The messages in a queue.
         """
         service = self.servers.service(self.servers.brokers[0])
         assert isinstance(service, Broker)

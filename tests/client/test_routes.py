@@ -50,13 +50,13 @@ class FakeNameServers:
 
     def topics(self) -> list[str]:
         """
-        What is asked for.
+        The requested topics.
         """
         return sorted(topic for topic, _ in self.waiting)
 
     def answer(self, topic: str, answer: RemotingCommand | Exception | TopicRouteData) -> None:
         """
-        Answer who asked for a topic first.
+        Answer the first request for a topic.
         """
         asked = next(each for each in self.waiting if each[0] == topic)
         self.waiting.remove(asked)

@@ -58,7 +58,7 @@ class ReturningTests(ConsumerTests):
 
     def again(self, message: Any, delayLevel: int = 0) -> tuple[SendMessageRequestHeaderV2, bytes]:
         """
-        What is sent in place of a message that its broker does not take back.
+        The message that is sent in place of one that its broker does not take back.
         """
         self.refuse()
         self.got(self.returning.sendBack(message, delayLevel))

@@ -60,7 +60,7 @@ class SqlTests(SynchronousTestCase):
 
     def listen(self, message: MessageExt) -> None:
         """
-        What a push consumer gives.
+        Keep the messages of a push consumer.
         """
         self.got.append(message.body.decode())
 
@@ -75,14 +75,14 @@ class SqlTests(SynchronousTestCase):
 
     def taken(self) -> list[str]:
         """
-        What was given since last asked, sorted.
+        The messages since the last call, sorted.
         """
         got, self.got = self.got, []
         return sorted(got)
 
     def failed(self, result: Any, error: type[ResponseError]) -> ResponseError:
         """
-        What a Deferred fails with.
+        The error of a Deferred.
         """
         failures: list[Any] = []
         result.addErrback(failures.append)

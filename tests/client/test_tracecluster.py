@@ -88,7 +88,7 @@ class TraceClusterTests(SynchronousTestCase):
 
     def trace(self, msgId: str) -> MessageTrace:
         """
-        What became of a message.
+        The trace of a message.
         """
         trace = self.servers.resultOf(self.reader.byId(msgId))
         assert trace is not None

@@ -76,7 +76,7 @@ class TransactionTests(ConsumerTests):
 
     def check(self, message: MessageExt) -> Any:
         """
-        What became of a transaction.
+        The state of a transaction.
         """
         self.checked.append(message)
         if isinstance(self.told, Exception):

@@ -86,7 +86,7 @@ class TraceReaderTests(QueryCase):
 
     def byId(self, *traces: Trace, msgId: str = "ID") -> MessageTrace:
         """
-        What is told of a message.
+        The trace of a message.
         """
         self.has("a", self.message(*traces))
         trace = self.got(self.reader.byId(msgId))

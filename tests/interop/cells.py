@@ -55,7 +55,7 @@ def sleep(seconds: float) -> Any:
 @attrs.frozen
 class Pairing:
     """
-    Who takes part.
+    The clients and servers of a run.
 
     @ivar producer: the client that sends.
     @ivar consumer: the client that receives.
@@ -88,7 +88,7 @@ class Pairing:
 
     def lacks(self, absent: Iterable[str]) -> str | None:
         """
-        What of it is not there, if anything.
+        A missing part, if any.
         """
         needed = {self.producer, self.consumer, self.nameServer, self.broker}
         return next((each for each in absent if each in needed), None)

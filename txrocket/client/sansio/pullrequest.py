@@ -126,7 +126,7 @@ def pullHeader(group: str, pull: PullRequest) -> PullMessageRequestHeader:
 
 def pullData(answer: RemotingCommand, address: str) -> tuple[PullData, int]:
     """
-    What the answer to a pull tells, its messages unread.
+    The content of the answer to a pull, its messages unread.
 
     @param address: the broker's.
     @return: that, and the id of the broker to pull from next.
@@ -146,7 +146,7 @@ def pullResult(
     answer: RemotingCommand, queue: MessageQueue, offset: int, tags: frozenset[str], address: str
 ) -> tuple[PullResult, int]:
     """
-    What the answer to a pull tells.
+    The content of the answer to a pull.
 
     @param offset: where the pull was to begin.
     @param tags: as L{wantedTags} gives them.

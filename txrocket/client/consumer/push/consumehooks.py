@@ -54,9 +54,8 @@ class IConsumeMessageHook(Interface):
 
     def beforeConsume(consuming: Consuming) -> None:
         """
-        The listener is about to be called.
-
-        What a hook raises is logged, and changes nothing.
+        The listener is about to be called.  An error of a hook is logged, and changes
+        nothing.
         """
 
     def afterConsume(consuming: Consuming) -> None:

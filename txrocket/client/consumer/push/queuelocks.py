@@ -22,7 +22,7 @@ __all__ = ["ConsumerLocks", "LockResult"]
 
 class LockResult(NamedTuple):
     """
-    What brokers said.  One that did not answer has said nothing of its queues.
+    The answers of brokers.  A broker without an answer has said nothing of its queues.
 
     @ivar own: the queues that are locked for this consumer.
     @ivar others: those that another has.
