@@ -119,9 +119,9 @@ class RealTests(TestCase):
         self.assertTrue(second.is_set())
         yield told
 
-    def test_noOwnThread(self) -> None:
+    def test_stoppedOwnThreadRunsAtOnce(self) -> None:
         """
-        Before the start and after the stop they are run at once.
+        Before the start and after the stop functions run at once.
         """
         inOwnThread = self.around.inOwnThread
         assert inOwnThread is not None
@@ -133,9 +133,9 @@ class RealTests(TestCase):
         self.assertEqual(ran, [threading.get_ident()] * 2)
 
     @inlineCallbacks
-    def test_listenAndConnect(self) -> Any:
+    def test_endpointsHaveSettingsAddress(self) -> Any:
         """
-        Endpoints are of the settings' address, and lead to it.
+        Endpoints have the address of the settings, and lead to it.
         """
         settings = NamesrvServerSettings(bindAddress="127.0.0.1")
         factory = RemotingServerFactory(Remoting(reactor))

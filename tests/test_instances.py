@@ -203,9 +203,10 @@ class ChildTests(SynchronousTestCase):
         self.end()
         self.successResultOf(stopping)
 
-    def test_stopWhileDown(self) -> None:
+    def test_stoppedChildIsNotRestarted(self) -> None:
         """
-        One that was to be started again is not, and one that is just gone is no error.
+        A child that waits for its restart is not started, and one that has just ended is no
+        error.
         """
         self.end()
         self.successResultOf(self.service.stopService())

@@ -181,9 +181,9 @@ class OrderedServicesTests(RemotingTests):
         self.reactor.turn()
         self.assertIn("Received SIGTERM, stopping", self.logged(LogLevel.info))
 
-    def test_termWhileStarting(self) -> None:
+    def test_sigtermDuringStartStopsReactor(self) -> None:
         """
-        A SIGTERM that comes while servers start stops the reactor once it runs.
+        A SIGTERM during the start of servers stops the reactor once it runs.
         """
         self.second.whenStarted = lambda: self.handlers[0](signal.SIGTERM, None)
         self.servers.startService()

@@ -360,7 +360,7 @@ class EnvironmentTests(ServicesTests):
     What a broker is given.
     """
 
-    def test_nothingToStart(self) -> None:
+    def test_environmentNeedsNoStart(self) -> None:
         """
         An environment without start and stop works as well.
         """

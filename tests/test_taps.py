@@ -207,14 +207,14 @@ class ServingTests(TapCase):
         self.assertNotIn("Traceback", child.printed)
         self.assertFalse((child.folder / "data" / "store" / "abort").exists())
 
-    def test_terminatedWhileStarting(self) -> None:
+    def test_sigtermDuringStartStopsInOrder(self) -> None:
         """
         A server that receives SIGTERM while it starts finishes the start and stops in
         order.
         """
         self.assertStopped(self.startPlugged(_DURING_START))
 
-    def test_terminatedWhilePrinting(self) -> None:
+    def test_sigtermDuringLogLineIsLogged(self) -> None:
         """
         A server that receives SIGTERM while it writes a line of its log still says that
         it stops.
@@ -316,7 +316,7 @@ class RefusedTests(TapCase):
                 )
             self.assertFalse((child.folder / "data" / "store" / "abort").exists())
 
-    def test_storeInUse(self) -> None:
+    def test_usedStoreIsNamed(self) -> None:
         """
         A folder that another broker has open is named, and that broker goes on.
         """

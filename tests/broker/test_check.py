@@ -34,7 +34,7 @@ FULL = OSError(errno.ENOSPC, "full")
 
 class CheckTests(TransactionTests):
     """
-    Asking producers.
+    Checks of producers.
     """
 
     def test_oldHalfIsChecked(self) -> None:
@@ -85,10 +85,10 @@ class CheckTests(TransactionTests):
                 self.assertEqual(asked.message.bornTimestamp, born)
             self.tell(asked.half, ROLLBACK)
 
-    def test_setAheadAsksNobodyEarly(self) -> None:
+    def test_clockSetAheadChecksNotEarly(self) -> None:
         """
-        If the broker's clock is set ahead, no producer is asked about a half that is seconds
-        old: its producer is at work.
+        If the broker's clock is set ahead, a half that is seconds old is not checked: its
+        producer is at work.
         """
         for ahead in (3600, 365 * 24 * 3600):
             self.half()
@@ -98,10 +98,10 @@ class CheckTests(TransactionTests):
             (asked,) = self.passed(1.001)
             self.tell(asked.half, ROLLBACK)
 
-    def test_setBackAsksInTime(self) -> None:
+    def test_clockSetBackChecksInTime(self) -> None:
         """
-        If it is set back, a half that comes from the future by it is asked about all the
-        same, and one that has come since then is not asked about early.
+        If the clock is set back, a half from its future is checked all the same, and a
+        newer one is not.
         """
         for back in (3600, 365 * 24 * 3600):
             self.half(b"before")
@@ -118,7 +118,7 @@ class CheckTests(TransactionTests):
             for each in asked:
                 self.tell(each.half, ROLLBACK)
 
-    def test_setAheadGivesNothingUp(self) -> None:
+    def test_clockSetAheadGivesNothingUp(self) -> None:
         """
         A clock that is set ahead by a year has no half given up for its age.
         """
@@ -220,7 +220,7 @@ class CheckTests(TransactionTests):
 
     def test_decidedHalfIsNotChecked(self) -> None:
         """
-        Nobody is asked about what is decided, be it in this very turn.
+        A decided half is not checked, also if it was decided in this turn.
         """
         half, other = self.half(), self.half(b"y")
         self.tell(half, COMMIT)
@@ -266,9 +266,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.pending(), [])
         self.assertEqual((len(first), half.queueOffset), (2, 4))
 
-    def test_lateAfterCrash(self) -> None:
+    def test_lateDecisionCountsAfterCrash(self) -> None:
         """
-        So it does if the broker crashes in between.
+        The same holds if the broker crashes in between.
         """
         half = self.half()
         self.passed(10)
@@ -277,9 +277,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.passed(60), [])
         self.assertEqual((self.bodies(), self.pending()), ([b"x"], []))
 
-    def test_lateAfterStop(self) -> None:
+    def test_lateDecisionCountsAfterStop(self) -> None:
         """
-        So it does if the broker is stopped in between.
+        The same holds if the broker is stopped in between.
         """
         half = self.half()
         self.passed(10)
@@ -392,7 +392,7 @@ class CheckTests(TransactionTests):
 
     def test_unstoredCopyIsNotChecked(self) -> None:
         """
-        Nobody is asked before what the answer would name is stored.
+        A check is not sent before the copy that its answer would name is stored.
         """
         self.half()
         self.checks.stop()
@@ -478,9 +478,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.passed(60), [])
         self.assertEqual(self.bodies()[-1], b"wait")
 
-    def test_farAndOld(self) -> None:
+    def test_movedHalfIsCheckedAtItsAge(self) -> None:
         """
-        Moved or not, it is asked about when it has the age that it says.
+        Moved or not, a half is checked at the age that it says.
         """
         self.patch(check, "_REACH", 0)
         self.half(b"wait", CHECK_IMMUNITY_TIME_IN_SECONDS="600")

@@ -167,9 +167,9 @@ class SubscribeTests(SynchronousTestCase):
         self.assertTrue(self.group.subscribe([self.other, older]))
         self.assertEqual(self.group.subscriptions["T"], older)
 
-    def test_newestOfOne(self) -> None:
+    def test_newerOfRepeatedTopicCounts(self) -> None:
         """
-        Where one heartbeat has a topic twice, the newer counts, in either order.
+        If one heartbeat has a topic twice, the newer counts, in either order.
         """
         newer = replace(self.first, subString="b", subVersion=6)
         for wanted in ([self.first, newer], [newer, self.first]):
@@ -265,7 +265,7 @@ class ConsumersTests(RemotingTests):
         assert found is not None
         self.assertEqual(found.subVersion, 1)
 
-    def test_toldOfComing(self) -> None:
+    def test_newMemberIsNotifiedToAll(self) -> None:
         """
         All members get a notice of a new one, itself included, and none of a heartbeat
         without changes.
@@ -281,9 +281,9 @@ class ConsumersTests(RemotingTests):
         self.settle()
         self.assertEqual((one.notices(), two.notices()), ([], []))
 
-    def test_toldOfTopics(self) -> None:
+    def test_newTopicsAreNotifiedToAll(self) -> None:
         """
-        All members are told when the group subscribes to other topics, and not when
+        All members get a notice when the group subscribes to other topics, and not when
         only an expression is newer.
         """
         one, two = Connected(), Connected()
@@ -300,7 +300,7 @@ class ConsumersTests(RemotingTests):
             self.settle()
             self.assertEqual((one.notices(), two.notices()), (told, told))
 
-    def test_toldOfGoing(self) -> None:
+    def test_lostMemberIsNotifiedToRest(self) -> None:
         """
         The remaining members are notified of one that unregisters, is lost or expires.
         """
@@ -351,10 +351,10 @@ class ConsumersTests(RemotingTests):
         self.settle()
         self.assertEqual(members[0].notices(), ["G"])
 
-    def test_notTheFirst(self) -> None:
+    def test_unreachableMemberDelaysNoOther(self) -> None:
         """
-        A member that cannot be notified does not keep the others from it, and the log
-        says how many there were.
+        A member that cannot be notified does not keep the others from it, and the log tells
+        the number.
         """
         members = [
             Connected(),

@@ -314,7 +314,7 @@ class OffsetsTests(SynchronousTestCase):
         self.successResultOf(self.offsets.save())
         self.assertEqual({}, self.saved()["offsetTable"])
 
-    def test_topicsByGroup(self) -> None:
+    def test_topicsAreListedByGroup(self) -> None:
         """
         The topics of all groups can be requested at once.
         """

@@ -152,7 +152,7 @@ class InconsistentTests(RemotingTests):
         self.assertEqual([each.group for each in told.groups], ["I"])
         self.assertEqual(finish(self.consumers.differing.first(2, "same")).groups, ())
 
-    def test_topicsLeftOff(self) -> None:
+    def test_manyDifferencesAreCutOff(self) -> None:
         """
         Of a group with very many differences, only some topics are listed.
         """

@@ -68,7 +68,7 @@ class JavaHalvesTests(TransactionTests):
             self.tell(each.half, COMMIT, producerGroup="JP")
         self.assertEqual((self.pending(), self.passed(60)), ([], []))
 
-    def test_fromTheBeginning(self) -> None:
+    def test_missingOffsetsAreRebuilt(self) -> None:
         """
         Without Java's offsets it is known what was decided, too; but a half that Java has
         moved is still where it was, for all that its log says.

@@ -300,10 +300,9 @@ class OffsetLimitTests(LimitsCase):
         self.served(self.ask(caller, RequestCode.DELETE_SUBSCRIPTIONGROUP, delete))
         self.served(self.commit(caller, "I", "A"))
 
-    def test_noSuchQueue(self) -> None:
+    def test_offsetOfMissingQueueIsRefused(self) -> None:
         """
-        No offset is kept in a topic that is not there, nor in a queue that the topic
-        does not have.
+        No offset is kept in a missing topic, nor in a queue that the topic does not have.
         """
         made = self.start()
         caller = self.call()

@@ -156,9 +156,9 @@ class LongPollTests(SynchronousTestCase):
         self.clock.advance(15)
         self.assertEqual([], self.clock.getDelayedCalls())
 
-    def test_cancelWhileWaking(self) -> None:
+    def test_wokenPullMayCancelOthers(self) -> None:
         """
-        One that is woken may close the connections of others that would be.
+        A woken pull may close the connections of others that would be woken.
         """
         first, second = self.hold(), self.hold()
         first.addCallback(lambda none: second.cancel())

@@ -99,9 +99,9 @@ class LockTests(SynchronousTestCase):
         self.assertEqual(self.locks.lock("G", [Q0], "c2", 110_001), {Q0})
         self.assertEqual(self.locks.lock("G", [Q0], "c1", 110_002), set())
 
-    def test_maxLiveTime(self) -> None:
+    def test_lockLivesForItsSetting(self) -> None:
         """
-        How long a lock lives can be set.
+        The lifetime of a lock can be set.
         """
         locks = QueueLocks(maxLiveTime=5)
         locks.lock("G", [Q0], "c1", 0)

@@ -132,7 +132,7 @@ class SavedTableTests(SynchronousTestCase):
         self.successResultOf(self.kept.idle())
         self.assertEqual([], self.thread.jobs)
 
-    def test_idleAfterFailure(self) -> None:
+    def test_failedWriteIsRepeatedBeforeIdle(self) -> None:
         """
         A failed write is tried once more before the table is idle: a stop is the last
         chance.

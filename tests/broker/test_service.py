@@ -115,9 +115,9 @@ class StartTests(BrokerTests):
             self.assertEqual(self.codes(caller), [ResponseCode.SUCCESS])
         self.assertEqual(len(self.messages(self.call())), 2)
 
-    def test_noPortBelow(self) -> None:
+    def test_missingPortBelowLeavesOnePort(self) -> None:
         """
-        Where there is no port two below, there is one.
+        Without a port two below, there is one port.
         """
         self.start(listenPort="2")
         self.assertEqual([each.number for each in self.ports], [2])
@@ -365,9 +365,9 @@ class StopTests(BrokerTests):
         self.assertEqual(self.codes(caller), [ResponseCode.SUCCESS])
         self.assertClosed()
 
-    def test_silentNameServer(self) -> None:
+    def test_silentNameServerIsAwaitedThreeSeconds(self) -> None:
         """
-        One that does not answer is waited for three seconds.
+        A name server that does not answer is awaited for three seconds.
         """
         made = self.begin(namesrvAddr="192.0.2.1:9876")
         self.nameServer.silent = True

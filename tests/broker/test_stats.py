@@ -223,9 +223,9 @@ class WindowTests(StatsCase):
         self.assertEqual(3.0, self.stats.consumeTps("G", "T"))
         self.assertEqual(0.0, self.stats.consumeTps("H", "T"))
 
-    def test_clockSetBack(self) -> None:
+    def test_clockSetBackMakesNoRate(self) -> None:
         """
-        A clock that is set back makes no rate of what was counted.
+        A clock that is set back makes no rate of the counts.
         """
         self.stats.put("T", 7, 1)
         self.now -= 10_000

@@ -176,7 +176,7 @@ class SubscriptionsTests(SynchronousTestCase):
         self.heartbeat(replace(consumer("G"), messageModel=MessageModel.BROADCASTING))
         self.assertIsNone(self.wanted(pullHeader(sysFlag=BROUGHT)).matches)
 
-    def test_compiledOnce(self) -> None:
+    def test_expressionIsCompiledOnce(self) -> None:
         """
         An expression is compiled once for all pulls that bring it.
         """

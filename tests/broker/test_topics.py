@@ -224,10 +224,10 @@ class TableTests(TopicsCase):
         self.assertEqual({"T", "V", "W"}, {"T", "U", "V", "W", "X"} & set(again.table))
         self.assertEqual(6, again.table["V"].perm)
 
-    def test_completedFromTheStore(self) -> None:
+    def test_damagedTableIsCompletedFromStore(self) -> None:
         """
-        After damage, no topic and no queue of the store stays out of reach, and that is
-        told; a table that is whole is left alone.
+        After damage, every topic and queue of the store can be reached, and that is logged;
+        a sound table is left alone.
         """
         self.topics.put(TopicConfig("T", 4, 4))
         self.topics.put(TopicConfig("U", 4, 4))
@@ -296,7 +296,7 @@ class TableTests(TopicsCase):
             decodeBody(TopicConfigSerializeWrapper, self.topics.encoded()),
         )
 
-    def test_encodedWithPermission(self) -> None:
+    def test_permissionIsInRegistration(self) -> None:
         """
         The registration of a read-only broker says so for every topic, and follows its
         changes.

@@ -169,9 +169,9 @@ class RefusedTests(SynchronousTestCase):
         for changes in ({"brim": 0}, {"brim": -(2**63)}, {"offset": 2**63 - 1}, {"mostBody": 1}):
             self.assertEqual(records([sent()], {}, **changes), (b"", [], {}))
 
-    def test_fieldsChangeMeanwhile(self) -> None:
+    def test_fieldsMayChangeMeanwhile(self) -> None:
         """
-        A table of topics that is emptied by a finalizer while records are made does no harm.
+        A table of topics that a finalizer empties while records are made does no harm.
         """
 
         class Clears:
@@ -436,10 +436,10 @@ class BusTests(SynchronousTestCase):
             ended = self.bus(*lines, "gone()")
             self.assertEqual(-signal.SIGBUS, ended.returncode, ended.stderr)
 
-    def test_busWithFaulthandler(self) -> None:
+    def test_faulthandlerTellsBusOnce(self) -> None:
         """
-        A program that has faulthandler tell of faults, from before or after the guard, is
-        told once, and ends.
+        In a program with faulthandler, from before or after the guard, a bus error is told
+        once and ends the program.
         """
         enable = "faulthandler.enable()"
         guard, pull = "speed.guardBus()", "assert collect() is None"

@@ -200,19 +200,19 @@ class TurnsTests(TurnsCase):
         """
         self.turns(self.ours, self.java, Driven.stop)
 
-    def test_javaFirstCrashing(self) -> None:
+    def test_javasFolderIsContinuedAfterCrash(self) -> None:
         """
-        The same with both ending without closing the folder.
+        The same holds if both end without closing the folder.
         """
         self.turns(self.java, self.ours, Driven.halt)
 
-    def test_oursFirstCrashing(self) -> None:
+    def test_ourFolderIsContinuedAfterCrash(self) -> None:
         """
-        The same with both ending without closing the folder.
+        The same holds if both end without closing the folder.
         """
         self.turns(self.ours, self.java, Driven.halt)
 
-    def test_javaInUse(self) -> None:
+    def test_folderOpenInJavaIsRefused(self) -> None:
         """
         A folder that Java has open is refused, and C{verify} says so as well.
         """
@@ -224,7 +224,7 @@ class TurnsTests(TurnsCase):
         store.stop()
         self.assertFalse(inUse(self.settings.storePathRootDir))
 
-    def test_oursInUse(self) -> None:
+    def test_folderOpenInOursIsRefused(self) -> None:
         """
         A folder that we have open is refused by Java.
         """

@@ -243,7 +243,7 @@ class FaultTests(SynchronousTestCase):
         assert connection.fault is not None
         return connection.fault
 
-    def test_goodOnesFirst(self) -> None:
+    def test_framesBeforeFaultAreReturned(self) -> None:
         """
         Frames before the fault are returned, and bytes after it are dropped: the beginning
         of a next frame is unknown.

@@ -229,9 +229,9 @@ class LossTests(BlockingCase):
                 found = self.read(0, 20, failOnDataLoss="false", sql="a = 1")
             self.assertEqual(found, expected)
 
-    def test_damagedWithoutHelper(self) -> None:
+    def test_pythonHandlesDamageAlike(self) -> None:
         """
-        The same without the compiled module.
+        The same holds without the compiled module.
         """
         self.patch(taskModule, "readableRecords", python.readableRecords)
         self.test_damagedMessageFailsOrIsSkipped()

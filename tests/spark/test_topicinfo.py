@@ -316,9 +316,9 @@ class OffsetCommitTests(BlockingCase):
         commits.commit({A0: 6, B1: 7})
         self.assertEqual(self.a.requests, [])
 
-    def test_heartbeatEveryHalfMinute(self) -> None:
+    def test_heartbeatIsSentEachHalfMinute(self) -> None:
         """
-        Every half minute brokers hear that the group is there.
+        Every half minute brokers get a heartbeat of the group.
         """
         commits = self.offsetCommit()
         for passed in (0.0, 29.0, 1.0, 5.0, 25.0):

@@ -240,7 +240,7 @@ class MemoryFilesTests(SynchronousTestCase):
         self.files.close(handle)
         self.assertEqual(self.files.pread(again, 9, 0), b"kept")
 
-    def test_removedWhileOpen(self) -> None:
+    def test_removedFileStaysOpen(self) -> None:
         """
         An open file stays open when its name is removed.
         """

@@ -430,9 +430,9 @@ class ClosingTests(NetworkCase):
         self.assertEqual(self.lost(), (ConnectionDone, ConnectionDone))
         self.assertEqual((self.server.heard, self.client.heard), (data, b""))
 
-    def test_writtenWhileClosing(self) -> None:
+    def test_closingConnectionTakesMoreUntilSent(self) -> None:
         """
-        As long as something is on its way more may be written; after that nothing.
+        While bytes are on their way more may be written; after that none.
         """
         for close in (
             self.client.transport.loseConnection,
@@ -491,7 +491,7 @@ class ClosingTests(NetworkCase):
         self.assertEqual(self.lost()[0], ConnectionAborted)
         self.assertIsNotNone(self.server.lost)
 
-    def test_abortWhileHearing(self) -> None:
+    def test_abortedPeerGetsNoMore(self) -> None:
         """
         A peer that aborts at the first piece gets no second.
         """

@@ -139,7 +139,7 @@ class RealTests(TestCase):
             await self.client.send(cluster.brokers[0], b"hello")
 
     @asDeferred
-    async def test_takenForGood(self) -> None:
+    async def test_wantedPortTakenIsError(self) -> None:
         """
         A wanted port that is taken is an error, and so is a long row of taken ports.
         Started servers are stopped.
