@@ -184,17 +184,24 @@ class OffsetsTests(SynchronousTestCase):
         self.assertEqual(1, self.offsets._text.encoded - before)
         self.assertEqual(8, self.make().query("G5", "T", 0))
 
-    def test_manyOffsetsChangedAreEncodedInSlices(self) -> None:
+    def sliced(self, groups: int) -> Clock:
         """
-        No turn of the reactor encodes more members than a slice has.
+        Have this many groups commit, in a table that is encoded a slice a second.
         """
         clock = Clock()
         slices = Cooperator(
             lambda: lambda: True, scheduler=lambda function: clock.callLater(1, function)
         )
         self.offsets = ConsumerOffsets(TableFile(Table(self.disk, self.path), atOnce, slices))
-        for number in range(4 * SLICE):
+        for number in range(groups):
             self.offsets.commit(f"G{number}", "T", 0, 7, CLIENT)
+        return clock
+
+    def test_manyOffsetsChangedAreEncodedInSlices(self) -> None:
+        """
+        No turn of the reactor encodes more members than a slice has.
+        """
+        clock = self.sliced(4 * SLICE)
         saved = self.offsets.save()
         turns = []
         while not saved.called:
@@ -209,13 +216,7 @@ class OffsetsTests(SynchronousTestCase):
         """
         A caller that wants all offsets gets them once they are encoded, slice by slice.
         """
-        clock = Clock()
-        slices = Cooperator(
-            lambda: lambda: True, scheduler=lambda function: clock.callLater(1, function)
-        )
-        self.offsets = ConsumerOffsets(TableFile(Table(self.disk, self.path), atOnce, slices))
-        for number in range(3 * SLICE):
-            self.offsets.commit(f"G{number}", "T", 0, 7, CLIENT)
+        clock = self.sliced(3 * SLICE)
         asked = self.offsets.encoded()
         self.assertNoResult(asked)
         self.assertEqual(SLICE, self.offsets._text.encoded)

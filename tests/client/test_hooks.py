@@ -5,10 +5,11 @@ Tests for L{txrocket.client.trace.hooks}: what is written down of messages, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.logger import LogLevel
+from twisted.logger import LogEvent, LogLevel, capturedLogs
 from zope.interface.verify import verifyObject
 
 from tests.client.answering import ADDRESSES, Received, routeTo
@@ -52,6 +53,13 @@ def tracesOf(request: RemotingCommand) -> list[Trace]:
     The traces of a request.
     """
     return decodeTraces(request.body)
+
+
+def dropped(logs: Sequence[LogEvent]) -> list[int]:
+    """
+    The totals of dropped traces that are logged.
+    """
+    return [each["dropped"] for each in logs if "dropped" in each]
 
 
 class SendTraceTests(ProducerCase):
@@ -248,12 +256,15 @@ class SendTraceTests(ProducerCase):
         """
         del self.network.routes[TOPIC], self.network.routes["TBW102"]
         producer = self.traced()
-        for _ in range(3):
-            self.sent(producer).stored()
-            self.successResultOf(self.sending)
-            self.assertEqual(self.written(), [])
-        assert producer._trace is not None
-        self.assertEqual(producer._trace.traces.dropped, 3)
+        with capturedLogs() as logs:
+            for _ in range(3):
+                self.sent(producer).stored()
+                self.successResultOf(self.sending)
+                self.assertEqual(self.written(), [])
+            self.assertEqual(dropped(logs), [1])
+            producer.stop()
+            self.network.run()
+        self.assertEqual(dropped(logs), [1, 3])
 
     def test_sendDoesNotWaitForTraces(self) -> None:
         """

@@ -188,18 +188,23 @@ class TurnTests(ProducerCase):
             self.clock.advance(pause)
             self.assertEqual({each[0] for each in self.places(producer, 8)}, expected)
 
-    def test_silentBrokerIsAvoided(self) -> None:
+    def test_silentOrBusyBrokerIsAvoided(self) -> None:
         """
-        With a fault table, a broker that gave no answer is avoided as one that failed, and
-        the message goes to another.
+        With a fault table, a broker that gave no answer, or is busy, is avoided as one that
+        failed, and the message goes to another.
         """
-        producer = self.producer(faults=FaultTable())
-        received = self.sent(producer)
-        self.assertEqual(received.fields["n"], "broker-a")
-        received.lose()
-        self.network.only().stored()
-        self.assertEqual(self.successResultOf(self.sending).messageQueue.brokerName, "broker-b")
-        self.assertEqual({each[0] for each in self.places(producer, 8)}, {"b"})
+        for lost in (True, False):
+            producer = self.producer(faults=FaultTable())
+            received = self.sent(producer)
+            self.assertEqual(received.fields["n"], "broker-a")
+            if lost:
+                received.lose()
+            else:
+                received.refuse(ResponseCode.SYSTEM_BUSY)
+            self.network.only().stored()
+            result = self.successResultOf(self.sending)
+            self.assertEqual(result.messageQueue.brokerName, "broker-b")
+            self.assertEqual({each[0] for each in self.places(producer, 8)}, {"b"})
 
     def test_storedIsNoFault(self) -> None:
         """

@@ -148,13 +148,15 @@ class PullTests(PullConsumerTestsBase):
 
     def test_sendBackNamesGroup(self) -> None:
         """
-        A message is sent back for the consumer's group, up to 16 times.
+        A message is sent back for the consumer's group, up to 16 times.  Without an id of its
+        sender it has the broker's.
         """
         self.a.put(b"0")
         (message,) = self.got(self.consumer.pull(self.queue, 0)).messages
         self.got(self.consumer.sendBack(message, 2))
         (back,) = self.a.backs
         self.assertEqual((back.group, back.delayLevel, back.maxReconsumeTimes), ("g", 2, 16))
+        self.assertEqual(back.originMsgId, message.offsetMsgId)
 
     def test_pullNeedsStartedConsumer(self) -> None:
         """

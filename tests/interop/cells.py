@@ -95,37 +95,11 @@ class Pairing:
 
 
 def _pairings() -> list[Pairing]:
-    found = [
-        Pairing(producer, consumer, "ours", "ours")
-        for producer, consumer in (
-            ("java", "java"),
-            ("go", "go"),
-            ("cpp", "cpp"),
-            ("node", "node"),
-            ("java", "ours"),
-            ("ours", "java"),
-            ("go", "ours"),
-            ("ours", "go"),
-            ("cpp", "ours"),
-            ("ours", "cpp"),
-            ("node", "ours"),
-            ("ours", "node"),
-        )
-    ]
-    found += [
-        Pairing(producer, consumer, "java", "java")
-        for producer, consumer in (
-            ("ours", "ours"),
-            ("java", "ours"),
-            ("ours", "java"),
-            ("go", "ours"),
-            ("ours", "go"),
-            ("cpp", "ours"),
-            ("ours", "cpp"),
-            ("node", "ours"),
-            ("ours", "node"),
-        )
-    ]
+    others = ("java", "go", "cpp", "node")
+    mixed = [pair for each in others for pair in ((each, "ours"), ("ours", each))]
+    found = [Pairing(each, each, "ours", "ours") for each in others]
+    found += [Pairing(*pair, "ours", "ours") for pair in mixed]
+    found += [Pairing(*pair, "java", "java") for pair in [("ours", "ours"), *mixed]]
     for servers in (("ours", "java"), ("java", "ours")):
         found += [Pairing("java", "java", *servers), Pairing("ours", "ours", *servers)]
     return found
