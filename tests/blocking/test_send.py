@@ -356,8 +356,8 @@ class RouteTests(SendCase):
 
     def test_cachedRouteStaysWithoutNameServers(self) -> None:
         """
-        If no name server answers, or none can say, what is known counts; that is told
-        once, until the route can be had again.
+        If no name server answers, or each refuses, the known route counts; that is logged
+        once, until the route is refreshed again.
         """
         client = self.client()
         client.send(HELLO)

@@ -89,7 +89,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_ofReturnsAllQueues(self) -> None:
         """
-        All offsets of a group at a topic can be had at once.
+        All offsets of a group at a topic are returned at once.
         """
         self.offsets.commit("G", "T", 0, 7, CLIENT)
         self.offsets.commit("G", "T", 3, 8, CLIENT)

@@ -259,7 +259,7 @@ class ForgettingTests(StatsCase):
 
     def test_removedTopicLosesCounters(self) -> None:
         """
-        With a topic go its counters and those of all groups at it, and no other.
+        The counters of a removed topic and of all groups at this topic go, and no others.
         """
         for topic in ("T", "U"):
             self.stats.put(topic, 1, 1)

@@ -100,7 +100,7 @@ class Network:
     @ivar received: what brokers have got and not answered, but for heartbeats.
     @ivar heartbeats: the brokers that have got one.
     @ivar asked: the topics whose routes were asked for.
-    @ivar refusing: addresses where nobody listens.
+    @ivar refusing: addresses without a listener.
     @ivar silent: name servers that do not answer by themselves.
     @ivar withheld: what they were asked.
     @ivar vanished: addresses where no connection is ever made nor refused.

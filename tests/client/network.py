@@ -87,7 +87,7 @@ class FakeBroker(Listener):
     A broker.
 
     @ivar beats: the heartbeats that it was sent.
-    @ivar left: who has unregistered.
+    @ivar left: the clients that have unregistered.
     @ivar answers: what it does for further codes.
     """
 
@@ -128,9 +128,9 @@ class FakeBroker(Listener):
 
 class Network:
     """
-    Who can be reached.
+    The reachable servers.
 
-    @ivar listeners: by address; whoever else is dialled refuses.
+    @ivar listeners: by address; any other address refuses.
     @ivar dialled: the addresses that were dialled.
     @ivar accepted: the listeners' ends of the connections, by address.
     """

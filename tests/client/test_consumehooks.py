@@ -39,8 +39,8 @@ class Seer:
     A hook that writes down what it sees.
 
     @ivar before: the offsets and times of calls that began.
-    @ivar after: of those that are over how many messages were dealt with, the status,
-        the time and the error.
+    @ivar after: of ended calls: the number of consumed messages, the status, the time and
+        the error.
     """
 
     name = "seer"

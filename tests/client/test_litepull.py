@@ -708,8 +708,8 @@ class AssignTests(LiteTestsBase):
 
     def test_onlyAssignedQueuesAreRead(self) -> None:
         """
-        Assigned queues are read and no others, whoever else is in the group; before the
-        start none is.
+        Assigned queues are read and no others, whatever the group has; before the start
+        none is.
         """
         self.a.ids = ("you",)
         consumer = self.made()

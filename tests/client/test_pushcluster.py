@@ -27,7 +27,7 @@ class Member:
     A consumer in a process of its own, and what it does.
 
     @ivar busy: what is promised of the messages that it has.
-    @ivar done: the bodies that it has dealt with.
+    @ivar done: the bodies that it has consumed.
     """
 
     def __init__(self, test: PushClusterTests, *, slow: bool = False, **options: Any) -> None:

@@ -693,8 +693,8 @@ class BroadcastTests(PushTests):
 
     def test_broadcastHasAllQueues(self) -> None:
         """
-        It has all queues whoever else is there, asks for no members, saves no offset at a
-        broker, and has no retry topic.
+        It has all queues whatever other members exist, asks for no members, saves no offset
+        at a broker, and has no retry topic.
         """
         self.a.ids = ("me", "you")
         consumer = self.started(lambda message: None, messageModel=BROADCASTING)

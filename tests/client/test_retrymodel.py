@@ -39,10 +39,9 @@ class Trial:
     """
     A broker, a producer and a consumer.
 
-    @ivar needs: of each message, how often it must have been tried before it is dealt
-        with.
+    @ivar needs: of each message, how often it must have been tried before it is consumed.
     @ivar sent: those that the broker has for sure.
-    @ivar done: those that were dealt with.
+    @ivar done: those that were consumed.
     """
 
     def __init__(self) -> None:

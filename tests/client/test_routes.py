@@ -27,7 +27,7 @@ class FakeNameServers:
     """
     Name servers that write down what they are asked.
 
-    @ivar waiting: the topics that are asked for, and who waits, in order.
+    @ivar waiting: the requested topics and their Deferreds, in order.
     """
 
     current = "ns:9876"

@@ -368,7 +368,7 @@ class Cell:
 
     async def stored(self, topic: str, count: int, limit: float = 60.0) -> dict[int, int]:
         """
-        Wait until a topic has so many messages.
+        Wait until a topic has this number of messages.
 
         @return: how many are in each queue.
         """

@@ -166,8 +166,7 @@ class ClusterTests(MemoryCase):
 
     def test_tlsIsRefused(self) -> None:
         """
-        A server that would have to dial over TLS is not to be had in memory, and
-        says so.
+        A server that would have to dial over TLS cannot run in memory, and says so.
         """
         cluster = MemoryCluster(settings={"tls.server.mode": "enforcing"})
         self.addCleanup(cluster.stop)
@@ -186,7 +185,7 @@ class ClusterTests(MemoryCase):
 
     def test_serversAreReachableByAddress(self) -> None:
         """
-        The servers themselves can be had by their addresses, while they run.
+        The running servers are found by their addresses.
         """
         cluster = self.start(brokers=2)
         self.assertIsInstance(cluster.nameServer(), NameServer)

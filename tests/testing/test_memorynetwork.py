@@ -185,7 +185,7 @@ class DiallingTests(NetworkCase):
 
     def test_connectionWaitsForClock(self) -> None:
         """
-        Nobody is connected before the clock says so.
+        A connection is made when the clock says so, and not before.
         """
         self.listen()
         dialled = self.dial()

@@ -61,7 +61,7 @@ class RealTests(TestCase):
     @asDeferred
     async def test_serversAreReachableByAddress(self) -> None:
         """
-        The servers themselves can be had by their addresses.
+        The servers are found by their addresses.
         """
         cluster = RealCluster(reactor, nameServers=2)
         self.addCleanup(cluster.stop)

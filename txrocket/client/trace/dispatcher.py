@@ -8,7 +8,7 @@ Bringing traces to the brokers; Java's C{AsyncTraceDispatcher}::
             2,048 wait or are in flight already:
             dropped, and counted
 
-Nobody waits for a trace, and what becomes of it is nobody's failure.
+No send waits for a trace, and a lost trace fails no send.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Watch:
         """
         @param limit: after how many seconds a call has taken too long.
         @param orderly: whether messages are consumed in order, when all of a call are
-            dealt with, or none.
+            consumed, or none.
         """
         self._clock = clock
         self._group = group

@@ -82,8 +82,8 @@ class ConsumerLocks:
         """
         Give locks back.
 
-        @return: a Deferred that fires once that is done, or has failed: a lock that
-            nobody asks for again is gone after a minute.
+        @return: a Deferred that fires once that is done, or has failed: a lock that is not
+            renewed expires after a minute.
         """
         unlocking = []
         for name, own in _byBroker(queues).items():
