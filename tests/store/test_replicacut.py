@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.store.disk import full, ioError
+from tests.store.disk import Disk, full, ioError
 from tests.store.ledger import ROOT, SMALL
 from tests.store.replicas import ReplicaTestCase, bodies, copy, logOf, put
 from tests.store.support import Held
@@ -31,7 +31,7 @@ class RestartTests(ReplicaTestCase):
         """
         expected = self.expected(until)
         for restart in (self.killSlave, self.stopSlave):
-            self.slaveDisk = type(self.slaveDisk)()
+            self.slaveDisk = Disk()
             self.slave = self.startSlave()
             copy(self.master, self.slave, until=until)
             restart()
@@ -233,7 +233,7 @@ class CutTests(ReplicaTestCase):
             (_FILE - 1, ends[1]),
             (ends[0] - 1, 0),
         ):
-            self.slaveDisk = type(self.slaveDisk)()
+            self.slaveDisk = Disk()
             self.slave = self.startSlave()
             copy(self.master, self.slave)
             self.assertEqual(end, self.cut(offset).offset, offset)
