@@ -138,6 +138,13 @@ class Replicas:
         """
         return self._replicated.offset
 
+    @property
+    def waiting(self) -> int:
+        """
+        How many wait for a slave to have the log up to some offset.
+        """
+        return self._replicated.waiting
+
     def isInSync(self, replica: Replica, end: int | None = None) -> bool:
         """
         Whether messages may wait for a slave: it is not further behind than
