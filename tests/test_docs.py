@@ -280,8 +280,8 @@ class JavaClassesTests(SynchronousTestCase):
         for name, module in (
             ("PullRequestHoldService", "txrocket.broker.pull.longpoll"),
             ("ScheduleMessageService", "txrocket.broker.delivery.delaylevels"),
-            ("SendMessageProcessor", "txrocket.processors.messages.send"),
-            ("PullMessageProcessor", "txrocket.processors.messages.pull"),
+            ("SendMessageProcessor", "txrocket.processors.messages.send.send"),
+            ("PullMessageProcessor", "txrocket.processors.messages.pull.pull"),
             ("RouteInfoManager", "txrocket.nameserver.routetable"),
             ("CommitLog", "txrocket.store.log.commitlog"),
             ("ReputMessageService", "txrocket.store.dispatch"),
@@ -345,7 +345,7 @@ class EpytextTests(SynchronousTestCase):
 
     def test_specialCharactersAreEscaped(self) -> None:
         """
-        What only reStructuredText gives a meaning is taken for itself.
+        Characters that only reStructuredText gives a meaning are escaped.
         """
         self.assertEqual(self.convert("a * b_ `c` |d| e_f"), r"a \* b\_ \`c\` \|d\| e_f")
 

@@ -50,13 +50,10 @@ REPEATED_CLASSES: frozenset[str] = frozenset()
 LONG_MODULES: frozenset[str] = frozenset(
     {
         "txrocket.bulk.interface",
-        "txrocket.processors.messages.pull",
-        "txrocket.remoting.protocol",
     }
 )
 LARGE_PACKAGES: frozenset[str] = frozenset(
     {
-        "txrocket.processors.messages",
         "txrocket.remoting",
     }
 )
@@ -77,15 +74,12 @@ WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
         "txrocket.client.producer.sendcontext.Sending",
         "txrocket.message.Message",
         "txrocket.nameserver.service.NameServer",
-        "txrocket.processors.messages.pull.PullProcessor",
-        "txrocket.processors.messages.reply.ReplyProcessor",
         "txrocket.store.messagestore.MessageStore",
         "txrocket.testing.realcluster.RealCluster",
     }
 )
 LONG_FUNCTIONS: frozenset[str] = frozenset(
     {
-        "txrocket.processors.messages.send.SendProcessor._send",
         "txrocket.store.messagestore.MessageStore.__init__",
     }
 )

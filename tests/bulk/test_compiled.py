@@ -64,7 +64,7 @@ def frame(header: bytes, body: bytes = b"") -> bytes:
 
 class RefusedTests(SynchronousTestCase):
     """
-    What each function refuses.
+    Arguments that each function refuses.
     """
 
     if speed is None:
@@ -169,9 +169,9 @@ class RefusedTests(SynchronousTestCase):
         for changes in ({"brim": 0}, {"brim": -(2**63)}, {"offset": 2**63 - 1}, {"mostBody": 1}):
             self.assertEqual(records([sent()], {}, **changes), (b"", [], {}))
 
-    def test_fieldsChangeMeanwhile(self) -> None:
+    def test_fieldsMayChangeMeanwhile(self) -> None:
         """
-        A table of topics that is emptied by a finalizer while records are made does no harm.
+        A table of topics that a finalizer empties while records are made does no harm.
         """
 
         class Clears:
@@ -219,6 +219,23 @@ class RefusedTests(SynchronousTestCase):
         self.assertRaises(ValueError, encode, [(0, 1)], b"", huge, False)
         for owners in ([(0, 0)], [(0, -1)], [(0,)], [None], [(0, "1")]):
             self.assertRaises(TypeError, encode, owners, b"", b"", True)
+
+    def test_rowsNotValidRefused(self) -> None:
+        """
+        Rows of too few or too many values, or of values that are neither numbers nor texts,
+        are refused, and so are pieces that are not bytes.
+        """
+        assert speed is not None
+        pieces = b"[", b"]"
+        for row in (
+            *((), (1,), (1, 2, 3), None, [1, 2], (None, 0), (1.5, 0), (b"x", 0)),
+            *((2**63, 0), (1, None), (1, -1), (1, 2**31), (1, 2**31 - 1), ("\ud800", 0)),
+        ):
+            self.assertRaises(
+                (TypeError, ValueError, OverflowError), speed.encodeHeads, pieces, [row]
+            )
+        for broken in ((), ("[", "]"), (b"[", None)):
+            self.assertRaises((TypeError, ValueError), speed.encodeHeads, broken, [(1, 0)])
 
     def test_startOutsideRefused(self) -> None:
         """
@@ -351,7 +368,7 @@ class RefusedTests(SynchronousTestCase):
 
     def test_queueNotValidRefused(self) -> None:
         """
-        Queues without an end, and a table of awaited queues that is none, are refused.
+        Queues without an end, and an invalid table of awaited queues, are refused.
         """
         assert speed is not None
         queues = Queues()
@@ -381,10 +398,10 @@ class BusTests(SynchronousTestCase):
     if speed is None:
         skip = "the compiled module was not built"
 
-    def test_collectTruncated(self) -> None:
+    def test_truncatedFileIsLeftToPython(self) -> None:
         """
-        A mapped file that has become shorter meanwhile, as one whose disk fails: what is
-        gone is left to others, as often as it happens, and the process goes on.
+        If a mapped file has become shorter, as on a failing disk, the missing part is left
+        to the Python code, as often as it happens, and the process goes on.
         """
         assert speed is not None
         speed.guardBus()
@@ -427,19 +444,19 @@ class BusTests(SynchronousTestCase):
             timeout=60,
         )
 
-    def test_busElsewhere(self) -> None:
+    def test_busErrorElsewhereEndsProcess(self) -> None:
         """
-        Whoever else reads what is gone ends as ever, with the guard and without it.
+        A bus error elsewhere ends the process as ever, with the guard and without it.
         """
         guarded = ("speed.guardBus()", "assert collect() is None")
         for lines in (("assert not speed.isGuarded()",), guarded):
             ended = self.bus(*lines, "gone()")
             self.assertEqual(-signal.SIGBUS, ended.returncode, ended.stderr)
 
-    def test_busWithFaulthandler(self) -> None:
+    def test_faulthandlerTellsBusOnce(self) -> None:
         """
-        A program that has faulthandler tell of faults, from before or after the guard, is
-        told once, and ends.
+        In a program with faulthandler, from before or after the guard, a bus error is told
+        once and ends the program.
         """
         enable = "faulthandler.enable()"
         guard, pull = "speed.guardBus()", "assert collect() is None"

@@ -40,14 +40,16 @@ from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
 from txrocket.processors.cooperate import cooperator
 from txrocket.processors.messages.pull import PullProcessor
+from txrocket.processors.messages.pull.pullchecks import PullChecks
+from txrocket.processors.messages.pull.pulltogether import PullTogether
 from txrocket.processors.messages.reply import ReplyProcessor
-from txrocket.processors.messages.reroute import SendReroute
 from txrocket.processors.messages.send import SendProcessor
+from txrocket.processors.messages.send.reroute import SendReroute
+from txrocket.processors.messages.send.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendhooks import SendHooks
+from txrocket.processors.messages.send.sendresponse import SendResponses
+from txrocket.processors.messages.send.sendtogether import SendTogether
 from txrocket.processors.messages.sendback import SendBackProcessor
-from txrocket.processors.messages.sendchecks import SendChecks
-from txrocket.processors.messages.sendhooks import SendHooks
-from txrocket.processors.messages.sendresponse import SendResponses
-from txrocket.processors.messages.sendtogether import SendTogether
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
@@ -270,10 +272,9 @@ class BrokerTests(RemotingTests):
                 self.remoting.registerProcessor(code, processor, InlineExecutor())
         self.client = self.connect()
 
-    def _count(self, processAll: ProcessAll, calls: list[Call]) -> list[int]:
-        starts = processAll(calls)
+    def _count(self, processAll: ProcessAll, calls: list[Call], starts: list[int]) -> None:
+        processAll(calls, starts)
         self.taken += starts != [call.start for call in calls]
-        return starts
 
     def turns(self) -> None:
         """
@@ -332,13 +333,6 @@ class BrokerTests(RemotingTests):
             choose=self.choose,
         )
 
-    def makeReroute(self) -> SendReroute:
-        """
-        What redirects messages of sends.
-        """
-        reroutes = self.parts.delivery.reroutes
-        return SendReroute(reroutes, self.transactions, self.retries, self.sendChecks)
-
     def makeSendBack(self) -> SendBackProcessor:
         """
         What takes messages back.
@@ -359,7 +353,6 @@ class BrokerTests(RemotingTests):
             self.sendChecks,
             self.responses,
             SendHooks(self.hooks, self.sendChecks),
-            now=self.now,
             choose=self.choose,
         )
 
@@ -367,21 +360,9 @@ class BrokerTests(RemotingTests):
         """
         What gives messages.
         """
-        stats: Any = self.stats
-        return PullProcessor(
-            self.store,
-            self.topics,
-            self.subscriptions,
-            self.offsets,
-            self.longPoll,
-            stats,
-            self.brokerSettings,
-            self.pullSettings,
-            brokerName="b",
-            storeHost=HOST,
-            now=self.now,
-            turn=self.remoting.turn,
-        )
+        checks = PullChecks(self.topics, self.subscriptions, self.brokerSettings, self.pullSettings)
+        self.pullTogether = PullTogether(self.parts.core, checks, self.offsets)
+        return PullProcessor(self.pullTogether, self.now)
 
     def now(self) -> int:
         """

@@ -22,7 +22,6 @@ from txrocket.protocol.command import (
     RemotingCommand,
     decodeCommand,
     rawRequest,
-    rawResponse,
     requestCommand,
     responseCommand,
 )
@@ -457,6 +456,12 @@ class NamingTests(SynchronousTestCase):
         self.assertEqual(error.field, "topicFilterType")
 
 
+def _rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") -> RemotingCommand:
+    response = responseCommand(0, remark, None, body)
+    response.raw = Raw(extFields)
+    return response
+
+
 class RawResponseTests(SynchronousTestCase):
     """
     Responses whose fields are JSON already.
@@ -470,7 +475,7 @@ class RawResponseTests(SynchronousTestCase):
         st.sampled_from(SerializeType),
         st.sampled_from([("code", 1), ("flag", 0), ("flag", 3), ("language", "JAVA"), None]),
     )
-    def test_asMap(
+    def test_rawFieldsEqualMap(
         self,
         fields: dict[str, str],
         remark: str | None,
@@ -480,10 +485,9 @@ class RawResponseTests(SynchronousTestCase):
         change: tuple[str, object] | None,
     ) -> None:
         """
-        They are written as those whose fields are a map, whatever is changed in
-        them, in both forms.
+        They are written as those whose fields are a map, with any change, in both formats.
         """
-        raw = rawResponse(orjson.dumps(fields), remark, body)
+        raw = _rawResponse(orjson.dumps(fields), remark, body)
         plain = responseCommand(0, remark, None, body)
         plain.fields = fields
         for each in (raw, plain):
@@ -495,8 +499,8 @@ class RawResponseTests(SynchronousTestCase):
         self.assertEqual(raw.extFields, fields)
         self.assertEqual(raw.encode(), plain.encode())
 
-    def test_remark(self) -> None:
+    def test_invalidRemarkIsRefused(self) -> None:
         """
-        Words that no JSON can hold are refused as everywhere.
+        A remark that JSON cannot hold is refused as everywhere.
         """
-        self.assertRaises(InvalidMessage, rawResponse(b"{}", "\ud800").encode)
+        self.assertRaises(InvalidMessage, _rawResponse(b"{}", "\ud800").encode)

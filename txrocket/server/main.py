@@ -19,6 +19,10 @@ __all__ = ["main"]
 # its description.  The module is imported only to run the tool.
 _TOOLS: Final = {
     "bench": ("txrocket.bench.command", "measure a cluster by sending and receiving messages"),
+    "resend": (
+        "txrocket.blocking.commands.resend",
+        "send messages again that were cut off the log of a broker",
+    ),
 }
 
 

@@ -43,15 +43,17 @@ from txrocket.processors.clients.queuelocks import LockProcessor
 from txrocket.processors.cooperate import Slices
 from txrocket.processors.messages.endtransaction import EndTransactionProcessor
 from txrocket.processors.messages.pull import PullProcessor
+from txrocket.processors.messages.pull.pullchecks import PullChecks
+from txrocket.processors.messages.pull.pulltogether import PullTogether
 from txrocket.processors.messages.query import QueryProcessor
 from txrocket.processors.messages.reply import ReplyProcessor
-from txrocket.processors.messages.reroute import SendReroute
 from txrocket.processors.messages.send import SendProcessor
+from txrocket.processors.messages.send.reroute import SendReroute
+from txrocket.processors.messages.send.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendhooks import SendHooks
+from txrocket.processors.messages.send.sendresponse import SendResponses
+from txrocket.processors.messages.send.sendtogether import SendTogether
 from txrocket.processors.messages.sendback import SendBackProcessor
-from txrocket.processors.messages.sendchecks import SendChecks
-from txrocket.processors.messages.sendhooks import SendHooks
-from txrocket.processors.messages.sendresponse import SendResponses
-from txrocket.processors.messages.sendtogether import SendTogether
 from txrocket.remoting.executors import InlineExecutor, TurnExecutor
 from txrocket.remoting.interfaces import IExecutor, Process
 from txrocket.remoting.remoting import BulkFunctionProcessor, FunctionProcessor, Remoting
@@ -138,32 +140,20 @@ def messageProcessors(
     The processors of messages: send, send back, reply, pull and the end of transactions.
     """
     core, tables, delivery = parts.core, parts.tables, parts.delivery
-    store, stats, remoting = core.store, core.stats, core.remoting
+    store = core.store
     own, now = configuration.live(BrokerSettings), environment.now
     checks = SendChecks(store, tables.topics, own, configuration.live(SendSettings), now)
     responses = SendResponses(core.storeHost, own)
     hooks = SendHooks(plugins.sendHooks, checks)
     send = SendProcessor(
-        SendTogether(store, checks, responses, stats, remoting.turn),
+        SendTogether(store, checks, responses, core.stats, core.remoting.turn),
         SendReroute(delivery.reroutes, delivery.halfMessages, delivery.retries, checks),
         hooks,
         choose=environment.choose,
     )
-    pull = PullProcessor(
-        store,
-        tables.topics,
-        parts.clients.subscriptions,
-        tables.offsets,
-        core.longPoll,
-        stats,
-        own,
-        configuration.live(PullSettings),
-        brokerName=core.identity.name,
-        storeHost=core.storeHost,
-        now=now,
-        turn=remoting.turn,
-        frameLimit=remoting.limits.frame,
-    )
+    subscriptions, pulls = parts.clients.subscriptions, configuration.live(PullSettings)
+    mayPull = PullChecks(tables.topics, subscriptions, own, pulls)
+    pull = PullProcessor(PullTogether(core, mayPull, tables.offsets), now)
     return (send, pull, *_storedAgain(environment, parts, checks, responses, hooks))
 
 
@@ -189,7 +179,6 @@ def _storedAgain(
             checks,
             responses,
             hooks,
-            now=environment.now,
             choose=environment.choose,
         ),
         EndTransactionProcessor(store, delivery.halfMessages, delivery.reroutes, stats.put),

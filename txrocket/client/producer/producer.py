@@ -123,6 +123,7 @@ class Producer(MemberService):
         end = clock.seconds() + within
         drained = self._inFlight.drained()
         yield drained.addTimeout(within, clock).addErrback(self._notDrained)
+        self._sender.stop()
         leaving = self.cluster.removeProducer(self)
         if self._trace is not None:
             yield self._trace.traces.stop(max(0.0, end - clock.seconds()))
@@ -145,7 +146,7 @@ class Producer(MemberService):
 
     def producerData(self) -> ProducerData:
         """
-        What its heartbeat says.
+        The producer's part of the heartbeat.
         """
         return ProducerData(self.group)
 
@@ -243,8 +244,7 @@ class Producer(MemberService):
         timeout: float | None = None,
     ) -> Deferred[None]:
         """
-        Send a message and do not wait for an answer: it may be lost, and nobody
-        will know.
+        Send a message and do not wait for an answer: it may be lost without a notice.
 
         @return: a Deferred that fires once the message is handed to the network,
             and fails as L{send}'s does.
@@ -296,8 +296,8 @@ class Producer(MemberService):
 
 def innerProducer(cluster: Cluster) -> Producer:
     """
-    The producer that a cluster's consumers share, to send back what they could not
-    deal with.
+    The producer that a cluster's consumers share, to send back messages that they could not
+    consume.
     """
     known = cluster.producers.get(_INNER)
     if isinstance(known, Producer):

@@ -40,10 +40,10 @@ from txrocket.message import (
     decodeHost,
     splitProperties,
 )
-from txrocket.processors.messages.reroute import TRANSACTION
-from txrocket.processors.messages.sendchecks import SendChecks
-from txrocket.processors.messages.sendhooks import SendHooks
-from txrocket.processors.messages.sendresponse import SendResponses
+from txrocket.processors.messages.send.reroute import TRANSACTION
+from txrocket.processors.messages.send.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendhooks import SendHooks
+from txrocket.processors.messages.send.sendresponse import SendResponses
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.protocol.headers import (
@@ -77,11 +77,9 @@ class ReplyProcessor:
         responses: SendResponses,
         hooks: SendHooks,
         *,
-        now: Callable[[], int],
         choose: Callable[[int], int],
     ) -> None:
         """
-        @param now: the time of day in milliseconds.
         @param choose: returns a number below its argument.
         """
         self._store = core.store
@@ -92,7 +90,6 @@ class ReplyProcessor:
         self._hooks = hooks
         host, port = decodeHost(core.storeHost)
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._now = now
         self._choose = choose
 
     def codes(self) -> dict[int, Process]:
@@ -221,7 +218,7 @@ class ReplyProcessor:
         sending: SendMessageContext,
         header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
     ) -> ReplyMessageRequestHeader:
-        now = self._now()
+        now = self._checks.now()
         given = sending.properties.removesuffix("\x02")
         properties = f"{given}\x02{PROPERTY_PUSH_REPLY_TIME}\x01{now}"
         return ReplyMessageRequestHeader(

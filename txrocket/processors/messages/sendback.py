@@ -39,7 +39,7 @@ from txrocket.message import (
     MessageExt,
 )
 from txrocket.model import PERM_WRITE, SubscriptionGroupConfig
-from txrocket.processors.messages.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendchecks import SendChecks
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import ConsumerSendMsgBackRequestHeader

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from txrocket.model import TopicConfig
-from txrocket.processors.messages.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendchecks import SendChecks
 from txrocket.protocol.record.fields import TopicField, encodeTopic
 
 __all__ = ["CheckedTopics"]

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from txrocket.broker.interfaces import ISendHook, SendMessageContext
 from txrocket.errors import TopicNotExist
 from txrocket.model import TopicConfig
-from txrocket.processors.messages.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendchecks import SendChecks
 from txrocket.protocol.command import RemotingCommand
 
 __all__ = ["SendHooks"]

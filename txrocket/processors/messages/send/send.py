@@ -30,11 +30,11 @@ from txrocket.errors import (
     StoreError,
 )
 from txrocket.model import TopicFilterType
-from txrocket.processors.messages.reroute import TRANSACTION, SendReroute
-from txrocket.processors.messages.sendhooks import SendHooks
-from txrocket.processors.messages.sendresponse import unavailable
-from txrocket.processors.messages.sendtogether import SendTogether, clusterProperty
-from txrocket.processors.messages.storedproperties import SPECIAL, storedProperties, undelayed
+from txrocket.processors.messages.send.reroute import TRANSACTION, SendReroute
+from txrocket.processors.messages.send.sendhooks import SendHooks
+from txrocket.processors.messages.send.sendresponse import unavailable
+from txrocket.processors.messages.send.sendtogether import SendTogether, clusterProperty
+from txrocket.processors.messages.send.storedproperties import SPECIAL, storedProperties, undelayed
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, responseCommand
 from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -174,17 +174,7 @@ class SendProcessor:
         bornTimestamp, sysFlag = header.bornTimestamp, header.sysFlag
         sending = None
         if self._hooks:
-            sending = SendMessageContext(
-                topic,
-                queueId,
-                properties or "",
-                body,
-                flag,
-                header.producerGroup,
-                bornTimestamp,
-                batch,
-                peer.address,
-            )
+            sending = _context(header, queueId, body, peer.address)
             config = self._hooks.before(sending, config)
             topic, queueId, flag = sending.topic, sending.queueId, sending.flag
             properties, body = sending.properties, sending.body
@@ -209,28 +199,31 @@ class SendProcessor:
             goes, goesTo, propertiesData = self._reroute.aside(topic, goesTo, text, sysFlag, batch)
             if goes == HALF_TOPIC:
                 sysFlag &= ~TRANSACTION
+        message = goes, goesTo, body, propertiesData
+        born, times = (bornTimestamp, peer.host), header.reconsumeTimes or 0
         if batch:
-            rest = propertiesData, bornTimestamp, 0, sysFlag, header.reconsumeTimes or 0
-            sent = SentMessage(None, (goes, goesTo), body, *rest)
-            appended = self._store.appendBatch(sent, peer.host)
+            appended = self._appendBatch(message, born, sysFlag, times)
         else:
-            appended = self._store.put(
-                goes,
-                goesTo,
-                body,
-                propertiesData,
-                bornTimestamp,
-                peer.host,
-                flag,
-                sysFlag,
-                header.reconsumeTimes or 0,
-            )
+            appended = self._store.put(*message, *born, flag, sysFlag, times)
         sizes = appended.sizes
         self._stats.put(goes, len(sizes), sizes[0] if len(sizes) == 1 else sum(sizes))
         response = self._responses.accepted(appended, queueId)
         if sending is not None:
             self._hooks.after(sending, response)
         return self._answer(request, response, appended, topic, waits)
+
+    def _appendBatch(
+        self,
+        message: tuple[str, int, bytes, bytes],
+        born: tuple[int, bytes],
+        sysFlag: int,
+        reconsumeTimes: int,
+    ) -> Appended:
+        topic, queueId, body, properties = message
+        bornTimestamp, bornHost = born
+        rest = properties, bornTimestamp, 0, sysFlag, reconsumeTimes
+        sent = SentMessage(None, (topic, queueId), body, *rest)
+        return self._store.appendBatch(sent, bornHost)
 
     def _answer(
         self,
@@ -293,3 +286,25 @@ class SendProcessor:
         else:
             assert isinstance(error, StoreError)
             self._together.lost(unavailable(error), response)
+
+
+def _context(
+    header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
+    queueId: int,
+    body: bytes,
+    address: str,
+) -> SendMessageContext:
+    """
+    A message as hooks see it.
+    """
+    return SendMessageContext(
+        header.topic,
+        queueId,
+        header.properties or "",
+        body,
+        header.flag,
+        header.producerGroup,
+        header.bornTimestamp,
+        header.batch,
+        address,
+    )

@@ -8,15 +8,13 @@ What senders are answered::
 
 from __future__ import annotations
 
-import orjson
-
 from txrocket.broker.settings import BrokerSettings
-from txrocket.bulk import messageIds
+from txrocket.bulk import encodeHeads, messageIds
 from txrocket.config.live import Live
 from txrocket.errors import ResponseError, ServiceNotAvailable, StoreError
-from txrocket.protocol.codes import VERSION, SerializeType
+from txrocket.protocol.codes import SerializeType
 from txrocket.protocol.command import RemotingCommand, responseCommand
-from txrocket.protocol.headertemplates import jsonHead, responseTemplate
+from txrocket.protocol.headertemplates import MARK, responsePieces
 from txrocket.remoting.errorresponse import printableRemark
 from txrocket.store.messagestore import Appended
 
@@ -65,16 +63,10 @@ class SendResponses:
             "MSG_REGION": broker.regionId,
             "TRACE_ON": "true" if broker.traceOn else "false",
         }
-        told = orjson.dumps(self._told).replace(b"%", b"%%")
-        self.acceptedHead = (
-            b'{"code":0,"extFields":'
-            + orjson.dumps(self._told)[:-1]
-            + f',"msgId":"{self._idPrefix}'.encode()
-        )
-        self._batchTemplate = responseTemplate(
-            told[:-1] + b',"msgId":"%b","queueId":"%d","queueOffset":"%d"}'
-        )
-        self.acceptedTail = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+        stored = dict.fromkeys(("msgId", "queueId", "queueOffset"), MARK)
+        self._pieces = pieces = responsePieces(self._told | stored)
+        self.acceptedHead = pieces[0] + self._idPrefix.encode()
+        self.acceptedTail = pieces[-1]
         # A header with an id that lacks the offset, cut where that goes.
         known = self.told(self._idPrefix + _OFFSET, 0, 0)
         known.serializeType = SerializeType.ROCKETMQ
@@ -99,12 +91,12 @@ class SendResponses:
 
     def acceptedBatch(self, appended: Appended, queueId: int, opaque: int) -> bytes:
         """
-        The answer that L{accepted} gives, as a frame with a JSON header: a third of what
-        it takes to make and write one.
+        The answer that L{accepted} gives, as a frame with a JSON header.
         """
         self._refresh()
         ids = messageIds(self._idPrefix, appended.offset, appended.sizes)
-        return jsonHead(self._batchTemplate % (ids.encode(), queueId, appended.queueOffset, opaque))
+        row = ids, queueId, appended.queueOffset, opaque, 0
+        return encodeHeads(self._pieces, [row])[0]
 
     def accepted(self, appended: Appended, queueId: int) -> RemotingCommand:
         """

@@ -16,7 +16,7 @@ from txrocket.broker.delivery.retries import Retries
 from txrocket.broker.transaction.halfmessages import HalfMessages
 from txrocket.errors import MessageIllegal, NoPermission
 from txrocket.message import PROPERTY_TRAN_MSG, splitProperties
-from txrocket.processors.messages.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendchecks import SendChecks
 from txrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
 

@@ -46,7 +46,7 @@ class SendChecks:
         self.topics = topics
         self.broker = broker
         self.settings = settings
-        self._now = now
+        self.now = now
         self.together = 0
 
     @property
@@ -71,7 +71,7 @@ class SendChecks:
 
         @raise RemoteSystemError: if no message is taken yet.
         """
-        if self.settings.now.startAcceptSendRequestTimeStamp > self._now():
+        if self.settings.now.startAcceptSendRequestTimeStamp > self.now():
             raise RemoteSystemError(
                 "no message is taken before startAcceptSendRequestTimeStamp, "
                 f"{self.settings.now.startAcceptSendRequestTimeStamp}"

@@ -17,7 +17,7 @@ changed since (L{CheckedTopics}), and if no property of it has a meaning for the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from twisted.python.failure import Failure
 
@@ -33,9 +33,9 @@ from txrocket.errors import (
     StoreError,
     SystemBusy,
 )
-from txrocket.processors.messages.checkedtopics import CheckedTopics
-from txrocket.processors.messages.sendchecks import SendChecks
-from txrocket.processors.messages.sendresponse import SendResponses, unavailable
+from txrocket.processors.messages.send.checkedtopics import CheckedTopics
+from txrocket.processors.messages.send.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendresponse import SendResponses, unavailable
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.remoting.errorresponse import printableRemark
@@ -54,6 +54,11 @@ def clusterProperty(settings: BrokerSettings) -> str:
     The property that names the cluster in every stored message.
     """
     return f"CLUSTER\x01{settings.brokerClusterName}"
+
+
+# A batch above this size goes by the rules: the ids of its messages may be too long for a
+# header, and then its producer gets an error.
+_LARGE_BATCH: Final = 1024 * 1024
 
 
 class _Appended(NamedTuple):
@@ -121,18 +126,16 @@ class SendTogether:
             RequestCode.SEND_BATCH_MESSAGE: self.sendBatches,
         }
 
-    def sendAll(self, calls: list[Call]) -> list[int]:
+    def sendAll(self, calls: list[Call], starts: list[int]) -> None:
         """
         SEND_MESSAGE_V2, many at a time.
         """
-        starts = [call.start for call in calls]
         if not self._ready():
-            return starts
+            return
         forms = bulk.decodeSends(calls, self.checked.queues, self._cluster, False)
         for binary, sent in enumerate(forms):
             if sent.messages:
                 self._appendAll(calls, sent, bool(binary), starts)
-        return starts
 
     def _appendAll(
         self, calls: list[Call], sent: DecodedSends, binary: bool, starts: list[int]
@@ -143,8 +146,12 @@ class SendTogether:
         except (InvalidMessage, StoreError):
             # Each producer is told of it by the rules.
             return
-        for topic, (count, size) in totals.items():
-            self.stats.put(topic, count, size, count)
+        if not records:
+            return
+        # Nothing comes between the append and this: whatever fails later, the messages that
+        # are in the log are answered, and not appended again.
+        appended = _Appended(calls, sent, records, binary, store.pendingWrite)
+        self.turn.replyAll(lambda: self._answerAll(appended))
         left, done = len(records), 0
         for index, count in sent.owners:
             taken = min(count, left)
@@ -153,9 +160,8 @@ class SendTogether:
             done += taken
             left -= taken
             starts[index] = sent.messages[done - 1][8]
-        if records:
-            appended = _Appended(calls, sent, records, binary, store.pendingWrite)
-            self.turn.replyAll(lambda: self._answerAll(appended))
+        for topic, (count, size) in totals.items():
+            self.stats.put(topic, count, size, count)
 
     def _answerAll(self, appended: _Appended) -> None:
         """
@@ -191,7 +197,7 @@ class SendTogether:
         for (index, _), frames in zip(sent.owners, answers, strict=False):
             # A oneway send has no answer.
             if frames:
-                calls[index].peer.answer(frames)
+                calls[index].peer.outbox.answer(frames)
 
     def _refuseAll(
         self, appended: _Appended, error: ResponseError, *, located: bool = False
@@ -222,18 +228,21 @@ class SendTogether:
                     self.lost(error, response)
                 if message[0] is not None:
                     response.opaque, response.serializeType = message[0], form
-                    calls[index].peer.answer(response.encode())
+                    calls[index].peer.outbox.answer(response.encode())
             position += count
 
-    def sendBatches(self, calls: list[Call]) -> list[int]:
+    def sendBatches(self, calls: list[Call], starts: list[int]) -> None:
         """
         SEND_BATCH_MESSAGE, many at a time.
         """
-        starts = [call.start for call in calls]
         if self._isSync() or not self._ready():
-            return starts
-        appended: list[_AppendedBatch] = []
+            return
         forms = bulk.decodeSends(calls, self.checked.queues, self._cluster, True)
+        if not any(sent.messages for sent in forms):
+            return
+        # Whatever fails later, those that are in the list are answered.
+        appended: list[_AppendedBatch] = []
+        self.turn.replyAll(lambda: self._answerBatches(appended))
         for binary, (messages, _, owners) in enumerate(forms):
             position = 0
             for index, count in owners:
@@ -244,10 +253,9 @@ class SendTogether:
                         break
                     appended.append(batch)
                     starts[index] = message[8]
+                    topic, stored = message[1][0], batch.appended
+                    self.stats.put(topic, len(stored.sizes), stored.end - stored.offset)
                 position += count
-        if appended:
-            self.turn.replyAll(lambda: self._answerBatches(appended))
-        return starts
 
     def _appendBatch(
         self, message: SentMessage, peer: RemotingProtocol, binary: bool
@@ -257,12 +265,13 @@ class SendTogether:
 
         @return: L{None} if that is not possible; then the rules tell the producer why.
         """
+        if len(message[2]) > _LARGE_BATCH:
+            return None
         try:
             appended = self.store.appendBatch(message, peer.host)
         except (InvalidMessage, MalformedRecord, StoreError):
             return None
-        opaque, (topic, queueId), *_ = message
-        self.stats.put(topic, len(appended.sizes), appended.end - appended.offset)
+        opaque, (_, queueId), *_ = message
         write = self.store.pendingWrite
         return _AppendedBatch(peer, opaque, queueId, appended, binary, write)
 
@@ -282,7 +291,7 @@ class SendTogether:
                 frame = response.encode()
             frames.setdefault(peer, []).append(frame)
         for peer, pieces in frames.items():
-            peer.answer(*pieces)
+            peer.outbox.answer(*pieces)
 
     def _ready(self) -> bool:
         """
