@@ -57,6 +57,13 @@ class StoreBroker:
         self.anew: list[tuple[int, str]] = []
         self.isUp = False
 
+    @property
+    def end(self) -> int:
+        """
+        Where its log ends.
+        """
+        return self.store.replica.end
+
     def start(self) -> None:
         """
         Open the folder, and follow nobody yet.
@@ -66,7 +73,6 @@ class StoreBroker:
         self.epochs.load()
         self.store.replica.follow()
         self.store.start()
-        self.epochs.endAt(self.store.replica.end)
         replica = self.store.replica
         self.replicas = Replicas(self.clock, replica, self.settings, True)
         parts = MasterParts(replica, self.epochs, FakeTables(), self.identity, FILE)

@@ -293,6 +293,19 @@ class CutTests(LinkCase):
         self.assertEqual(slave.log.data, master.log.data)
         self.assertEqual(slave.cuts, [])
 
+    def test_emptyLogIsOfNoEpoch(self) -> None:
+        """
+        After a crash while a log began anew, the epochs of the old one may still be there:
+        an empty log follows any master, and has that one's epochs.
+        """
+        for number, stale in enumerate((((1, 0), (7, 5)), ((2, 0), (3, 4)))):
+            master = self.master(FakeLog(bytes(100), FILE), (1, 0), (2, 50))
+            slave = self.slave(FakeLog(b"", FILE), *stale, groupId="group", replicaId=number + 1)
+            self.advance()
+            self.assertEqual(slave.log.data, master.log.data)
+            self.assertEqual(slave.epochs.entries, [(1, 0), (2, 50)])
+            self.closeMaster()
+
     def test_oldMasterIsNotFollowed(self) -> None:
         """
         A slave that has followed epoch 3 does not follow a master of epoch 2: it would cut

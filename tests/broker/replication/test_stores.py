@@ -14,6 +14,7 @@ from tests.broker.replication.fakes import Peer
 from tests.broker.replication.storebrokers import FILE, StoreCase
 from tests.store.replicas import bodies, logOf, put
 from txrocket.broker.replication.settings import ReplicationSettings
+from txrocket.errors import SlaveNotAvailable
 from txrocket.protocol.ha.plain import PieceReader, encodeOffset
 from txrocket.testing.memorynetwork import Machine
 
@@ -23,26 +24,33 @@ class StoreLinkTests(StoreCase):
     A master and slaves with stores.
     """
 
-    def fill(self, count: int, name: bytes = b"m", size: int = 300) -> list[Deferred[None]]:
+    def fill(self, count: int, name: bytes = b"m", size: int = 300) -> list[int]:
         """
         Put messages into the master.
+
+        @return: where each ends.
         """
-        waiting = []
-        for number in range(count):
-            appended = put(self.master.store, (name + b"%d." % number).ljust(size, b"x"))
-            waiting.append(self.master.replicas.stored(appended.end))
-        return waiting
+        return [
+            put(self.master.store, (name + b"%d." % number).ljust(size, b"x")).end
+            for number in range(count)
+        ]
+
+    def stored(self, ends: list[int]) -> list[Deferred[None]]:
+        """
+        Wait for slaves.
+        """
+        return [self.master.replicas.stored(end) for end in ends]
 
     def test_historyAndMessagesAreCopied(self) -> None:
         """
         A new slave gets the files of the log as they are, blanks at their ends with them, and
         then each message; a send is acknowledged when it is on the slave's disk.
         """
-        for failed in self.fill(50):
-            self.failureResultOf(failed)
+        for failed in self.stored(self.fill(50)):
+            self.failureResultOf(failed, SlaveNotAvailable)
         slave = self.slave()
         self.assertSame(slave)
-        waiting = self.fill(50, b"n")
+        waiting = self.stored(self.fill(50, b"n"))
         self.advance()
         for each in waiting:
             self.successResultOf(each)
@@ -57,9 +65,10 @@ class StoreLinkTests(StoreCase):
         """
         self.master.factory.settings = ReplicationSettings(haTransferBatchSize=7)
         slave = self.slave()
-        for failed in self.fill(30):
-            failed.addErrback(lambda failure: None)
+        waiting = self.stored(self.fill(30))
         self.advance()
+        for each in waiting:
+            self.successResultOf(each)
         self.assertSame(slave)
 
     def test_killedSlaveGoesOn(self) -> None:
@@ -69,8 +78,7 @@ class StoreLinkTests(StoreCase):
         self.master.factory.settings = ReplicationSettings(haTransferBatchSize=100)
         slave = self.slave()
         for _ in range(5):
-            for each in self.fill(10):
-                each.addErrback(lambda failure: None)
+            self.fill(10)
             for _ in range(25):
                 self.step()
             slave.kill()
