@@ -11,6 +11,7 @@ import random
 import time
 from collections import Counter
 
+from tests.patience import goOn
 from tests.spark.programs import Program, startedProgram
 from tests.spark.running import SessionCase
 from tests.spark.sessions import messagesOf, numbersOf
@@ -43,6 +44,7 @@ class KillTests(SessionCase):
             ["-m", "tests.spark.relay", told], self.folder, until, PATIENCE, excused=TOO_SLOW
         )
         self.addCleanup(program.kill)
+        goOn()
         return program
 
     def untilSent(self, source: str, sink: str) -> None:
@@ -57,9 +59,11 @@ class KillTests(SessionCase):
         before = there()
         self.send(source, range(self.count, self.count + 200))
         self.count += 200
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while there() == before:
             self.assertLess(time.monotonic(), deadline)
+            # The streams need the processor more than this test.
+            time.sleep(0.01)
 
     def test_killedStreamDeliversEachMessageOnce(self) -> None:
         """
