@@ -159,8 +159,9 @@ def startedProgram(
     Start a program and wait until it says a word.  If it hangs, or ends with an excused
     error, print the reason and start it once more.  Twice in a row is a failure.
 
-    A start of Spark has hung, rarely and without any error.  A suite that fails of that is
-    not believed, and one that does not print the stacks never explains it.
+    A start of Spark was silent for minutes, without any error, and was never explained.  A
+    suite that fails of the machine's load is not believed; one that hides the stacks learns
+    nothing.
 
     @param arguments: Python's.
     @param folder: has a folder for each start.
