@@ -28,5 +28,5 @@ class ReplicaRefused(RocketError):
 
 class LogsDiverged(ReplicaRefused):
     """
-    A slave's log has other bytes than its master's.  The slave must begin anew.
+    A slave's log has other bytes than its master's.  The slave must cut them off.
     """
