@@ -162,17 +162,18 @@ class ReplicaLog:
         @raise StoreError: if they cannot be written.
         """
         self._checkFollower()
-        store, queues = self._store, self._store.queues
+        queues = self._store.queues
         for key, begin in begins.items():
-            queue = queues.get(*key)
-            if begin > (0 if queue is None else queue.maxOffset):
+            queue = queues.touch(key)
+            if begin > queue.maxOffset:
                 queues.skip(key, begin, self._log.written)
                 try:
                     # At once: no record would tell it to a start after a crash.
                     queues.writeOne(key)
                 except OSError as error:
                     raise StoreError(f"writing to the queue {key} failed: {error}") from error
-                store.tasks.isCheckpointDue = True
+                queue.follow(self._log.first)
+                self._store.tasks.isCheckpointDue = True
 
     def dropHalf(self) -> None:
         """
