@@ -13,7 +13,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.twistd import ROOT, Twistd, ask, killLeft, terminate, waitUntilGone
+from tests.twistd import ROOT, Twistd, ask, killLeft, terminate, waitUntilGone, waitUntilSaid
 from txrocket.model import MASTER_ID, TopicRouteData
 from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
@@ -285,6 +285,8 @@ class ServingTests(TapCase):
             waitUntilGone(pidFile)
         child = Twistd(self, *arguments)
         self.assertEqual(child.ended(), 0, child.printed)
+        # It takes messages once it knows its role, and then tells the name server.
+        waitUntilSaid(log, "has registered")
         self.assertEqual(ask(f"127.0.0.1:{broker}", SEND).code, ResponseCode.SUCCESS)
         terminate(pidFile)
         self.assertFalse((folder / "store" / "abort").exists())
