@@ -107,6 +107,32 @@ class MasterSearch:
         return FoundMaster(address, status, frozenset())
 
     @inlineCallbacks
+    def others(self) -> Generator[Deferred[Any], Any, dict[str, HAStatus]]:
+        """
+        The other members of the group that name servers know and that answer, by address.
+        Those of RocketMQ do not tell.
+        """
+        tables = yield DeferredList([self._known(each) for each in self._registration.addresses])
+        addresses = {address for _, table in tables for address in table.values()}
+        addresses.discard(self._registration.identity.address)
+        asked = sorted(addresses)
+        answers = yield DeferredList([self._status(each) for each in asked])
+        return {
+            address: status
+            for address, (_, status) in zip(asked, answers, strict=True)
+            if status is not None
+        }
+
+    @inlineCallbacks
+    def _status(self, address: str) -> Generator[Deferred[Any], Any, HAStatus | None]:
+        try:
+            request = requestCommand(ReplicationCode.HA_STATUS)
+            answer = yield self._ask(address, request, SEARCH_TIMEOUT)
+            return decodeBody(HAStatus, answer.body)
+        except (RocketError, ValueError):
+            return None
+
+    @inlineCallbacks
     def _known(self, nameServer: str) -> Generator[Deferred[Any], Any, dict[int, str]]:
         """
         The addresses of the group that a name server knows.

@@ -58,6 +58,8 @@ class Replication:
         self._search = MasterSearch(steps.registration)
         self._running = False
         self._changing = False
+        # Whether the log says that there is no master.
+        self._isLost = False
         steps.registration.follow(self.masterFound)
 
     @property
@@ -137,7 +139,10 @@ class Replication:
         if not self._file.groupId and not self._parts.core.store.replica.end:
             return ""
         if found.status.groupId != self._file.groupId:
-            return f"{there}, and its messages are others than those of this broker's folder"
+            return (
+                f"{there}, and its messages are others than those of this broker's folder: set"
+                " another brokerName, or an empty storePathRootDir"
+            )
         return ""
 
     def _number(self, taken: frozenset[int]) -> None:
@@ -165,21 +170,39 @@ class Replication:
             try:
                 yield self._links.replicated()
             except RocketError as error:
-                self._log.info("The slaves may lack messages: {error}", error=error)
+                self._log.warn(
+                    "This broker stops, and its slaves may lack messages: {error}", error=error
+                )
         self._links.close()
 
     def look(self) -> None:
         """
         Have a slave without its master ask the name servers for it.
         """
-        if self.role is Role.FOLLOWER and not self._links.isConnected:
-            self.registration.announce(force=True)
+        if self.role is not Role.FOLLOWER or self._links.isConnected:
+            return
+        if not self._isLost and not self._links.masterStatus(*self.steps.master).haAddress:
+            self._isLost = True
+            self._log.warn("This broker has no master to follow: {why}", why=self._noMaster())
+        self.registration.announce(force=True)
+
+    def _noMaster(self) -> str:
+        """
+        Why no master is known.
+        """
+        if not self.registration.addresses:
+            return "neither namesrvAddr nor haMasterAddress is set"
+        return (
+            f"no name server knows a master of brokerName={self.registration.identity.name};"
+            " this broker goes on asking"
+        )
 
     def masterFound(self, address: str, haAddress: str) -> None:
         """
         A name server has told of the master.
         """
         if address != self.registration.identity.address and haAddress:
+            self._isLost = False
             self.steps.master = address, haAddress
             if self.role is Role.FOLLOWER:
                 self._links.follow(address, haAddress)
@@ -245,18 +268,21 @@ class Replication:
         """
         Become the master.
 
-        @param force: whether to do so although the present master answers; it is asked to
-            follow then.
+        @param force: whether to do so although the present master answers, which is asked to
+            follow then, or although another slave has more messages.
         @raise RemoteSystemError: if the broker may not.
         """
-        with self._change(Role.FOLLOWER, "become a master"):
+        with self._change(Role.FOLLOWER):
             found = yield self._present()
             if found is not None and not force:
                 raise RemoteSystemError(
-                    f"{found.address} still answers as the master of this group: demote it first"
+                    f"{found.address} still answers as the master of this group: demote it first,"
+                    " or use force"
                 )
             if found is not None and found.status is not None:
                 yield self._demote(found.address)
+            if not force:
+                yield self._isFurthest()
             try:
                 self._file.makeGroup()
                 self._file.changed(Role.MASTER)
@@ -275,7 +301,7 @@ class Replication:
         @param force: whether to do so although none has.
         @raise RemoteSystemError: if the broker may not.
         """
-        with self._change(Role.MASTER, "become a slave"):
+        with self._change(Role.MASTER):
             self.steps.rest()
             try:
                 # From now on there are no more messages to wait for.
@@ -295,14 +321,19 @@ class Replication:
             self.steps.become(Role.FOLLOWER)
         yield self.steps.told
 
-    def _change(self, role: Role, what: str) -> _Change:
+    def _change(self, role: Role) -> _Change:
         """
         A change that an operator wants, one at a time.
+
+        @param role: the one that the broker must have now.
         """
         if self._changing:
             raise RemoteSystemError("the role of this broker is being changed already")
+        if self.role is Role.SUSPENDED:
+            raise RemoteSystemError(f"this broker has no role yet: {self.why or 'it is starting'}")
         if self.role is not role:
-            raise RemoteSystemError(f"a broker that is {self.role.value} cannot {what}")
+            what = "the master" if self.role is Role.MASTER else "a slave"
+            raise RemoteSystemError(f"this broker is {what} already")
         return _Change(self._flag)
 
     def _flag(self, changing: bool) -> None:
@@ -319,6 +350,23 @@ class Replication:
                 return found
         found = yield self._search.find()
         return found
+
+    @inlineCallbacks
+    def _isFurthest(self) -> Generator[Deferred[Any], Any, None]:
+        """
+        Whether no other slave that answers has more of the log.
+
+        @raise RemoteSystemError: if one has: messages that were acknowledged may be there.
+        """
+        own = self.status()
+        others: dict[str, HAStatus] = yield self._search.others()
+        for address, each in others.items():
+            if each.groupId == own.groupId and (each.epoch, each.end) > (own.epoch, own.end):
+                raise RemoteSystemError(
+                    f"{address} has more messages, up to {each.end} in epoch {each.epoch}, and"
+                    f" this broker up to {own.end} in epoch {own.epoch}: promote {address}, or"
+                    " use force"
+                )
 
     @inlineCallbacks
     def _demote(self, address: str) -> Generator[Deferred[Any], Any, None]:

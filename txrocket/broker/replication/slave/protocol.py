@@ -170,7 +170,7 @@ class SlaveProtocol(Protocol):
             self._lastRead = now
         due = self._lastRead + self._silence
         if now >= due:
-            self._fail(ReplicaRefused("the master says nothing", f"for {self._silence:g} s"))
+            self._fail(ReplicaRefused(f"the master has said nothing for {self._silence:g} s"))
             return
         if now >= self._lastWrite + self._beat:
             self._report()
