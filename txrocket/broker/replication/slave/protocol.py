@@ -57,7 +57,7 @@ class SlaveProtocol(Protocol):
         self._timer: IDelayedCall | None = None
         self._lastRead = self._lastWrite = 0.0
         self._isWaiting = False
-        self._isFlushing = False
+        self._isFlushing = self._isFlushDue = False
         self._isOver = False
 
     @property
@@ -229,17 +229,23 @@ class SlaveProtocol(Protocol):
         """
         log = self._parts.log
         sink = self.sink
-        if sink is None or not sink.countsFlushed or self._isFlushing or log.flushed >= log.end:
+        if sink is None or not sink.countsFlushed or log.flushed >= log.end:
+            return
+        if self._isFlushing:
+            self._isFlushDue = True
             return
         self._isFlushing = True
         flushed: Deferred[None] = self._parts.flush()
         flushed.addCallbacks(self._flushed, self._broke)
 
     def _flushed(self, result: None) -> None:
+        isDue, self._isFlushDue = self._isFlushDue, False
         self._isFlushing = False
         if not self._isOver:
             self._report()
-            self._flush()
+            # Not if the log ends with half a record, which the disk does not get.
+            if isDue:
+                self._flush()
 
     def _report(self) -> None:
         assert self.sink is not None
