@@ -303,8 +303,8 @@ class Schedule:
         """
         Whether a broker that would lead may be started.
         """
-        if self._isFurthest(address, self.cluster.members):
-            return not self.cluster.masters()
+        if not self.cluster.masters():
+            return self._isFurthest(address, self.cluster.members)
         if self._leader is None or self.cluster.role(self._leader) != "MASTER":
             return False
         # The name server must tell it of the master.
@@ -402,13 +402,24 @@ class Schedule:
         self._healWays(sorted(self._cuts))
         for one, other in self._pairs():
             cluster.slow(one, other, 0.0)
-        for _ in range(12):
+        for number in range(16):
+            if number == 8:
+                self._decide()
             self._operateAll()
             cluster.advance(5.0)
             self.observe()
             if self.isQuiet():
                 return
         raise Violation(f"not all follow one master: {self.state()}")
+
+    def _decide(self) -> None:
+        """
+        Have the furthest lead: a broker may have followed a newer master than the one that
+        leads now, and does not follow an older one.
+        """
+        self.tell(f"decide: {self.state()}")
+        for each in self.cluster.masters():
+            self._operate(each, ReplicationCode.HA_DEMOTE, HADemoteRequestHeader(True))
 
     def _operateAll(self) -> None:
         """

@@ -118,6 +118,22 @@ class ReplicaServerFactory(ServerFactory):
         self._silent[first] = self.clock.callLater(limit, _abort, first)
         return first
 
+    def checkNumber(self, replicaId: int, clientAddress: str) -> None:
+        """
+        Whether a slave of ours may have its number, which is kept.
+
+        @param clientAddress: where clients reach it.
+        @raise ReplicaRefused: if another slave has that number.
+        @raise StoreError: if the disk fails.
+        """
+        for each in self.replicas.all:
+            if each.replicaId == replicaId and each.clientAddress != clientAddress:
+                raise ReplicaRefused(
+                    "another slave has its number",
+                    f"{each.clientAddress} is slave {replicaId}: set another brokerId",
+                )
+        self.parts.identity.met(replicaId)
+
     def welcome(self, replica: Replica) -> None:
         """
         A handshake is done.  If the slave has another connection, that one is dead and does

@@ -210,6 +210,7 @@ class MasterProtocol(Protocol):
         if not isinstance(hello, SlaveHello):
             raise MalformedReplication("a master cannot follow a master")
         checkSlave(self._parts, hello)
+        self._server.checkNumber(hello.replicaId, hello.address)
         source = FrameSource(
             self._parts, self._server.replicas, self._write, self.address, hello, self.sendSoon
         )

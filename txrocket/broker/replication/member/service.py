@@ -7,7 +7,10 @@ The role of one broker, from its start to its end::
     promote: FOLLOWER --> MASTER        demote: MASTER --> FOLLOWER
 
 A broker that is to be a master asks the name servers first, so that its group never gets a
-second one.  If there is one, the broker follows it, unless their logs have nothing in common.
+second one.  If there is one, the broker follows it, unless their logs have nothing in common.  If
+there is none, and a slave has followed a newer master, the broker follows too: an operator has to
+promote one.  A master that was cut off while another one was promoted finds out in the same way,
+and follows.
 """
 
 from __future__ import annotations
@@ -97,13 +100,37 @@ class Replication:
         if self._file.role is Role.FOLLOWER:
             self.steps.become(Role.FOLLOWER)
         else:
-            found = None
+            found, newest = None, 0
             if self.registration.addresses:
                 found = yield self._search.find()
+                if found is None and self._file.groupId:
+                    newest = yield self._search.newestEpoch(self._file.groupId)
             if not self._running:
                 return
-            self._begin(found)
+            if newest > self.steps.epoch:
+                yield self._wait(newest)
+            else:
+                self._begin(found)
         yield self.steps.told
+
+    @inlineCallbacks
+    def _wait(self, newest: int) -> Generator[Deferred[Any], Any, None]:
+        """
+        Follow, although there is no master.
+        """
+        self._log.error(
+            "A slave of this group has followed a master of epoch {newest}, and this broker only"
+            " one of {epoch}: it does not lead, and waits for a master; promote a broker",
+            newest=newest,
+            epoch=self.steps.epoch,
+        )
+        taken = yield self._search.taken()
+        self._followNow(taken)
+
+    def _followNow(self, taken: frozenset[int]) -> None:
+        self._number(taken)
+        self._file.changed(Role.FOLLOWER)
+        self.steps.become(Role.FOLLOWER)
 
     def _begin(self, found: FoundMaster | None) -> None:
         """
@@ -121,9 +148,7 @@ class Replication:
             "{address} is the master of this group: this broker, which was to be one, follows it",
             address=found.address,
         )
-        self._number(found.taken)
-        self._file.changed(Role.FOLLOWER)
-        self.steps.become(Role.FOLLOWER)
+        self._followNow(found.taken)
 
     def _refusal(self, found: FoundMaster) -> str:
         """
@@ -144,7 +169,10 @@ class Replication:
         Give a former master a number as a slave.
         """
         if not self._file.replicaId:
-            self._file.number(next(each for each in range(1, len(taken) + 2) if each not in taken))
+            # A slave that does not run now keeps its number.
+            others = taken.union(self._file.members)
+            numbers = range(1, len(others) + 2)
+            self._file.number(next(each for each in numbers if each not in others))
 
     def stop(self) -> Deferred[None]:
         """
@@ -167,12 +195,49 @@ class Replication:
                 self._log.info("The slaves may lack messages: {error}", error=error)
         self._links.close()
 
-    def look(self) -> None:
+    @inlineCallbacks
+    def look(self) -> Generator[Deferred[Any], Any, None]:
         """
-        Have a slave without its master ask the name servers for it.
+        Have a slave without its master ask the name servers for it, and a master whether there
+        is another one.
         """
         if self.role is Role.FOLLOWER and not self._links.isConnected:
-            self.registration.announce(force=True)
+            yield self.registration.announce(force=True)
+        elif self.role is Role.MASTER and self.registration.addresses:
+            found = yield self._search.find()
+            if found is not None and self._running:
+                yield self._meet(found)
+
+    @inlineCallbacks
+    def _meet(self, found: FoundMaster) -> Generator[Deferred[Any], Any, None]:
+        """
+        There is another master: the one with the newer epoch leads.
+        """
+        status = found.status
+        if status is None or status.groupId != self._file.groupId:
+            return
+        if self._changing or self.role is not Role.MASTER:
+            return
+        if status.epoch > self.steps.epoch:
+            self._log.error(
+                "{address} leads this group in epoch {newer}: this broker, which has led it in"
+                " epoch {epoch}, follows",
+                address=found.address,
+                newer=status.epoch,
+                epoch=self.steps.epoch,
+            )
+            self.steps.master = ("", "")
+            self._followNow(found.taken)
+            yield self.steps.told
+        elif status.epoch < self.steps.epoch:
+            # The other one finds this one then.
+            yield self.registration.announce(force=True)
+        else:
+            self._log.critical(
+                "{address} leads this group in the same epoch {epoch}: demote one of them",
+                address=found.address,
+                epoch=status.epoch,
+            )
 
     def masterFound(self, address: str, haAddress: str) -> None:
         """
@@ -188,7 +253,7 @@ class Replication:
         The role and all that belongs to it.
         """
         steps, replica, leads = self.steps, self._parts.core.store.replica, self.role is Role.MASTER
-        identity, last = self.registration.identity, steps.epochs.last
+        identity = self.registration.identity
         follows = self.role is Role.FOLLOWER
         sync = "SYNC_MASTER" if self._file.isSync else "ASYNC_MASTER"
         return HAStatus(
@@ -198,7 +263,7 @@ class Replication:
             MASTER_ID if leads else self._file.replicaId,
             self._file.replicaId,
             self._file.groupId,
-            0 if last is None else last.epoch,
+            steps.epoch,
             replica.first,
             replica.end,
             replica.flushed,
@@ -206,6 +271,7 @@ class Replication:
             self._links.masterStatus(*steps.master) if follows else None,
             tuple(self._links.replicaStatus()) if leads else (),
             self._links.lastCut,
+            tuple(self._file.members),
         )
 
     def cutBack(self, cut: Cut) -> None:
@@ -258,7 +324,7 @@ class Replication:
                 yield self._demote(found.address)
             try:
                 self._file.makeGroup()
-                self.steps.become(Role.MASTER)
+                self.steps.become(Role.MASTER, isPromotion=True)
                 self._file.changed(Role.MASTER)
             except StoreError as error:
                 raise RemoteSystemError(f"the store cannot take messages: {error}") from error

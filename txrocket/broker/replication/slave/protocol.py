@@ -236,14 +236,15 @@ class SlaveProtocol(Protocol):
             return
         self._isFlushing = True
         flushed: Deferred[None] = self._parts.flush()
-        flushed.addCallbacks(self._flushed, self._broke)
+        flushed.addCallbacks(self._flushed, self._broke, (log.flushed,))
 
-    def _flushed(self, result: None) -> None:
-        isDue, self._isFlushDue = self._isFlushDue, False
+    def _flushed(self, result: None, before: int) -> None:
+        isDue = self._isFlushDue or self._parts.log.flushed > before
+        self._isFlushDue = False
         self._isFlushing = False
         if not self._isOver:
             self._report()
-            # Not if the log ends with half a record, which the disk does not get.
+            # Not without end: if the log ends with half a record, the disk does not get that.
             if isDue:
                 self._flush()
 
