@@ -116,6 +116,7 @@ class ProcessTests(SynchronousTestCase):
             if key[0] != "2m-2s-sync" and "-b" not in key[1]
         ]
         self.waitFor("slave 1")
+        self.waitFor("2m-noslave")
         told = self.waitFor("in sync, 0 bytes and 0.0 s behind")
         self.assertEqual(2, told.count("ASYNC_MASTER 0"), told)
         for child in children:
@@ -143,7 +144,7 @@ class ProcessTests(SynchronousTestCase):
         self.assertEqual(ResponseCode.SERVICE_NOT_AVAILABLE, ask(slave, SEND).code)
         code, told = self.ha("promote", "-b", slave)
         self.assertEqual(0, code, told)
-        self.assertIn("MASTER, SYNC_MASTER 0, epoch 2", told)
+        self.assertIn("MASTER, SYNC_MASTER 0, epoch ", told)
         self.assertEqual(ResponseCode.SLAVE_NOT_AVAILABLE, ask(slave, SEND).code)
         second = self.startBroker(settings, folder, port)
         self.waitFor("slave 2 ")

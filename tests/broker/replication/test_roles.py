@@ -61,7 +61,7 @@ class PromotionTests(GroupCase):
         self.assertEqual(0, self.promote(self.slaves[0]).code)
         status = self.status(self.slaves[0])
         self.assertEqual(
-            ("MASTER", "SYNC_MASTER", 2), (status.role, status.brokerRole, status.epoch)
+            ("MASTER", "SYNC_MASTER", 1000), (status.role, status.brokerRole, status.epoch)
         )
         self.cluster.advance(10.0)
         self.assertEqual({0: self.slaves[0], 2: self.slaves[1]}, self.addresses())

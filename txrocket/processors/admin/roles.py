@@ -65,7 +65,7 @@ class RoleProcessor:
             address=peer.address,
             how=" by force" if force else "",
         )
-        return self._answer(self._replication.promote(force=force))
+        return self._answer(self._replication.roleChange.promote(force=force))
 
     def demote(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """
@@ -80,7 +80,7 @@ class RoleProcessor:
             address=peer.address,
             how=" by force" if force else "",
         )
-        return self._answer(self._replication.demote(force=force))
+        return self._answer(self._replication.roleChange.demote(force=force))
 
     def _answer(self, changed: Deferred[None]) -> Deferred[RemotingCommand]:
         """

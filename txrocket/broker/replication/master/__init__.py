@@ -123,10 +123,11 @@ class ReplicaServerFactory(ServerFactory):
 
     def checkNumber(self, hello: SlaveHello) -> None:
         """
-        Whether a slave's number is its own.
+        Whether a slave's number is its own.  The number is kept.
 
         @raise ReplicaRefused: if a slave with another address has it.  Both would close the
             other's connection again and again.
+        @raise StoreError: if the disk fails.
         """
         for each in self._numbered(hello.replicaId):
             if each.replica.clientAddress != hello.address:
@@ -135,6 +136,7 @@ class ReplicaServerFactory(ServerFactory):
                     f"{hello.replicaId}, at {each.replica.clientAddress}; give {hello.address}"
                     " another one",
                 )
+        self.parts.identity.met(hello.replicaId)
 
     def welcome(self, replica: Replica) -> None:
         """

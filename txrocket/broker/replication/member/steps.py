@@ -26,7 +26,7 @@ from txrocket.broker.replication.role import BrokerRoleState, Role
 from txrocket.errors import StoreError
 from txrocket.model import MASTER_ID
 from txrocket.protocol.bodies.replication import LastCut, MasterStatus, ReplicaStatus
-from txrocket.store.replica.epochs import EpochFile
+from txrocket.store.replica.epochs import EpochFile, nextEpoch
 
 __all__ = ["BrokerSteps", "DelayedDelivery", "Links"]
 
@@ -128,6 +128,7 @@ class BrokerSteps:
     @ivar epochs: the epochs of its log.
     @ivar master: the master's addresses, for clients and for slaves, as name servers have told
         them.
+    @ivar isPromotion: whether an operator wants the broker to lead, and it was a slave.
     @ivar told: fires once the name servers have heard of the role, or failed.
     """
 
@@ -145,6 +146,7 @@ class BrokerSteps:
             delivery.transactionChecks,
         )
         self.master = ("", "")
+        self.isPromotion = False
         self.told: Deferred[None] = succeed(None)
         self._haAddress = self.registration.identity.haAddress
 
@@ -155,12 +157,22 @@ class BrokerSteps:
         """
         return self.parts.core.role
 
-    def become(self, role: Role) -> None:
+    @property
+    def epoch(self) -> int:
+        """
+        The newest epoch of the log; 0 if it has none.
+        """
+        last = self.epochs.last
+        return 0 if last is None else last.epoch
+
+    def become(self, role: Role, *, isPromotion: bool = False) -> None:
         """
         Change the role.
 
+        @param isPromotion: whether an operator wants it.
         @raise StoreError: if the store cannot take messages.
         """
+        self.isPromotion = isPromotion
         self.state.become(role, self)
 
     def lead(self) -> None:
@@ -175,7 +187,7 @@ class BrokerSteps:
         last = self.epochs.last
         # The first epoch has all that was there before.
         start = replica.first if last is None else replica.end
-        self.epochs.append(1 if last is None else last.epoch + 1, start)
+        self.epochs.append(nextEpoch(last, isPromotion=self.isPromotion), start)
         for table in (tables.topics, tables.groups, tables.filters):
             table.isCopy = False
         tables.offsets.bringBack(self.parts.core.store.maxOffset)
