@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from twisted.logger import LogLevel
 
-from tests.broker.replication.fakes import FakeLog, LinkCase, Logged
+from tests.broker.replication.fakes import MASTER, FakeLog, LinkCase, Logged
 from tests.broker.replication.groupcase import GroupCase
 from txrocket.admin.commands.ha import _followed
 from txrocket.errors import DiskFull
@@ -34,16 +34,18 @@ class LinkTests(LinkCase):
     def test_fullDiskIsToldOnce(self) -> None:
         """
         A slave that cannot write what its master sends says so once, follows again after
-        pauses that grow to ten seconds, and says that it follows once.
+        pauses that grow to ten seconds, and does not say that it follows.
         """
         self.master(FakeLog(b"one"))
         with Logged(LogLevel.error) as errors, Logged(LogLevel.info) as infos:
-            slave = self.slave(_FullLog())
+            slave = self.slave(_FullLog(), follows=False)
+            self.patch(slave.link, "_backoff", lambda failures: 0.1)
+            slave.link.follow(MASTER)
             self.advance(120)
         self.assertEqual(len(errors.texts), 1)
         self.assertIn("no room", errors.texts[0])
         told = [each for each in infos.texts if each.startswith("Following")]
-        self.assertEqual(len(told), 2)
+        self.assertEqual(told, [])
         gone = [each for each in infos.texts if each.endswith("is gone")]
         self.assertLess(len(gone), 25)
         slave.link.follow(None)
@@ -87,15 +89,16 @@ class LinkTests(LinkCase):
         master = self.master(FakeLog(b"one"))
         first = self.slave()
         self.advance()
-        with Logged(LogLevel.warn) as warnings:
+        with Logged(LogLevel.warn) as warnings, Logged(LogLevel.info) as infos:
             second = self.slave(follows=False)
             second.identity.address = "10.0.1.99:10911"
-            second.link.follow("10.0.0.1:10912")
+            second.link.follow(MASTER)
             self.advance(30)
         self.assertEqual([each.clientAddress for each in master.replicas.all], ["10.0.1.1:10911"])
         self.assertEqual(len(warnings.texts), 1)
         self.assertIn("10.0.1.1:10911", warnings.texts[0])
         self.assertIn("10.0.1.1:10911", second.link.status.problem)
+        self.assertEqual([each for each in infos.texts if each.startswith("Following")], [])
         self.assertEqual(first.link.status.problem, "")
         for each in (first, second):
             each.link.follow(None)

@@ -137,9 +137,10 @@ class MasterLink:
         # follows: a link that fails in the same way again and again has two lines.
         self._told = ""
         self._recovered: str | None = None
-        # When it began to follow; how often it has failed soon after that; and whether it is
-        # known why the connection is closed.
+        # When it began to follow, and from which offset unless that is logged; how often it
+        # has failed soon after that; and whether it is known why the connection is closed.
         self._since = 0.0
+        self._start: int | None = None
         self._flaps = 0
         self._isExplained = False
         self._helloWait = _HELLO
@@ -153,8 +154,9 @@ class MasterLink:
             return
         self._drop()
         self._address = address
-        self.failures = 0
+        self.failures = self._flaps = 0
         self._problem = self._told = ""
+        self._recovered = None
         self._helloWait = _HELLO
         if address is not None:
             self._dial()
@@ -200,26 +202,35 @@ class MasterLink:
 
     def followed(self, protocol: SlaveProtocol) -> None:
         """
-        A handshake is done.
+        This end's part of a handshake is done.  The master may still refuse.
         """
-        assert protocol.sink is not None
         self._since = self.clock.seconds()
-        if self._recovered == self._told:
-            return
-        self._recovered = self._told
-        self._log.info(
-            "Following the master at {address} from {offset}{how}",
-            address=self._address,
-            offset=self.preparation.parts.log.end,
-            how=", as a slave of RocketMQ 4.9.7" if protocol.sink.isPlain else "",
-        )
+        self._start = self.preparation.parts.log.end
 
     def progressed(self) -> None:
         """
         Something was taken from the master.
         """
-        self.failures = 0
-        self._problem = self._told = ""
+        self._problem = ""
+        if self._start is not None:
+            self._tell(self._start)
+            self._start = None
+        if self.failures and self.clock.seconds() - self._since >= _STEADY:
+            self.failures = self._flaps = 0
+            self._told = self._recovered = ""
+
+    def _tell(self, start: int) -> None:
+        """
+        Log that the link follows, once after each problem that was logged.
+        """
+        if self._recovered != self._told:
+            self._recovered = self._told
+            self._log.info(
+                "Following the master at {address} from {offset}{how}",
+                address=self._address,
+                offset=start,
+                how=", as a slave of RocketMQ 4.9.7" if self.state is LinkState.PLAIN else "",
+            )
 
     def failed(self, error: Exception) -> None:
         """
@@ -287,6 +298,8 @@ class MasterLink:
     def _pause(self) -> None:
         if self._address is not None:
             pause = self._backoff(self.failures)
+            if self._flaps:
+                pause = max(pause, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._flaps, 10)))
             self.failures += 1
             self._pausing = self.clock.callLater(pause, self._dial)
 
