@@ -116,6 +116,7 @@ class ProcessTests(SynchronousTestCase):
             if key[0] != "2m-2s-sync" and "-b" not in key[1]
         ]
         self.waitFor("slave 1")
+        self.waitFor("2m-noslave")
         told = self.waitFor("in sync, 0 bytes and 0.0 s behind")
         self.assertEqual(2, told.count("ASYNC_MASTER 0"), told)
         for child in children:

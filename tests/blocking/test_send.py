@@ -323,6 +323,19 @@ class RetryTests(SendCase):
         self.assertEqual(client.send(HELLO, queue).messageQueue, queue)
         self.assertEqual(self.pauses, [])
 
+    def test_slaveRefreshesRoute(self) -> None:
+        """
+        If a broker takes no messages, because it is a slave now, the message goes to the
+        master that name servers know by now.
+        """
+        self.b.serve[SEND] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
+        self.routes["T"] = self.routeTo(self.b)
+        moved = self.routeTo(self.a)
+        asked = inTurn(self.tellRoute, lambda request: self.move(moved, request))
+        self.names.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = asked
+        queue = MessageQueue("T", "a", 0)
+        self.assertEqual(self.client().send(HELLO, queue).messageQueue, queue)
+
     def move(self, route: TopicRouteData, request: RemotingCommand) -> RemotingCommand:
         """
         The name server learns of a new route, and tells it.

@@ -316,6 +316,18 @@ class RetryTests(ProducerCase):
         self.successResultOf(self.sending)
         self.assertIn("T", self.network.asked)
 
+    def test_slaveRefreshesRoute(self) -> None:
+        """
+        If a broker takes no messages, because it is a slave now, the route is requested again:
+        another broker may be the master.
+        """
+        received = self.sent(self.producer())
+        del self.network.asked[:]
+        received.refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
+        self.network.only().stored()
+        self.successResultOf(self.sending)
+        self.assertIn("T", self.network.asked)
+
     def test_lostConnectionsEndSend(self) -> None:
         """
         If every broker loses its connection, that is the error.

@@ -28,6 +28,7 @@ from txrocket.errors import (
     RemotingError,
     RocketError,
     SendFailed,
+    ServiceNotAvailable,
     TopicNotExist,
 )
 from txrocket.message import Message
@@ -199,10 +200,10 @@ class Sender:
             sending.attempts,
             sending.error,
         )
-        if isinstance(sending.error, RemotingError | TopicNotExist):
+        if isinstance(sending.error, RemotingError | TopicNotExist | ServiceNotAvailable):
             try:
-                # The broker may have moved, or be gone.  Use at most half of the time, so
-                # that some is left for sending.
+                # The broker may have moved, be gone, or be a slave now.  Use at most half of
+                # the time, so that some is left for sending.
                 return self._routes.refresh(sending.topic, deadline.share(2))
             except RocketError:
                 pass

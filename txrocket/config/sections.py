@@ -13,6 +13,7 @@ value.
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
 import typing
@@ -88,6 +89,10 @@ class SettingText(NamedTuple):
     text: str
 
 
+# A process with many servers asks again and again.
+_hints = functools.cache(typing.get_type_hints)
+
+
 def settingsOf(sections: Iterable[type]) -> dict[str, Setting]:
     """
     List the settings of all sections by their keys.
@@ -97,7 +102,7 @@ def settingsOf(sections: Iterable[type]) -> dict[str, Setting]:
     """
     settings: dict[str, Setting] = {}
     for section in sections:
-        hints = typing.get_type_hints(section)
+        hints = _hints(section)
         for attribute in attrs.fields(section):
             hint = hints[attribute.name]
             kinds = typing.get_args(hint) if isinstance(hint, UnionType) else (hint,)

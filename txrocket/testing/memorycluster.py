@@ -22,7 +22,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock, deferLater
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from txrocket.broker.service import Broker
@@ -36,6 +36,7 @@ from txrocket.server.environment import Environment
 from txrocket.services import Plugins, broker, nameServer
 from txrocket.testing.cluster import ClusterView
 from txrocket.testing.clustersettings import Setting, brokerSettings, namesrvSettings
+from txrocket.testing.memoryclock import MemoryClock
 from txrocket.testing.memoryfiles import MemoryFiles
 from txrocket.testing.memorynetwork import Machine, MemoryNetwork
 from txrocket.testing.memoryprocess import MemoryProcess
@@ -85,7 +86,7 @@ class MemoryCluster(ClusterView):
         @raise ConfigError: if a setting is not valid.
         """
         super().__init__()
-        self.clock = Clock()
+        self.clock = MemoryClock()
         self.clock.advance(_START)
         self._shift = 0.0
         self._network = MemoryNetwork(self.clock)
@@ -178,6 +179,13 @@ class MemoryCluster(ClusterView):
         for ends in self._ways(address, other, oneWay):
             self._network.heal(*ends)
 
+    def slow(self, address: str, other: str, seconds: float) -> None:
+        """
+        Let the network between the machines of two servers take some time for everything.
+        """
+        for ends in self._ways(address, other, False):
+            self._network.slow(*ends, seconds)
+
     def _ways(self, address: str, other: str, oneWay: bool) -> list[tuple[str, str]]:
         here, there = (each.rpartition(":")[0] for each in (address, other))
         return [(here, there)] if oneWay else [(here, there), (there, here)]
@@ -217,9 +225,8 @@ class MemoryCluster(ClusterView):
 
         @return: whether there was a call not later than C{end}.
         """
-        calls = self.clock.getDelayedCalls()
-        due = min((each.getTime() for each in calls), default=end + 1)
-        if due > end:
+        due = self.clock.due
+        if due is None or due > end:
             return False
         self.clock.advance(max(0.0, due - self.clock.seconds()))
         return True

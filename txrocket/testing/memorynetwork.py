@@ -54,6 +54,8 @@ class MemoryNetwork:
         self._arrivals = 0
         # By the two machines of a cut way, what waits until it is healed.
         self._cuts: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        # By the two machines of a slow way, how many seconds it takes.
+        self._delays: dict[tuple[str, str], float] = {}
 
     def cut(self, host: str, other: str) -> None:
         """
@@ -67,6 +69,18 @@ class MemoryNetwork:
         """
         for function in self._cuts.pop((host, other), ()):
             function()
+
+    def slow(self, host: str, other: str, seconds: float) -> None:
+        """
+        Let everything take some time to get from one machine to another, in this direction.
+        """
+        self._delays[host, other] = seconds
+
+    def delay(self, host: str, other: str) -> float:
+        """
+        How many seconds everything takes to get from one machine to another.
+        """
+        return self._delays.get((host, other), 0.0)
 
     def isCut(self, host: str, other: str) -> bool:
         """
@@ -84,9 +98,9 @@ class MemoryNetwork:
         else:
             waiting.append(function)
 
-    def soon(self, function: Callable[[], None]) -> None:
+    def soon(self, function: Callable[[], None], delay: float = 0.0) -> None:
         """
-        Call a function at the next call of the clock.
+        Call a function at the next call of the clock, or after some seconds.
 
         @raise RuntimeError: from that call, if there are too many at one time.
         """
@@ -103,7 +117,7 @@ class MemoryNetwork:
                 )
             function()
 
-        self.clock.callLater(0, happen)
+        self.clock.callLater(delay, happen)
 
 
 class _Direction:
@@ -114,7 +128,9 @@ class _Direction:
     def __init__(self, network: MemoryNetwork, host: str, other: str) -> None:
         self._network = network
         self._ends = host, other
-        self.soon = network.soon
+
+    def soon(self, function: Callable[[], None]) -> None:
+        self._network.soon(function, self._network.delay(*self._ends))
 
     @property
     def isCut(self) -> bool:

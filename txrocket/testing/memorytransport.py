@@ -45,7 +45,7 @@ class Path(Protocol):
 
     def soon(self, function: Callable[[], None]) -> None:
         """
-        Call a function at the next call of the clock.
+        Call a function as soon as something gets to the other end.
         """
 
     def whenHealed(self, function: Callable[[], None]) -> None:

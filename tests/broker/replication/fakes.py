@@ -144,6 +144,10 @@ class FakeIdentity:
         self.replicaId = replicaId
         self.address = f"10.0.1.{replicaId}:10911"
         self.incarnation = "boot"
+        self.members: list[int] = []
+
+    def met(self, replicaId: int) -> None:
+        self.members.append(replicaId)
 
     def join(self, groupId: str) -> None:
         self.groupId = groupId

@@ -29,6 +29,7 @@ from txrocket.protocol.bodies.replication import (
     HADemoteRequestHeader,
     HAPromoteRequestHeader,
     HAStatus,
+    MasterStatus,
 )
 from txrocket.protocol.codes import ReplicationCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
@@ -77,11 +78,14 @@ def _run(connections: BlockingConnections, options: argparse.Namespace, out: Tex
 
 def _status(connections: BlockingConnections, options: argparse.Namespace, out: TextIO) -> int:
     code = DONE
-    for address in _brokers(connections, options):
+    brokers = _brokers(connections, options)
+    if not brokers:
+        return _say("the name servers know no broker", FAILED)
+    for address in brokers:
         try:
             status = _statusOf(connections, address, options.timeout)
         except RequestCodeNotSupported:
-            code = _say(f"{address}: this broker is RocketMQ's, and does not tell its role", FAILED)
+            code = _say(f"{address} is not a broker of txrocket, and does not tell a role", FAILED)
         except RocketError as error:
             code = _say(f"{address}: {error}", FAILED)
         else:
@@ -126,11 +130,7 @@ def _told(status: HAStatus, address: str) -> Iterator[str]:
     if status.why:
         yield f"    {status.why}"
     if status.master is not None:
-        master = status.master
-        yield (
-            f"    follows {master.address or master.haAddress or 'no master'}: {master.state},"
-            f" {master.lag} bytes behind"
-        )
+        yield f"    {_followed(status.master)}"
     for each in status.replicas:
         yield (
             f"    slave {'?' if each.brokerId < 0 else each.brokerId} {each.address}:"
@@ -144,6 +144,23 @@ def _told(status: HAStatus, address: str) -> Iterator[str]:
             f"    cut {cut.records} messages, {cut.size} bytes from {cut.offset} on, kept in"
             f" {cut.path}"
         )
+
+
+def _followed(master: MasterStatus) -> str:
+    """
+    How a slave stands to its master.
+    """
+    if not master.haAddress:
+        return "knows no master"
+    where = master.haAddress
+    if master.address:
+        where = f"{master.address} (slaves connect to {where})"
+    # How far a slave is behind is known while the master tells where its log ends.
+    if master.state == "FOLLOWING":
+        return f"follows {where}, {master.lag} bytes behind"
+    if master.plain:
+        return f"follows {where}, as RocketMQ 4.9.7"
+    return f"does not follow {where}: {master.state}"
 
 
 def _parser() -> argparse.ArgumentParser:

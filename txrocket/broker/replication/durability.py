@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.errors import FlushDiskTimeout, FlushSlaveTimeout, SlaveNotAvailable
@@ -80,6 +81,8 @@ class Durability:
     Tells when a message is stored.
     """
 
+    _log = Logger()
+
     def __init__(
         self,
         store: MessageStore,
@@ -92,6 +95,10 @@ class Durability:
         self._store = store
         self._replicas: IReplicas = replicas or NoReplicas()
         self._waitsForSlaves = waitsForSlaves
+        # How often messages have begun to miss the slaves; whether they do now, and whether
+        # the log says so.
+        self._misses = 0
+        self._isMissing = self._isTold = False
 
     @property
     def isSync(self) -> bool:
@@ -120,7 +127,33 @@ class Durability:
         stored = self._store.stored(end)
         if not self._waitsForSlaves():
             return stored
-        return _both(stored, self._replicas.stored(end))
+        replicated = self._replicas.stored(end)
+        return _both(stored, replicated.addCallbacks(self._reached, self._missed))
+
+    def _reached(self, none: None) -> None:
+        """
+        A slave has a message.
+        """
+        if self._isMissing:
+            self._isMissing = False
+            if self._isTold:
+                self._log.info("Messages reach a slave again")
+
+    def _missed(self, failure: Failure) -> Failure:
+        """
+        No slave has a message.
+        """
+        if not self._isMissing:
+            self._isMissing = True
+            self._misses += 1
+            # A slave that is now and then too slow must not fill the log.
+            self._isTold = str(self._misses).strip("0") == "1"
+            if self._isTold:
+                self._log.error(
+                    "Messages reach no slave, and their producers are told so: {error}",
+                    error=failure.getErrorMessage(),
+                )
+        return failure
 
     def tablesStored(self) -> Deferred[None]:
         """

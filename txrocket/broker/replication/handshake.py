@@ -129,7 +129,9 @@ def whereToBegin(parts: SlaveParts, hello: MasterHello, lastFile: bool = False) 
     own = parts.identity.groupId
     if not hello.groupId or own not in ("", hello.groupId):
         raise ReplicaRefused(
-            "the master is of another group", f"{hello.groupId or 'none'}, and this one of {own}"
+            "the master is of another group",
+            f"{hello.groupId or 'none'}, and the messages here are of {own}; check haMasterAddress"
+            " and brokerName, or set an empty storePathRootDir",
         )
     if hello.fileSize != parts.fileSize:
         raise ReplicaRefused(

@@ -182,6 +182,13 @@ class IIdentity(Protocol):
         @raise StoreError: if it cannot be written.
         """
 
+    def met(self, replicaId: int) -> None:
+        """
+        A slave with this number follows.  It is on the disk when this returns.
+
+        @raise StoreError: if it cannot be written.
+        """
+
 
 class ITableCursor(Protocol):
     """

@@ -69,6 +69,15 @@ class Replica:
     _goal: tuple[int, float] = (0, 0.0)
     _caughtUp: float = 0.0
 
+    @property
+    def name(self) -> str:
+        """
+        The slave as a line of the log begins with it.
+        """
+        if self.isPlain:
+            return f"Slave at {self.address} (RocketMQ 4.9.7's stream)"
+        return f"Slave {self.replicaId} at {self.clientAddress or self.address}"
+
     def begin(self, end: int, now: float) -> None:
         """
         It is connected.

@@ -42,6 +42,7 @@ from txrocket.errors import (
     ResponseError,
     RocketError,
     SendFailed,
+    ServiceNotAvailable,
     TopicNotExist,
     responseError,
 )
@@ -310,6 +311,9 @@ class MessageSender:
             self._addLatency(sending, failed=True)
         if isinstance(error, TopicNotExist):
             self._routes.doubt(sending.topic, target.queue.brokerName, denied=True)
+        elif isinstance(error, ServiceNotAvailable):
+            # Another broker may be the master now.
+            self._routes.doubt(sending.topic, target.queue.brokerName, denied=False)
         self._again(sending, error)
 
     def unanswered(self, sending: PendingSend, failure: Failure) -> None:

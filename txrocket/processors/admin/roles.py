@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from txrocket.broker.replication.member.service import Replication
 from txrocket.protocol.bodies.codec import encodeBody
@@ -60,11 +61,11 @@ class RoleProcessor:
         """
         force = request.decodeHeader(HAPromoteRequestHeader).force
         self._log.warn(
-            "{address} promotes this broker{how}",
+            "{address} asks this broker to become the master{how}",
             address=peer.address,
             how=" by force" if force else "",
         )
-        return self._replication.promote(force=force).addCallback(lambda none: responseCommand())
+        return self._answer(self._replication.roleChange.promote(force=force))
 
     def demote(self, request: RemotingCommand, peer: RemotingProtocol) -> Deferred[RemotingCommand]:
         """
@@ -75,8 +76,20 @@ class RoleProcessor:
         """
         force = request.decodeHeader(HADemoteRequestHeader).force
         self._log.warn(
-            "{address} demotes this broker{how}",
+            "{address} asks this broker to become a slave{how}",
             address=peer.address,
             how=" by force" if force else "",
         )
-        return self._replication.demote(force=force).addCallback(lambda none: responseCommand())
+        return self._answer(self._replication.roleChange.demote(force=force))
+
+    def _answer(self, changed: Deferred[None]) -> Deferred[RemotingCommand]:
+        """
+        Answer once the role has changed, and log why it has not.
+        """
+
+        def refused(failure: Failure) -> Failure:
+            self._log.warn("The role does not change: {error}", error=failure.getErrorMessage())
+            return failure
+
+        changed.addErrback(refused)
+        return changed.addCallback(lambda none: responseCommand())

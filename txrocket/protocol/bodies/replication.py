@@ -120,6 +120,7 @@ class HAStatus(msgspec.Struct, frozen=True):
     @ivar master: of a slave.
     @ivar replicas: of a master.
     @ivar lastCut: of this start of the process.
+    @ivar members: the numbers of all slaves that have ever followed this broker.
     """
 
     role: str
@@ -136,3 +137,4 @@ class HAStatus(msgspec.Struct, frozen=True):
     master: MasterStatus | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
     lastCut: LastCut | None = None
+    members: tuple[Int64, ...] = ()

@@ -27,10 +27,12 @@ from twisted.logger import Logger
 from txrocket.broker.replication.interfaces import MasterParts
 from txrocket.broker.replication.master.protocol import MasterProtocol
 from txrocket.broker.replication.master.refusals import Refusals
+from txrocket.broker.replication.master.streams import FrameSource, PlainSource
 from txrocket.broker.replication.master.turns import PieceTurns
 from txrocket.broker.replication.replicas import Replica, Replicas
 from txrocket.broker.replication.settings import ReplicationSettings
 from txrocket.errors import ReplicaRefused
+from txrocket.protocol.ha.hello import SlaveHello
 from txrocket.remoting.tls import FirstByteProtocol, ServerTLS, TLSMode
 
 __all__ = ["ReplicaServerFactory"]
@@ -119,27 +121,43 @@ class ReplicaServerFactory(ServerFactory):
         self._silent[first] = self.clock.callLater(limit, _abort, first)
         return first
 
+    def checkNumber(self, hello: SlaveHello) -> None:
+        """
+        Whether a slave's number is its own.  The number is kept.
+
+        @raise ReplicaRefused: if a slave with another address has it.  Both would close the
+            other's connection again and again.
+        @raise StoreError: if the disk fails.
+        """
+        for each in self._numbered(hello.replicaId):
+            if each.replica.clientAddress != hello.address:
+                raise ReplicaRefused(
+                    "another slave has the same brokerId",
+                    f"{hello.replicaId}, at {each.replica.clientAddress}; give {hello.address}"
+                    " another one",
+                )
+        self.parts.identity.met(hello.replicaId)
+
     def welcome(self, replica: Replica) -> None:
         """
         A handshake is done.  If the slave has another connection, that one is dead and does
         not know it.
         """
-        if replica.replicaId:
-            for each in list(self._protocols):
-                known = each.source.replica if each.source is not None else None
-                if known is not None and known.replicaId == replica.replicaId:
-                    self._log.info(
-                        "Slave {replicaId} connects from {address}: closing its connection from"
-                        " {known}",
-                        replicaId=replica.replicaId,
-                        address=replica.address,
-                        known=known.address,
-                    )
-                    each.abandon()
-        self._log.info(
-            "Slave {address} follows from {offset}", address=replica.address, offset=replica.written
-        )
+        for protocol in list(self._protocols):
+            if protocol.source in self._numbered(replica.replicaId):
+                protocol.abandon()
+        if not replica.isPlain:
+            # A stranger is taken for a plain slave until its second offset.
+            self.refusals.forget(replica.address)
+        self._log.info("{name} follows from {offset}", name=replica.name, offset=replica.written)
         self.replicas.add(replica)
+
+    def _numbered(self, replicaId: int) -> list[PlainSource | FrameSource]:
+        """
+        The connections of the slave with a number.
+        """
+        sources = [each.source for each in self._protocols if each.source is not None]
+        return [each for each in sources if replicaId and each.replica.replicaId == replicaId]
 
     def mayBePlain(self, address: str) -> None:
         """

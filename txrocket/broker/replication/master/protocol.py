@@ -145,7 +145,7 @@ class MasterProtocol(Protocol):
         if self.source is not None:
             self._transport.unregisterProducer()
             self.source.close()
-            self._log.info("Slave {address} is gone", address=self.address)
+            self._log.info("{name} is gone", name=self.source.replica.name)
         self._server.gone(self)
 
     # --- time ------------------------------------------------------------
@@ -157,7 +157,7 @@ class MasterProtocol(Protocol):
         now = self._clock.seconds()
         due = self._lastRead + self._readLimit
         if now >= due:
-            silence = ReplicaRefused("it says nothing", f"for {self._readLimit:g} s")
+            silence = ReplicaRefused(f"it has said nothing for {self._readLimit:g} s")
             self._server.refusals.tell(self.address, silence)
             self.abandon()
             return
@@ -210,6 +210,7 @@ class MasterProtocol(Protocol):
         if not isinstance(hello, SlaveHello):
             raise MalformedReplication("a master cannot follow a master")
         checkSlave(self._parts, hello)
+        self._server.checkNumber(hello)
         source = FrameSource(
             self._parts, self._server.replicas, self._write, self.address, hello, self.sendSoon
         )
@@ -271,7 +272,7 @@ class MasterProtocol(Protocol):
             self._refuse(error)
             return False
         except Exception:
-            self._log.failure("Sending to slave {address} failed", address=self.address)
+            self._log.failure("{name}: sending failed", name=source.replica.name)
             self.abandon()
             return False
         if not isSent:

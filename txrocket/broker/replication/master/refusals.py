@@ -19,8 +19,8 @@ _REMEMBERED: Final = 256
 
 class Refusals:
     """
-    Logs why connections are refused, once for each host and reason: anyone can connect, and
-    a slave that is refused tries again and again.
+    Logs why connections are refused, once for each host and reason until a slave of ours
+    from there is accepted: anyone can connect, and a slave that is refused tries again and again.
     """
 
     _log = Logger()
@@ -45,11 +45,23 @@ class Refusals:
         if self._isNew(address, reason):
             self._log.warn("{address}: {reason}", address=address, reason=reason)
 
+    def forget(self, address: str) -> None:
+        """
+        A slave is accepted: what is refused from its host from now on is told again.
+        """
+        host = _host(address)
+        for key in [key for key in self._told if key[0] == host]:
+            del self._told[key]
+
     def _isNew(self, address: str, reason: str) -> bool:
-        key = address.rpartition(":")[0], reason
+        key = _host(address), reason
         if key in self._told:
             return False
         if len(self._told) >= _REMEMBERED:
             del self._told[next(iter(self._told))]
         self._told[key] = None
         return True
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]

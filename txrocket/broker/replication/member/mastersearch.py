@@ -81,9 +81,17 @@ class MasterSearch:
                 if found is not None:
                     status = found.status
                     replicas = [] if status is None else [each.brokerId for each in status.replicas]
-                    own = [] if status is None else [status.replicaId]
+                    own = [] if status is None else [status.replicaId, *status.members]
                     return attrs.evolve(found, taken=taken.union(replicas, own))
         return None
+
+    @inlineCallbacks
+    def newestEpoch(self, groupId: str) -> Generator[Deferred[Any], Any, int]:
+        """
+        The newest epoch that another member of a group has followed; 0 if none answers.
+        """
+        others: dict[str, HAStatus] = yield self.others()
+        return max((each.epoch for each in others.values() if each.groupId == groupId), default=0)
 
     @inlineCallbacks
     def ask(self, address: str) -> Generator[Deferred[Any], Any, FoundMaster | None]:
@@ -93,9 +101,7 @@ class MasterSearch:
         @return: a Deferred of L{None} if it does not answer or says that it is not.
         """
         try:
-            request = requestCommand(ReplicationCode.HA_STATUS)
-            answer = yield self._ask(address, request, SEARCH_TIMEOUT)
-            status = decodeBody(HAStatus, answer.body)
+            status = yield self._statusOf(address)
         except ResponseError:
             # A broker of RocketMQ, which does not know the question.
             return FoundMaster(address, None, frozenset())
@@ -105,6 +111,40 @@ class MasterSearch:
         if status.role != "MASTER" or status.brokerName != name:
             return None
         return FoundMaster(address, status, frozenset())
+
+    @inlineCallbacks
+    def others(self) -> Generator[Deferred[Any], Any, dict[str, HAStatus]]:
+        """
+        The other members of the group that name servers know and that answer, by address.
+        Those of RocketMQ do not tell.
+        """
+        tables = yield DeferredList([self._known(each) for each in self._registration.addresses])
+        addresses = {address for _, table in tables for address in table.values()}
+        addresses.discard(self._registration.identity.address)
+        asked = sorted(addresses)
+        answers = yield DeferredList([self._status(each) for each in asked])
+        return {
+            address: status
+            for address, (_, status) in zip(asked, answers, strict=True)
+            if status is not None
+        }
+
+    @inlineCallbacks
+    def _status(self, address: str) -> Generator[Deferred[Any], Any, HAStatus | None]:
+        """
+        The status of a broker; L{None} if it does not answer, or is RocketMQ's.
+        """
+        try:
+            status: HAStatus = yield self._statusOf(address)
+        except (RocketError, ValueError):
+            return None
+        return status
+
+    @inlineCallbacks
+    def _statusOf(self, address: str) -> Generator[Deferred[Any], Any, HAStatus]:
+        request = requestCommand(ReplicationCode.HA_STATUS)
+        answer = yield self._ask(address, request, SEARCH_TIMEOUT)
+        return decodeBody(HAStatus, answer.body)
 
     @inlineCallbacks
     def _known(self, nameServer: str) -> Generator[Deferred[Any], Any, dict[int, str]]:

@@ -38,6 +38,7 @@ class _Replica(msgspec.Struct, frozen=True):
     configured: BrokerRole | None = None
     groupRole: BrokerRole | None = None
     change: int = 0
+    members: tuple[int, ...] = ()
 
 
 class ReplicaFile:
@@ -140,6 +141,35 @@ class ReplicaFile:
         @raise StoreError: if it cannot be written.
         """
         self._change(replicaId=replicaId)
+
+    def numberBeside(self, taken: frozenset[int]) -> None:
+        """
+        Have a number as a slave, unless there is one: the lowest that no other slave has.
+
+        @param taken: the numbers of other slaves.
+        @raise StoreError: if it cannot be written.
+        """
+        if not self.replicaId:
+            # A slave that does not run now keeps its number.
+            others = taken.union(self.members)
+            numbers = range(1, len(others) + 2)
+            self.number(next(each for each in numbers if each not in others))
+
+    @property
+    def members(self) -> Sequence[int]:
+        """
+        The numbers of all slaves that have followed this broker.
+        """
+        return self._now.members
+
+    def met(self, replicaId: int) -> None:
+        """
+        A slave with this number follows.
+
+        @raise StoreError: if it cannot be written.
+        """
+        if replicaId not in self._now.members:
+            self._change(members=(*self._now.members, replicaId))
 
     def groupRole(self, role: BrokerRole) -> None:
         """

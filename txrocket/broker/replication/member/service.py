@@ -7,14 +7,16 @@ The role of one broker, from its start to its end::
     promote: FOLLOWER --> MASTER        demote: MASTER --> FOLLOWER
 
 A broker that is to be a master asks the name servers first, so that its group never gets a
-second one.  If there is one, the broker follows it, unless their logs have nothing in common.
+second one.  If there is one, the broker follows it, unless their logs have nothing in common.  If
+there is none, and a slave has followed a newer master, the broker follows too: an operator has to
+promote one.  A master that was cut off while another one was promoted finds out in the same way,
+and follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import Generator
+from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
@@ -22,19 +24,15 @@ from twisted.logger import Logger
 from txrocket.broker.registration import NameServerRegistration
 from txrocket.broker.replication.durability import Durability
 from txrocket.broker.replication.member.mastersearch import FoundMaster, MasterSearch
+from txrocket.broker.replication.member.rolechange import RoleChange
 from txrocket.broker.replication.member.steps import BrokerSteps
 from txrocket.broker.replication.role import Role
-from txrocket.errors import ConfigError, RemoteSystemError, RocketError, StoreError
+from txrocket.errors import ConfigError, RocketError
 from txrocket.model import MASTER_ID
-from txrocket.protocol.bodies.replication import HADemoteRequestHeader, HAStatus
-from txrocket.protocol.codes import ReplicationCode
-from txrocket.protocol.command import requestCommand
+from txrocket.protocol.bodies.replication import HAStatus
 from txrocket.store.replica.cut import Cut
 
 __all__ = ["Replication"]
-
-# How long a master that is asked to promote another one has for its answer, in seconds.
-_HAND_OVER: Final = 10.0
 
 
 class Replication:
@@ -44,6 +42,7 @@ class Replication:
     @ivar steps: the parts that the role starts and stops.
     @ivar durability: tells when a message is stored.
     @ivar why: why the broker is suspended.
+    @ivar roleChange: changes the role as an operator wants it.
     """
 
     _log = Logger()
@@ -57,7 +56,11 @@ class Replication:
         self._links = steps.links
         self._search = MasterSearch(steps.registration)
         self._running = False
-        self._changing = False
+        self.roleChange = RoleChange(steps, self._search, self.status)
+        # Whether the log says that there is no master.
+        self._isLost = False
+        # The other master in the same epoch that the log tells of.
+        self._rival = ""
         steps.registration.follow(self.masterFound)
 
     @property
@@ -98,13 +101,37 @@ class Replication:
         if self._file.role is Role.FOLLOWER:
             self.steps.become(Role.FOLLOWER)
         else:
-            found = None
+            found, newest = None, 0
             if self.registration.addresses:
                 found = yield self._search.find()
+                if found is None and self._file.groupId:
+                    newest = yield self._search.newestEpoch(self._file.groupId)
             if not self._running:
                 return
-            self._begin(found)
+            if newest > self.steps.epoch:
+                yield self._wait(newest)
+            else:
+                self._begin(found)
         yield self.steps.told
+
+    @inlineCallbacks
+    def _wait(self, newest: int) -> Generator[Deferred[Any], Any, None]:
+        """
+        Follow, although there is no master.
+        """
+        self._log.error(
+            "A slave of this group has followed a master of epoch {newest}, and this broker only"
+            " one of {epoch}: it does not lead, and waits for a master; promote a broker",
+            newest=newest,
+            epoch=self.steps.epoch,
+        )
+        taken = yield self._search.taken()
+        self._followNow(taken)
+
+    def _followNow(self, taken: frozenset[int]) -> None:
+        self._file.numberBeside(taken)
+        self._file.changed(Role.FOLLOWER)
+        self.steps.become(Role.FOLLOWER)
 
     def _begin(self, found: FoundMaster | None) -> None:
         """
@@ -122,9 +149,7 @@ class Replication:
             "{address} is the master of this group: this broker, which was to be one, follows it",
             address=found.address,
         )
-        self._number(found.taken)
-        self._file.changed(Role.FOLLOWER)
-        self.steps.become(Role.FOLLOWER)
+        self._followNow(found.taken)
 
     def _refusal(self, found: FoundMaster) -> str:
         """
@@ -137,15 +162,11 @@ class Replication:
         if not self._file.groupId and not self._parts.core.store.replica.end:
             return ""
         if found.status.groupId != self._file.groupId:
-            return f"{there}, and its messages are others than those of this broker's folder"
+            return (
+                f"{there}, and its messages are others than those of this broker's folder: set"
+                " another brokerName, or an empty storePathRootDir"
+            )
         return ""
-
-    def _number(self, taken: frozenset[int]) -> None:
-        """
-        Give a former master a number as a slave.
-        """
-        if not self._file.replicaId:
-            self._file.number(next(each for each in range(1, len(taken) + 2) if each not in taken))
 
     def stop(self) -> Deferred[None]:
         """
@@ -165,21 +186,76 @@ class Replication:
             try:
                 yield self._links.replicated()
             except RocketError as error:
-                self._log.info("The slaves may lack messages: {error}", error=error)
+                self._log.warn(
+                    "This broker stops, and its slaves may lack messages: {error}", error=error
+                )
         self._links.close()
 
-    def look(self) -> None:
+    @inlineCallbacks
+    def look(self) -> Generator[Deferred[Any], Any, None]:
         """
-        Have a slave without its master ask the name servers for it.
+        Have a slave without its master ask the name servers for it, and a master whether there
+        is another one.
         """
         if self.role is Role.FOLLOWER and not self._links.isConnected:
-            self.registration.announce(force=True)
+            if not self._isLost and not self._links.masterStatus(*self.steps.master).haAddress:
+                self._isLost = True
+                self._log.warn("This broker has no master to follow: {why}", why=self._noMaster())
+            yield self.registration.announce(force=True)
+        elif self.role is Role.MASTER and self.registration.addresses:
+            found = yield self._search.find()
+            if found is not None and self._running:
+                yield self._meet(found)
+
+    @inlineCallbacks
+    def _meet(self, found: FoundMaster) -> Generator[Deferred[Any], Any, None]:
+        """
+        There is another master: the one with the newer epoch leads.
+        """
+        status = found.status
+        if status is None or status.groupId != self._file.groupId:
+            return
+        if self.roleChange.isGoingOn or self.role is not Role.MASTER:
+            return
+        if status.epoch > self.steps.epoch:
+            self._log.error(
+                "{address} leads this group in epoch {newer}: this broker, which has led it in"
+                " epoch {epoch}, follows",
+                address=found.address,
+                newer=status.epoch,
+                epoch=self.steps.epoch,
+            )
+            self.steps.master = ("", "")
+            self._followNow(found.taken)
+            yield self.steps.told
+        elif status.epoch < self.steps.epoch:
+            # The other one finds this one then.
+            yield self.registration.announce(force=True)
+        elif found.address != self._rival:
+            self._rival = found.address
+            self._log.critical(
+                "{address} leads this group in the same epoch {epoch}: demote one of them",
+                address=found.address,
+                epoch=status.epoch,
+            )
+
+    def _noMaster(self) -> str:
+        """
+        Why no master is known.
+        """
+        if not self.registration.addresses:
+            return "neither namesrvAddr nor haMasterAddress is set"
+        return (
+            f"no name server knows a master of brokerName={self.registration.identity.name};"
+            " this broker goes on asking"
+        )
 
     def masterFound(self, address: str, haAddress: str) -> None:
         """
         A name server has told of the master.
         """
         if address != self.registration.identity.address and haAddress:
+            self._isLost = False
             self.steps.master = address, haAddress
             if self.role is Role.FOLLOWER:
                 self._links.follow(address, haAddress)
@@ -189,7 +265,7 @@ class Replication:
         The role and all that belongs to it.
         """
         steps, replica, leads = self.steps, self._parts.core.store.replica, self.role is Role.MASTER
-        identity, last = self.registration.identity, steps.epochs.last
+        identity = self.registration.identity
         follows = self.role is Role.FOLLOWER
         sync = "SYNC_MASTER" if self._file.isSync else "ASYNC_MASTER"
         return HAStatus(
@@ -199,7 +275,7 @@ class Replication:
             MASTER_ID if leads else self._file.replicaId,
             self._file.replicaId,
             self._file.groupId,
-            0 if last is None else last.epoch,
+            steps.epoch,
             replica.first,
             replica.end,
             replica.flushed,
@@ -207,6 +283,7 @@ class Replication:
             self._links.masterStatus(*steps.master) if follows else None,
             tuple(self._links.replicaStatus()) if leads else (),
             self._links.lastCut,
+            tuple(self._file.members),
         )
 
     def cutBack(self, cut: Cut) -> None:
@@ -237,114 +314,3 @@ class Replication:
             offset=offset,
             folder=folder,
         )
-
-    # --- an operator's -------------------------------------------------------
-
-    @inlineCallbacks
-    def promote(self, *, force: bool) -> Generator[Deferred[Any], Any, None]:
-        """
-        Become the master.
-
-        @param force: whether to do so although the present master answers; it is asked to
-            follow then.
-        @raise RemoteSystemError: if the broker may not.
-        """
-        with self._change(Role.FOLLOWER, "become a master"):
-            found = yield self._present()
-            if found is not None and not force:
-                raise RemoteSystemError(
-                    f"{found.address} still answers as the master of this group: demote it first"
-                )
-            if found is not None and found.status is not None:
-                yield self._demote(found.address)
-            try:
-                self._file.makeGroup()
-                self._file.changed(Role.MASTER)
-                self.steps.become(Role.MASTER)
-            except StoreError as error:
-                with suppress(StoreError):
-                    self._file.changed(Role.FOLLOWER)
-                raise RemoteSystemError(f"the store cannot take messages: {error}") from error
-        yield self.steps.told
-
-    @inlineCallbacks
-    def demote(self, *, force: bool) -> Generator[Deferred[Any], Any, None]:
-        """
-        Become a slave, once another one has everything.
-
-        @param force: whether to do so although none has.
-        @raise RemoteSystemError: if the broker may not.
-        """
-        with self._change(Role.MASTER, "become a slave"):
-            self.steps.rest()
-            try:
-                # From now on there are no more messages to wait for.
-                self.steps.follow()
-                if not force:
-                    yield self._links.replicated()
-                taken = yield self._search.taken()
-                replicas = [each.brokerId for each in self._links.replicaStatus()]
-                self._number(taken.union(replicas))
-                self._file.changed(Role.FOLLOWER)
-            except RocketError as error:
-                self.steps.lead()
-                self.steps.serve()
-                self.steps.deliver()
-                raise RemoteSystemError(f"no slave has all messages: {error}") from error
-            self.steps.master = ("", "")
-            self.steps.become(Role.FOLLOWER)
-        yield self.steps.told
-
-    def _change(self, role: Role, what: str) -> _Change:
-        """
-        A change that an operator wants, one at a time.
-        """
-        if self._changing:
-            raise RemoteSystemError("the role of this broker is being changed already")
-        if self.role is not role:
-            raise RemoteSystemError(f"a broker that is {self.role.value} cannot {what}")
-        return _Change(self._flag)
-
-    def _flag(self, changing: bool) -> None:
-        self._changing = changing
-
-    @inlineCallbacks
-    def _present(self) -> Generator[Deferred[Any], Any, FoundMaster | None]:
-        """
-        The master that answers now.
-        """
-        if self.steps.master[0]:
-            found: FoundMaster | None = yield self._search.ask(self.steps.master[0])
-            if found is not None:
-                return found
-        found = yield self._search.find()
-        return found
-
-    @inlineCallbacks
-    def _demote(self, address: str) -> Generator[Deferred[Any], Any, None]:
-        header = HADemoteRequestHeader(True)
-        try:
-            yield self.registration.ask(
-                address, requestCommand(ReplicationCode.HA_DEMOTE, header), _HAND_OVER
-            )
-        except RocketError as error:
-            self._log.error(
-                "{address}, which was the master, does not follow: {error}",
-                address=address,
-                error=error,
-            )
-
-
-class _Change:
-    """
-    Notes that a change goes on, for as long as it does.
-    """
-
-    def __init__(self, flag: Callable[[bool], None]) -> None:
-        self._flag = flag
-
-    def __enter__(self) -> None:
-        self._flag(True)
-
-    def __exit__(self, *error: object) -> None:
-        self._flag(False)

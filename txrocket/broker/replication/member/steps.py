@@ -129,6 +129,7 @@ class BrokerSteps:
     @ivar epochs: the epochs of its log.
     @ivar master: the master's addresses, for clients and for slaves, as name servers have told
         them.
+    @ivar isPromotion: whether an operator wants the broker to lead, and it was a slave.
     @ivar told: fires once the name servers have heard of the role, or failed.
     """
 
@@ -146,6 +147,7 @@ class BrokerSteps:
             delivery.transactionChecks,
         )
         self.master = ("", "")
+        self.isPromotion = False
         self.told: Deferred[None] = succeed(None)
         self._haAddress = self.registration.identity.haAddress
 
@@ -156,12 +158,22 @@ class BrokerSteps:
         """
         return self.parts.core.role
 
-    def become(self, role: Role) -> None:
+    @property
+    def epoch(self) -> int:
+        """
+        The newest epoch of the log; 0 if it has none.
+        """
+        last = self.epochs.last
+        return 0 if last is None else last.epoch
+
+    def become(self, role: Role, *, isPromotion: bool = False) -> None:
         """
         Change the role.
 
+        @param isPromotion: whether an operator wants it.
         @raise StoreError: if the store cannot take messages.
         """
+        self.isPromotion = isPromotion
         self.state.become(role, self)
 
     def lead(self) -> None:

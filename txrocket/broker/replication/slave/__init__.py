@@ -12,7 +12,7 @@ The slave's end of replication: the link to the master.
           +--- follow(None) from each state: nothing more is taken from the master
 
 The link connects again and again, with pauses that grow.  A reason why it does not follow is
-logged once, until there is another one or it follows again.
+logged once, until there is another one or it has followed for a while.
 """
 
 from __future__ import annotations
@@ -42,6 +42,14 @@ __all__ = ["LinkState", "LinkStatus", "MasterLink"]
 # of RocketMQ 4.9.7; and after a hello that came later.
 _HELLO: Final = 1.0
 _LATE_HELLO: Final = 5.0
+
+# Seconds after which a link that follows is steady, and its former problems are forgotten.
+_STEADY: Final = 10.0
+
+# Seconds of the first and of the longest pause after a link has followed and then failed: its
+# handshake succeeds, so that the failure is in what follows, such as a full disk.
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 10.0
 
 
 class LinkState(Enum):
@@ -125,7 +133,16 @@ class MasterLink:
         self._pausing: IDelayedCall | None = None
         self.failures = 0
         self._problem = ""
+        # The reason that was logged last, and the one after which the log said that the link
+        # follows: a link that fails in the same way again and again has two lines.
         self._told = ""
+        self._recovered: str | None = None
+        # When it began to follow, and from which offset unless that is logged; how often it
+        # has failed soon after that; and whether it is known why the connection is closed.
+        self._since = 0.0
+        self._start: int | None = None
+        self._flaps = 0
+        self._isExplained = False
         self._helloWait = _HELLO
 
     def follow(self, address: str | None) -> None:
@@ -137,8 +154,9 @@ class MasterLink:
             return
         self._drop()
         self._address = address
-        self.failures = 0
+        self.failures = self._flaps = 0
         self._problem = self._told = ""
+        self._recovered = None
         self._helloWait = _HELLO
         if address is not None:
             self._dial()
@@ -184,22 +202,35 @@ class MasterLink:
 
     def followed(self, protocol: SlaveProtocol) -> None:
         """
-        A handshake is done.
+        This end's part of a handshake is done.  The master may still refuse.
         """
-        assert protocol.sink is not None
-        self._log.info(
-            "Following the master at {address} from {offset}{how}",
-            address=self._address,
-            offset=self.preparation.parts.log.end,
-            how=", as a slave of RocketMQ 4.9.7" if protocol.sink.isPlain else "",
-        )
+        self._since = self.clock.seconds()
+        self._start = self.preparation.parts.log.end
 
     def progressed(self) -> None:
         """
         Something was taken from the master.
         """
-        self.failures = 0
-        self._problem = self._told = ""
+        self._problem = ""
+        if self._start is not None:
+            self._tell(self._start)
+            self._start = None
+        if self.failures and self.clock.seconds() - self._since >= _STEADY:
+            self.failures = self._flaps = 0
+            self._told = self._recovered = ""
+
+    def _tell(self, start: int) -> None:
+        """
+        Log that the link follows, once after each problem that was logged.
+        """
+        if self._recovered != self._told:
+            self._recovered = self._told
+            self._log.info(
+                "Following the master at {address} from {offset}{how}",
+                address=self._address,
+                offset=start,
+                how=", as a slave of RocketMQ 4.9.7" if self.state is LinkState.PLAIN else "",
+            )
 
     def failed(self, error: Exception) -> None:
         """
@@ -207,23 +238,31 @@ class MasterLink:
         """
         if isinstance(error, LateHello):
             self._helloWait = _LATE_HELLO
-        self._problem = str(error)
+        self._isExplained = True
+        if self.state in (LinkState.FOLLOWING, LinkState.PLAIN):
+            self._flaps += 1
+        self._problem = str(error).rstrip(".")
         reason = error.reason if isinstance(error, ReplicaRefused) else type(error).__name__
         if reason != self._told:
             self._told = reason
             self._log.error(
-                "This broker does not follow the master at {address}: {error}",
+                "This broker does not follow the master at {address}, and tries again: {problem}",
                 address=self._address,
-                error=error,
+                problem=self._problem,
             )
 
     def lost(self, protocol: SlaveProtocol) -> None:
         """
         A connection is closed.
         """
-        if protocol is self._protocol:
-            self._protocol = None
-            self._pause()
+        if protocol is not self._protocol:
+            return
+        self._protocol = None
+        if not self._isExplained:
+            # A broker that is not a master closes each connection.
+            why = "" if protocol.sink is not None else "the broker there may not be the master"
+            self.failed(ReplicaRefused("it has closed the connection", why))
+        self._pause()
 
     # --- connecting ------------------------------------------------------
 
@@ -247,6 +286,7 @@ class MasterLink:
             protocol.abandon()
             return
         self._connecting = None
+        self._isExplained = False
         self._protocol = protocol
 
     def _notConnected(self, failure: Failure, connecting: Deferred[Any]) -> None:
@@ -258,6 +298,8 @@ class MasterLink:
     def _pause(self) -> None:
         if self._address is not None:
             pause = self._backoff(self.failures)
+            if self._flaps:
+                pause = max(pause, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._flaps, 10)))
             self.failures += 1
             self._pausing = self.clock.callLater(pause, self._dial)
 

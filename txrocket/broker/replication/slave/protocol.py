@@ -58,7 +58,7 @@ class SlaveProtocol(Protocol):
         self._lastRead = self._lastWrite = 0.0
         self._lastFlushed = -1
         self._isWaiting = False
-        self._isFlushing = False
+        self._isFlushing = self._isFlushDue = False
         self._isOver = False
 
     @property
@@ -170,7 +170,7 @@ class SlaveProtocol(Protocol):
             self._lastRead = now
         due = self._lastRead + self._silence
         if now >= due:
-            self._fail(ReplicaRefused("the master says nothing", f"for {self._silence:g} s"))
+            self._fail(ReplicaRefused(f"the master has said nothing for {self._silence:g} s"))
             return
         if now >= self._lastWrite + self._beat:
             self._report()
@@ -230,20 +230,27 @@ class SlaveProtocol(Protocol):
         """
         log = self._parts.log
         sink = self.sink
-        if sink is None or not sink.countsFlushed or self._isFlushing or log.flushed >= log.end:
+        if sink is None or not sink.countsFlushed or log.flushed >= log.end:
+            return
+        if self._isFlushing:
+            self._isFlushDue = True
             return
         self._isFlushing = True
         flushed: Deferred[None] = self._parts.flush()
-        flushed.addCallbacks(self._flushed, self._broke)
+        flushed.addCallbacks(self._flushed, self._broke, (log.flushed,))
 
-    def _flushed(self, result: None) -> None:
+    def _flushed(self, result: None, before: int) -> None:
+        isDue = self._isFlushDue or self._parts.log.flushed > before
+        self._isFlushDue = False
         self._isFlushing = False
         flushed = self._parts.log.flushed
         # A record that is not whole is on no disk: there is no use in asking again.
         if not self._isOver and flushed > self._lastFlushed:
             self._lastFlushed = flushed
             self._report()
-            self._flush()
+            # Not without end: if the log ends with half a record, the disk does not get that.
+            if isDue:
+                self._flush()
 
     def _report(self) -> None:
         assert self.sink is not None
