@@ -12,7 +12,7 @@ of broker, on the folder and the port that it had before.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,24 @@ from tests.live.servers import Child, freePort, reactor, twistd
 from txrocket.errors import RocketError
 from txrocket.protocol.bodies import KVTable
 from txrocket.protocol.bodies.codec import decodeBody
-from txrocket.protocol.codes import RequestCode
+from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers.fields import Header
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.remoting import Remoting
 from txrocket.testing import clustersettings
 
-__all__ = ["LOG_FILE", "Broker", "Kinds", "Pair", "brokerPort", "until"]
+__all__ = [
+    "LOG_FILE",
+    "Broker",
+    "Finding",
+    "Kinds",
+    "Pair",
+    "Script",
+    "answerName",
+    "brokerPort",
+    "until",
+]
 
 # The seconds that a broker has to start, and to stop before it is killed.
 _START = 150.0
@@ -72,6 +82,30 @@ def brokerPort() -> int:
     its replicas.
     """
     return clustersettings.freePort("127.0.0.1", (2, -1))
+
+
+@attrs.frozen
+class Finding:
+    """
+    What a script saw.
+
+    @ivar isWeak: whether the broker has the weakness.
+    """
+
+    isWeak: bool
+    seen: str
+
+
+Script = Callable[[], Awaitable[Finding]]
+
+
+def answerName(code: int) -> str:
+    """
+    What a producer calls the code of an answer to a send.
+    """
+    if code == ResponseCode.SUCCESS:
+        return "SEND_OK"
+    return ResponseCode(code).name
 
 
 async def until(condition: Any, limit: float, what: str) -> Any:
@@ -127,6 +161,7 @@ class Broker:
 
     @ivar kind: C{ours} or C{java}, of the process that runs or ran last.
     @ivar child: its process.
+    @ivar system: what RocketMQ takes as properties of Java's system, and ours from the file.
     """
 
     def __init__(self, name: str, kind: str, folder: Path, nameServer: str, peers: Peers) -> None:
@@ -144,6 +179,7 @@ class Broker:
         self._peers = peers
         self._said: list[bytes] = []
         self._settings: dict[str, object] = {}
+        self.system: dict[str, str] = {}
 
     @property
     def address(self) -> str:
@@ -218,12 +254,14 @@ class Broker:
         settings: dict[str, object] = {
             **_SETTINGS,
             "brokerName": "pair",
+            "namesrvAddr": self._nameServer,
             **self._settings,
             "listenPort": self.port,
-            "namesrvAddr": self._nameServer,
             "storePathRootDir": self.store,
             "storePathCommitLog": self.store / "commitlog",
         }
+        if self.kind == "ours":
+            settings |= self.system
         # Both kinds read the same file.
         path = self._folder / f"{self.name}.conf"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -233,6 +271,7 @@ class Broker:
             "user.home": str(self._folder / f"{self.name}-home"),
             "rocketmq.broker.diskSpaceWarningLevelRatio": "0.99",
             "rocketmq.broker.diskSpaceCleanForciblyRatio": "0.99",
+            **self.system,
         }
         return java(_BROKER, "-c", str(path), properties=system)
 
