@@ -121,7 +121,7 @@ class Broker:
     """
 
     def __init__(self, folder: str, **settings: str) -> None:
-        self.port = freePort(2)
+        self.port = freePort(2, 1)
         given = {
             "storePathRootDir": folder,
             "listenPort": str(self.port),

@@ -114,7 +114,7 @@ def servers() -> Iterator[tuple[str, int, str]]:
 
     @return: the name server's address, the broker's port, and the folder.
     """
-    nameServer, broker = freePort(), freePort(2)
+    nameServer, broker = freePort(), freePort(2, 1)
     program = [os.path.join(os.path.dirname(sys.executable), "twistd"), "--nodaemon"]
     program += ["--pidfile=", "rocket", "--namesrvPort", str(nameServer)]
     # A full disk would have it refuse messages, which is not what is measured.

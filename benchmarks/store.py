@@ -29,6 +29,7 @@ from zlib import crc32
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 
+from txrocket.bulk import SentMessage
 from txrocket.message import Message
 from txrocket.protocol.record import (
     MESSAGE_MAGIC_CODE,
@@ -39,8 +40,8 @@ from txrocket.protocol.record import (
     encodeTopic,
 )
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)
@@ -103,7 +104,7 @@ def _line(what: str, figure: str, more: str = "") -> None:
 
 def appends(folder: str) -> None:
     """
-    Measure C{put} and C{putBatch}, with what they cause when the reactor turns.
+    Measure C{put} and C{appendBatch}, with what they cause when the reactor turns.
     """
     store, clock = _open(folder)
 
@@ -113,9 +114,11 @@ def appends(folder: str) -> None:
             if number % GATHERED == GATHERED - 1:
                 clock.advance(0)
 
+    sent = SentMessage(None, ("TopicTest", 3), BATCH, b"", TIME)
+
     def batches() -> None:
         for _ in range(MESSAGES // 32):
-            store.putBatch("TopicTest", 3, BATCH, b"", bornTimestamp=TIME, bornHost=HOST)
+            store.appendBatch(sent, HOST)
             clock.advance(0)
 
     floor = _best(_floor(), MESSAGES)

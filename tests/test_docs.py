@@ -280,10 +280,10 @@ class JavaClassesTests(SynchronousTestCase):
         for name, module in (
             ("PullRequestHoldService", "txrocket.broker.pull.longpoll"),
             ("ScheduleMessageService", "txrocket.broker.delivery.delaylevels"),
-            ("SendMessageProcessor", "txrocket.processors.messages.send"),
-            ("PullMessageProcessor", "txrocket.processors.messages.pull"),
+            ("SendMessageProcessor", "txrocket.processors.messages.send.send"),
+            ("PullMessageProcessor", "txrocket.processors.messages.pull.pull"),
             ("RouteInfoManager", "txrocket.nameserver.routetable"),
-            ("CommitLog", "txrocket.store.commitlog"),
+            ("CommitLog", "txrocket.store.log.commitlog"),
             ("ReputMessageService", "txrocket.store.dispatch"),
             ("ProcessQueue", "txrocket.client.consumer.push.processqueue"),
             ("RemotingCommand", "txrocket.protocol.command"),

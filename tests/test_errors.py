@@ -28,6 +28,7 @@ from txrocket.errors import (
     ResponseError,
     RocketError,
     SendFailed,
+    StoreIsReplica,
     SystemBusy,
     TooManyRequests,
     TopicNotExist,
@@ -123,12 +124,12 @@ class RetriableTests(SynchronousTestCase):
     Which errors are retriable.
     """
 
-    def test_noResponseNineCodesAndDiskFullAreRetriable(self) -> None:
+    def test_noResponseNineCodesAndRefusalsOfStoreAreRetriable(self) -> None:
         """
         A request without a response is retriable, so is a response with one of nine
         codes, and a write to a full disk; no other error is.
         """
-        expected = {DiskFull, *family(RemotingError)} | {
+        expected = {DiskFull, StoreIsReplica, *family(RemotingError)} | {
             type(responseError(code, None)) for code in RETRIABLE_CODES
         }
         self.assertEqual({each for each in family(RocketError) if each.retriable is True}, expected)

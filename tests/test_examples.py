@@ -154,7 +154,7 @@ class ExampleTests(TestCase):
         options.parseOptions(
             [
                 *("--data", self.mktemp(), "--namesrvPort", str(freePort("127.0.0.1"))),
-                *("--set", f"listenPort={freePort('127.0.0.1', (2,))}"),
+                *("--set", f"listenPort={freePort('127.0.0.1', (2, -1))}"),
             ]
         )
         servers = embedded.makeService(options)

@@ -50,26 +50,16 @@ REPEATED_CLASSES: frozenset[str] = frozenset()
 LONG_MODULES: frozenset[str] = frozenset(
     {
         "txrocket.bulk.interface",
-        "txrocket.processors.messages.pull",
-        "txrocket.remoting.protocol",
-        "txrocket.store.consumequeue",
-        "txrocket.store.entryreader",
-        "txrocket.store.files",
-        "txrocket.store.messagestore",
-        "txrocket.store.segments",
     }
 )
 LARGE_PACKAGES: frozenset[str] = frozenset(
     {
-        "txrocket.processors.messages",
         "txrocket.remoting",
-        "txrocket.store",
     }
 )
 PARTICIPLE_MODULES: frozenset[str] = frozenset(
     {
         "pyspark_rocketmq.read.planning",
-        "txrocket.store.housekeeping",
     }
 )
 WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
@@ -84,19 +74,12 @@ WIDE_CONSTRUCTORS: frozenset[str] = frozenset(
         "txrocket.client.producer.sendcontext.Sending",
         "txrocket.message.Message",
         "txrocket.nameserver.service.NameServer",
-        "txrocket.processors.messages.pull.PullProcessor",
-        "txrocket.processors.messages.reply.ReplyProcessor",
-        "txrocket.store.flush.Checkpointer",
-        "txrocket.store.housekeeping.Housekeeping",
         "txrocket.store.messagestore.MessageStore",
-        "txrocket.store.recovery.Recovery",
-        "txrocket.store.retention.Retention",
         "txrocket.testing.realcluster.RealCluster",
     }
 )
 LONG_FUNCTIONS: frozenset[str] = frozenset(
     {
-        "txrocket.processors.messages.send.SendProcessor._send",
         "txrocket.store.messagestore.MessageStore.__init__",
     }
 )

@@ -258,7 +258,7 @@ class LiveTests(TapCase):
             *("--set", "bindAddress=127.0.0.1"),
         )
         servers.waitFor("listens on")
-        port = freePort("127.0.0.1", (2, -8, -10))
+        port = freePort("127.0.0.1", (2, -1, -8, -10, -11))
         parent = self.start(
             *("rocket-broker", "-n", f"127.0.0.1:{nameServer}", "--instances", "2"),
             *("--set", f"listenPort={port}", "--set", "brokerName=b", *SMALL),
@@ -287,7 +287,7 @@ class LiveTests(TapCase):
         """
         Children do not outlive their parent, whatever becomes of that.
         """
-        port = freePort("127.0.0.1", (2, -8, -10))
+        port = freePort("127.0.0.1", (2, -1, -8, -10, -11))
         parent = self.start(
             *("rocket-broker", "--instances", "2", "--set", f"listenPort={port}", *SMALL),
             *("--set", "brokerName=b", "--set", "storePathRootDir=store"),

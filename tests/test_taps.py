@@ -89,8 +89,8 @@ class TapCase(SynchronousTestCase):
         """
         Free ports for a name server and a broker.
         """
-        broker = freePort("127.0.0.1", (2,))
-        while (nameServer := freePort("127.0.0.1")) in (broker, broker - 2):
+        broker = freePort("127.0.0.1", (2, -1))
+        while (nameServer := freePort("127.0.0.1")) in (broker, broker - 2, broker + 1):
             pass
         return nameServer, broker
 
@@ -323,7 +323,7 @@ class RefusedTests(TapCase):
         first, _, broker = self.startRocket()
         store = first.folder / "data" / "store"
         second = self.start(
-            *("rocket-broker", "--set", f"listenPort={freePort('127.0.0.1', (2,))}"),
+            *("rocket-broker", "--set", f"listenPort={freePort('127.0.0.1', (2, -1))}"),
             *("--set", f"storePathRootDir={store}", "--set", "brokerIP1=127.0.0.1", *SMALL),
         )
         self.assertRefused(second, f"Cannot start: {store} is in use by another process")

@@ -35,7 +35,7 @@ from txrocket.protocol import configtext
 from txrocket.protocol.bodies import codec, registerbroker
 from txrocket.protocol.codes import RequestCode, requestName
 from txrocket.protocol.command import RemotingCommand
-from txrocket.store.append import Appender
+from txrocket.store.log.append import Appender
 
 # Units of 10 ms, after which work that is done bit by bit is interrupted, and of 50 ms.
 SLICE: Final = 100_000

@@ -27,9 +27,9 @@ from txrocket.broker.delivery.reroute import Reroutes, encodeSplit
 from txrocket.errors import StoreError
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.jsontable import Table
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType
 
 

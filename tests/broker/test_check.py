@@ -378,13 +378,13 @@ class CheckTests(TransactionTests):
         self.patch(opmessages, "_HALVES", 2)
         for number in range(6):
             self.half(b"%d" % number)
-        self.producer.peer.pauseProducing()
+        self.producer.peer.outbox.pauseProducing()
         limits = self.producer.peer._limits
-        self.producer.peer._onewaysUnsent = limits.oneways - 1
+        self.producer.peer.outbox._oneways = limits.oneways - 1
         self.assertEqual(len(self.passed(60)), 1)
         self.assertIn("did not get the check", self.logged(LogLevel.warn)[-1])
         self.assertEqual(len(self.halves()), 8)
-        self.producer.peer.resumeProducing()
+        self.producer.peer.outbox.resumeProducing()
         self.clock.advance(0.9)
         self.assertEqual(self.questions(self.producer), [])
         self.clock.advance(0.1)

@@ -29,9 +29,9 @@ from txrocket.errors import (
     MessageIllegal,
 )
 from txrocket.protocol.record import decodeRecord, encodeProperties, encodeRecord, encodeTopic
-from txrocket.store import consumequeues
 from txrocket.store.dispatch import SCHEDULE_TOPIC
 from txrocket.store.jsontable import sealed
+from txrocket.store.queue import consumequeues
 from txrocket.store.settings import FlushDiskType
 
 FULL = OSError(errno.ENOSPC, "full")

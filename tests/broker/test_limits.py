@@ -163,7 +163,7 @@ class TopicLimitTests(LimitsCase):
         made.stopService()
         self.turn(10)
         made = self.start(maxTopicNum="2")
-        caller = self.call(-1)
+        caller = self.call(-2)
         self.served(self.send(caller, "B"))
         self.refused(self.send(caller, "D"), ResponseCode.TOPIC_NOT_EXIST, "maxTopicNum is 2")
         answer = self.send(caller, "%RETRY%I")

@@ -39,6 +39,7 @@ reactor: Any = theReactor
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
 REGISTER, UNREGISTER = RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER
+CLUSTER_INFO = RequestCode.GET_BROKER_CLUSTER_INFO
 
 FULL = OSError(errno.ENOSPC, "full")
 
@@ -104,10 +105,10 @@ class StartTests(BrokerTests):
     def test_bothPortsServeTheSame(self) -> None:
         """
         A broker listens on its port and on the one two below, and serves the same
-        on both.
+        on both.  On the one above it listens for slaves.
         """
         self.start(listenPort="20911")
-        self.assertEqual([each.number for each in self.ports], [20911, 20909])
+        self.assertEqual([each.number for each in self.ports], [20911, 20909, 20912])
         for index in (0, 1):
             caller = self.call(index)
             self.send(caller)
@@ -117,10 +118,10 @@ class StartTests(BrokerTests):
 
     def test_noPortBelow(self) -> None:
         """
-        Where there is no port two below, there is one.
+        Where there is no port two below, there are two.
         """
         self.start(listenPort="2")
-        self.assertEqual([each.number for each in self.ports], [2])
+        self.assertEqual([each.number for each in self.ports], [2, 3])
 
     def test_startIsLoggedInOneLine(self) -> None:
         """
@@ -129,8 +130,8 @@ class StartTests(BrokerTests):
         """
         self.start(brokerClusterName="c", listenPort="20911")
         self.assertIn(
-            "Broker b of c listens on 192.0.2.9:20911, 192.0.2.9:20909, is reached at"
-            f" 192.0.2.9:20911 and keeps its messages in {self.root}",
+            "Broker b of c listens on 192.0.2.9:20911, 192.0.2.9:20909, 192.0.2.9:20912, is"
+            f" reached at 192.0.2.9:20911 and keeps its messages in {self.root}",
             self.logged(LogLevel.info),
         )
 
@@ -148,8 +149,8 @@ class StartTests(BrokerTests):
         self.successResultOf(announced)
         self.successResultOf(made.whenAnnounced())
         self.assertEqual(self.dialled, ["192.0.2.1:9876", "192.0.2.2:9876"])
-        self.assertEqual(self.nameServer.asked, [REGISTER] * 2)
-        self.assertEqual(self.happened, ["started", "told of 2", "told of 2"])
+        self.assertEqual(self.nameServer.asked, [CLUSTER_INFO] * 2 + [REGISTER] * 2)
+        self.assertEqual(self.happened, ["started", *["told of 3"] * 4])
 
     def test_restartFindsItsState(self) -> None:
         """
@@ -361,7 +362,7 @@ class StopTests(BrokerTests):
         self.held.work()
         self.turn()
         self.work()
-        self.assertEqual(self.nameServer.asked, [REGISTER, UNREGISTER])
+        self.assertEqual(self.nameServer.asked, [CLUSTER_INFO, REGISTER, UNREGISTER])
         self.assertEqual(self.codes(caller), [ResponseCode.SUCCESS])
         self.assertClosed()
 
@@ -578,8 +579,8 @@ class StopTests(BrokerTests):
         self.assertEqual(
             self.happened,
             [
-                *("started", "104", "held", "offsets", "port", "port", "offsets", "store"),
-                *("peers", "stopped"),
+                *("started", "104", "held", "offsets", "port", "port", "port", "offsets"),
+                *("store", "peers", "stopped"),
             ],
         )
 
@@ -675,7 +676,7 @@ class RealTests(TestCase):
         names.startService()
         host: Any = names.ports[0].getHost()
         namesrv = f"127.0.0.1:{host.port}"
-        port = freePort("127.0.0.1", (2,))
+        port = freePort("127.0.0.1", (2, -1))
         address, vip = f"127.0.0.1:{port}", f"127.0.0.1:{port - 2}"
         configuration = self.configured(
             BROKER_SECTIONS,

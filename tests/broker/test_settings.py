@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.broker.distribution import distribution
 from tests.javasettings import differences
 from txrocket.broker.settings import (
     SECTIONS,
@@ -21,6 +22,8 @@ from txrocket.broker.settings import (
     SendSettings,
     TopicSettings,
 )
+from txrocket.config import Configuration
+from txrocket.config.javakeys import BROKER_KEYS
 from txrocket.services import BROKER_SECTIONS
 
 # The limits of txrocket's own.
@@ -80,6 +83,7 @@ class SettingsTests(SynchronousTestCase):
         harmless = {
             *("autoCreateSubscriptionGroup", "autoCreateTopicEnable", "enablePropertyFilter"),
             *("filterSupportRetry", "longPollingEnable", "notifyConsumerIdsChangedEnable"),
+            "offsetCheckInSlave",
             *("osPageCacheBusyTimeOutMills", "pullThreadPoolQueueCapacity"),
             *("sendThreadPoolQueueCapacity", "shortPollingTimeMills", "slaveReadEnable"),
             *("timerMaxDelaySec", "traceOn"),
@@ -106,7 +110,7 @@ class SettingsTests(SynchronousTestCase):
             (BrokerSettings, {"brokerClusterName": " "}),
             (BrokerSettings, {"brokerName": "x" * 128}),
             (BrokerSettings, {"brokerRole": BrokerRole.SLAVE}),
-            (BrokerSettings, {"brokerId": 1}),
+            (BrokerSettings, {"brokerRole": BrokerRole.SLAVE, "brokerId": -1}),
             (BrokerSettings, {"brokerPermission": 8}),
             (BrokerSettings, {"brokerPermission": -1}),
             (RegistrationSettings, {"registerNameServerPeriod": 0}),
@@ -128,3 +132,38 @@ class SettingsTests(SynchronousTestCase):
         self.assertEqual("x" * 127, BrokerSettings(brokerName="x" * 127).brokerName)
         self.assertEqual(0, BrokerSettings(brokerPermission=0).brokerPermission)
         self.assertEqual(1, TopicSettings(defaultTopicQueueNums=1).defaultTopicQueueNums)
+
+    def test_aMasterHasNumber0(self) -> None:
+        """
+        A master's brokerId is 0, whatever its file says, as in Java.
+        """
+        for role in (BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER):
+            self.assertEqual(0, BrokerSettings(brokerRole=role, brokerId=3).brokerId)
+        self.assertEqual(0, BrokerSettings(brokerId=-1).brokerId)
+
+    def test_aSlaveNeedsANumber(self) -> None:
+        """
+        A slave keeps its brokerId; without one above 0 the error names the setting.
+        """
+        self.assertEqual(3, BrokerSettings(brokerRole=BrokerRole.SLAVE, brokerId=3).brokerId)
+        with self.assertRaises(ValueError) as caught:
+            BrokerSettings(brokerRole=BrokerRole.SLAVE)
+        self.assertIn("brokerId=0", str(caught.exception))
+
+    def test_theFilesOfADistributionAreRead(self) -> None:
+        """
+        The settings of RocketMQ's 2m-2s-sync, 2m-2s-async and 2m-noslave are taken unchanged.
+        """
+        for (folder, name), settings in distribution().items():
+            text = "".join(f"{key}={value}\n" for key, value in settings.items())
+            path = self.mktemp()
+            with open(path, "w") as file:
+                file.write(text)
+            read = Configuration.read(BROKER_SECTIONS, BROKER_KEYS, path, {})
+            own = read[BrokerSettings]
+            self.assertEqual(
+                (own.brokerName, str(own.brokerId), own.brokerRole.value),
+                (settings["brokerName"], settings["brokerId"], settings["brokerRole"]),
+                f"{folder}/{name}",
+            )
+            self.assertEqual([], read.warnings)

@@ -25,8 +25,8 @@ from txrocket.broker.tables.flushedtable import FlushedTable
 from txrocket.config import Live
 from txrocket.errors import MessageIllegal, RemoteSystemError
 from txrocket.protocol.bodies.codec import decodeBody
-from txrocket.store import consumequeues
 from txrocket.store.dispatch import TIMER_TOPIC
+from txrocket.store.queue import consumequeues
 from txrocket.store.settings import FlushDiskType, delayLevels
 from txrocket.store.verify import Verifier
 

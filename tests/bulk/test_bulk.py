@@ -50,13 +50,14 @@ from txrocket.protocol.record import (
     encodeTopic,
 )
 from txrocket.protocol.record.batch import encodeItem
-from txrocket.store.commitlog import torn
-from txrocket.store.consumequeue import packEntry
 from txrocket.store.dispatch import SCHEDULE_TOPIC, TIMER_TOPIC
-from txrocket.store.files import Files, Handles
+from txrocket.store.files import Files
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
 from txrocket.store.index import Index
 from txrocket.store.index import file as indexModule
-from txrocket.store.segments import SyncJob
+from txrocket.store.log.commitlog import torn
+from txrocket.store.queue.entry import packEntry
 
 LIMIT = 1 << 20
 ID = b"7F0000010B251B89B4AC4E0EAA800205"

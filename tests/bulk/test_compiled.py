@@ -220,6 +220,23 @@ class RefusedTests(SynchronousTestCase):
         for owners in ([(0, 0)], [(0, -1)], [(0,)], [None], [(0, "1")]):
             self.assertRaises(TypeError, encode, owners, b"", b"", True)
 
+    def test_rowsNotValidRefused(self) -> None:
+        """
+        Rows of too few or too many values, or of values that are neither numbers nor texts,
+        are refused, and so are pieces that are not bytes.
+        """
+        assert speed is not None
+        pieces = b"[", b"]"
+        for row in (
+            *((), (1,), (1, 2, 3), None, [1, 2], (None, 0), (1.5, 0), (b"x", 0)),
+            *((2**63, 0), (1, None), (1, -1), (1, 2**31), (1, 2**31 - 1), ("\ud800", 0)),
+        ):
+            self.assertRaises(
+                (TypeError, ValueError, OverflowError), speed.encodeHeads, pieces, [row]
+            )
+        for broken in ((), ("[", "]"), (b"[", None)):
+            self.assertRaises((TypeError, ValueError), speed.encodeHeads, broken, [(1, 0)])
+
     def test_startOutsideRefused(self) -> None:
         """
         A place before the first byte or behind the last one is a ValueError.

@@ -18,9 +18,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.sanitized.arguments import ARGUMENTS
 from txrocket.bulk import DecodedSends, SentMessage, compiled, python
 from txrocket.protocol.codes import SerializeType
-from txrocket.protocol.command import RemotingCommand, decodeCommand, requestCommand
+from txrocket.protocol.command import (
+    RemotingCommand,
+    decodeCommand,
+    requestCommand,
+    responseCommand,
+)
 from txrocket.protocol.frames import frameEnd
 from txrocket.protocol.headers import SendMessageResponseHeader
+from txrocket.protocol.headertemplates import MARK, responsePieces
 
 LIMIT = 1 << 20
 
@@ -171,6 +177,56 @@ class ResponseTests(SynchronousTestCase):
             header = response.decodeHeader(SendMessageResponseHeader)
             self.assertEqual((header.queueId, header.queueOffset), (3, 5))
             self.assertEqual(header.msgId, "AB0000000000000064")
+
+
+class HeadTests(SynchronousTestCase):
+    """
+    C{encodeHeads}.
+    """
+
+    if compiled is None:
+        skip = "the compiled module was not built"
+
+    @given(st.integers(0, 2**64))
+    def test_valuesGiveSameHeads(self, seed: int) -> None:
+        """
+        Both give the same bytes.
+        """
+        assert compiled is not None
+        arguments = ARGUMENTS["encodeHeads"](random.Random(seed))
+        self.assertEqual(compiled.encodeHeads(*arguments), python.encodeHeads(*arguments))
+
+    @given(
+        st.dictionaries(st.text(max_size=9), st.integers(-(2**63), 2**63 - 1), max_size=5),
+        st.none() | st.text(max_size=20),
+        st.integers(-(2**31), 2**31 - 1),
+        st.binary(max_size=9),
+    )
+    def test_valuesGiveHeadOfResponse(
+        self, fields: dict[str, int], remark: str | None, opaque: int, body: bytes
+    ) -> None:
+        """
+        A head has the bytes that a response with the same fields encodes.
+        """
+        assert compiled is not None
+        pieces = responsePieces(dict.fromkeys(fields, MARK), remark)
+        response = responseCommand(remark=remark, body=body)
+        response.fields = {name: str(value) for name, value in fields.items()}
+        response.opaque = opaque
+        row = (*fields.values(), opaque, len(body))
+        for bulk in (python, compiled):
+            self.assertEqual(bulk.encodeHeads(pieces, [row]), [response.encodeHead()])
+
+    def test_headerTooLongRefused(self) -> None:
+        """
+        A header that is longer than 24 bits can tell is a ValueError.
+        """
+        assert compiled is not None
+        for bulk in (python, compiled):
+            text = "x" * (2**24 - 3)
+            self.assertEqual(len(bulk.encodeHeads((b"[", b"]"), [(text, 0)])[0]), 2**24 + 7)
+            row = (text + "x", 0)
+            self.assertRaises(ValueError, bulk.encodeHeads, (b"[", b"]"), [row])
 
 
 def _byOwner(sends: DecodedSends) -> dict[int, list[tuple[object, ...]]]:

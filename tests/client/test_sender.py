@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 from msgspec.structs import replace
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
@@ -21,7 +22,7 @@ from txrocket.client.producer.producer import Producer
 from txrocket.errors import InvalidMessage, SendFailed
 from txrocket.message import Message
 from txrocket.protocol.codes import ResponseCode
-from txrocket.protocol.command import rawResponse
+from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.remoting.remoting import Limits
 
 texts = st.sampled_from(["a", "b", "%d %b", 'quo"te', "é", "x" * 5000, ""])
@@ -39,6 +40,12 @@ messages = st.builds(
         ),
     ),
 )
+
+
+def _rawResponse(extFields: bytes) -> RemotingCommand:
+    response = responseCommand()
+    response.raw = Raw(extFields)
+    return response
 
 
 class SenderTests(ProducerCase):
@@ -99,7 +106,7 @@ class SenderTests(ProducerCase):
         """
         received = self.sent(self.warm())
         fields = f'{{"msgId":"0A","queueId":{received.fields["e"]},"queueOffset":1}}'
-        received.answer(rawResponse(fields.encode()))
+        received.answer(_rawResponse(fields.encode()))
         self.assertEqual(self.successResultOf(self.sending).queueOffset, 1)
 
     def test_otherQueueInAnswerIsTheResult(self) -> None:
@@ -114,7 +121,7 @@ class SenderTests(ProducerCase):
         An answer that cannot be decoded fails the send, without another attempt.
         """
         producer = self.warm()
-        self.sent(producer).answer(rawResponse(b'{"msgId":"0A","queueId":"x"}'))
+        self.sent(producer).answer(_rawResponse(b'{"msgId":"0A","queueId":"x"}'))
         self.assertEqual(self.failed().attempts, 1)
         self.assertEqual(self.network.run(), [])
 

@@ -24,8 +24,9 @@ from txrocket.client.producer.transaction import LocalTransactionState, Transact
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere, MessageQueue
 from txrocket.protocol.record import BLANK_SIZE, decodeRecord
-from txrocket.store.checkpoint import CheckpointFile
-from txrocket.store.files import Files, Handles
+from txrocket.store.files import Files
+from txrocket.store.files.handles import Handles
+from txrocket.store.flush.checkpoint import CheckpointFile
 
 TOPICS: Final = ("Orders", "Events")
 FIRST: Final = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET

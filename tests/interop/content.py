@@ -18,8 +18,9 @@ from typing import Any, TypeAlias
 
 from txrocket.message import PROPERTY_UNIQ_KEY, MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.consumequeue import ConsumeQueue, entries
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.entry import entries
 
 __all__ = ["Content", "comparable", "content", "describe", "records"]
 

@@ -29,9 +29,9 @@ from txrocket.protocol.record import decodeRecord
 from txrocket.store.files import Files
 from txrocket.store.jsontable import Table
 from txrocket.store.messagestore import MessageStore
-from txrocket.store.readonly import inUse
 from txrocket.store.settings import StoreSettings
 from txrocket.store.verify import Verifier
+from txrocket.store.verify.readonly import inUse
 
 Opener = Callable[[StoreSettings], Driven]
 

@@ -15,7 +15,7 @@ from tests.interop.driven import Driven
 from tests.interop.live import TurnsCase
 from tests.interop.samples import commands
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
-from txrocket.store.commitlog import HOLE_TOPIC
+from txrocket.store.log.commitlog import HOLE_TOPIC
 
 
 class HolesTests(TurnsCase):

@@ -18,6 +18,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 
 from tests.interop.content import content
+from txrocket.bulk import SentMessage
 from txrocket.message import Message
 from txrocket.protocol.record import TRANSACTION_ROLLBACK_TYPE, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
@@ -86,7 +87,16 @@ class Driver:
                     for each in command["messages"]
                 ]
             )
-            placed = self.store.putBatch(topic, command["queueId"], batch, b"", **shared)
+            sent = SentMessage(
+                None,
+                (topic, command["queueId"]),
+                batch,
+                b"",
+                shared["bornTimestamp"],
+                sysFlag=shared["sysFlag"],
+                reconsumeTimes=shared["reconsumeTimes"],
+            )
+            placed = self.store.appendBatch(sent, shared["bornHost"])
         else:
             command = _delayed(command, len(delayLevels(self.store.settings.messageDelayLevel)))
             placed = self.store.put(

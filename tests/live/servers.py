@@ -48,7 +48,7 @@ def freePort() -> int:
     """
     A port that is free, and the one two below it as well.
     """
-    return plan.freePort("127.0.0.1", (2,))
+    return plan.freePort("127.0.0.1", (2, -1))
 
 
 def twistd(*arguments: str) -> list[str]:

@@ -20,6 +20,8 @@ from tests.store.support import HOST, START, StoreCase, atOnce
 from txrocket.broker.clients.registry import ClientChannelInfo
 from txrocket.broker.parts import Core
 from txrocket.broker.pull.longpoll import LongPoll
+from txrocket.broker.replication.durability import Durability
+from txrocket.broker.replication.role import BrokerRoleState, Role
 from txrocket.broker.settings import (
     SECTIONS,
     BrokerSettings,
@@ -83,6 +85,7 @@ class AdminCase(StoreCase):
             self.store,
             self.longPoll,
             self.stats,
+            BrokerRoleState(Role.MASTER),
         )
         self.environment = environmentOf(self.clock, atOnce, self.disk, lambda below: 0)
         self.parts = partsAround(
@@ -124,7 +127,12 @@ class AdminCase(StoreCase):
                 self.store, self.parts.tables, self.consumers, self.delays, self.slices
             ),
             *adminProcessors(
-                self.environment, self.configuration, self.parts, self.slices, self.whenTold
+                self.environment,
+                self.configuration,
+                self.parts,
+                self.slices,
+                self.whenTold,
+                Durability(self.store),
             ),
         )
         return {code: each for one in processors for code, each in one.codes().items()}

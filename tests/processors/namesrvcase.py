@@ -40,7 +40,7 @@ from txrocket.remoting.remoting import FunctionProcessor, Remoting
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.remoting.tls import ServerTLS
 from txrocket.store.files import Files
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.jsontable import Table
 
 

@@ -18,7 +18,7 @@ from txrocket.services import BROKER_SECTIONS
 from txrocket.services.clients import buildClients
 from txrocket.services.delivery import buildDelivery
 from txrocket.services.tables import buildTables
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 
 
 def identityOf(name: str, cluster: str, address: str = "192.0.2.9:10911") -> Identity:

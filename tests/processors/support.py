@@ -33,6 +33,8 @@ from txrocket.broker.delivery.reroute import Reroutes
 from txrocket.broker.interfaces import ISendHook
 from txrocket.broker.parts import Core
 from txrocket.broker.pull.longpoll import LongPoll
+from txrocket.broker.replication.durability import Durability
+from txrocket.broker.replication.role import BrokerRoleState, Role
 from txrocket.broker.settings import BrokerSettings, PullSettings, SendSettings
 from txrocket.config.live import Live
 from txrocket.filters.expressions import ExpressionTypes
@@ -40,14 +42,16 @@ from txrocket.message import MessageExt
 from txrocket.model import TopicConfig
 from txrocket.processors.cooperate import cooperator
 from txrocket.processors.messages.pull import PullProcessor
+from txrocket.processors.messages.pull.pullchecks import PullChecks
+from txrocket.processors.messages.pull.pulltogether import PullTogether
 from txrocket.processors.messages.reply import ReplyProcessor
-from txrocket.processors.messages.reroute import SendReroute
 from txrocket.processors.messages.send import SendProcessor
+from txrocket.processors.messages.send.reroute import SendReroute
+from txrocket.processors.messages.send.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendhooks import SendHooks
+from txrocket.processors.messages.send.sendresponse import SendResponses
+from txrocket.processors.messages.send.sendtogether import SendTogether
 from txrocket.processors.messages.sendback import SendBackProcessor
-from txrocket.processors.messages.sendchecks import SendChecks
-from txrocket.processors.messages.sendhooks import SendHooks
-from txrocket.processors.messages.sendresponse import SendResponses
-from txrocket.processors.messages.sendtogether import SendTogether
 from txrocket.protocol.codes import RequestCode, SerializeType
 from txrocket.protocol.command import ONEWAY_FLAG, RemotingCommand, requestCommand
 from txrocket.protocol.headers import (
@@ -237,7 +241,9 @@ class BrokerTests(RemotingTests):
         self.expressions = ExpressionTypes()
         stats: Any = self.stats
         identity = identityOf("b", CLUSTER)
-        core = Core(identity, HOST, self.remoting, self.store, self.longPoll, stats)
+        self.role = BrokerRoleState(Role.MASTER)
+        self.durability = self.makeDurability()
+        core = Core(identity, HOST, self.remoting, self.store, self.longPoll, stats, self.role)
         environment = environmentOf(self.clock, self.inThread, self.disk, self.choose)
         slices = cooperator(self.clock)
         self.parts = partsAround(core, environment, self.configuration, slices, self.expressions)
@@ -252,7 +258,12 @@ class BrokerTests(RemotingTests):
         self.sendSettings = Live(SendSettings())
         self.pullSettings = Live(PullSettings())
         self.sendChecks = SendChecks(
-            self.store, self.topics, self.brokerSettings, self.sendSettings, self.now
+            self.durability,
+            self.role,
+            self.topics,
+            self.brokerSettings,
+            self.sendSettings,
+            self.now,
         )
         self.responses = SendResponses(HOST, self.brokerSettings)
         self.send = self.makeSend()
@@ -270,10 +281,9 @@ class BrokerTests(RemotingTests):
                 self.remoting.registerProcessor(code, processor, InlineExecutor())
         self.client = self.connect()
 
-    def _count(self, processAll: ProcessAll, calls: list[Call]) -> list[int]:
-        starts = processAll(calls)
+    def _count(self, processAll: ProcessAll, calls: list[Call], starts: list[int]) -> None:
+        processAll(calls, starts)
         self.taken += starts != [call.start for call in calls]
-        return starts
 
     def turns(self) -> None:
         """
@@ -349,6 +359,12 @@ class BrokerTests(RemotingTests):
             self.store, self.retries, reroutes, stats, self.sendChecks, self.choose
         )
 
+    def makeDurability(self) -> Durability:
+        """
+        What tells when a message is stored.
+        """
+        return Durability(self.store)
+
     def makeReply(self) -> ReplyProcessor:
         """
         What brings replies.
@@ -359,7 +375,6 @@ class BrokerTests(RemotingTests):
             self.sendChecks,
             self.responses,
             SendHooks(self.hooks, self.sendChecks),
-            now=self.now,
             choose=self.choose,
         )
 
@@ -367,21 +382,11 @@ class BrokerTests(RemotingTests):
         """
         What gives messages.
         """
-        stats: Any = self.stats
-        return PullProcessor(
-            self.store,
-            self.topics,
-            self.subscriptions,
-            self.offsets,
-            self.longPoll,
-            stats,
-            self.brokerSettings,
-            self.pullSettings,
-            brokerName="b",
-            storeHost=HOST,
-            now=self.now,
-            turn=self.remoting.turn,
+        checks = PullChecks(
+            self.topics, self.subscriptions, self.brokerSettings, self.pullSettings, self.role
         )
+        self.pullTogether = PullTogether(self.parts.core, checks, self.offsets)
+        return PullProcessor(self.pullTogether, self.now)
 
     def now(self) -> int:
         """

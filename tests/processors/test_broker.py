@@ -119,12 +119,13 @@ class RuntimeTests(AdminCase):
     def test_javasKeysArePresent(self) -> None:
         """
         All of Java's names are there, for tools that look for them; one more has
-        the log's folder in it, one is of 5.x, and one tells of damage.
+        the log's folder in it, one is of 5.x, and two tell of damage and of the role.
         """
         more = {
             f"commitLogDiskRatio_{self.path('commitlog')}",
             "timerCongestNum",
             "damagedMessages",
+            "role",
         }
         self.assertEqual(KEYS | more, set(self.runtime()))
 

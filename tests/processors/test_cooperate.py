@@ -195,7 +195,7 @@ class TurnsTests(SynchronousTestCase):
 
     def test_whatIsCancelledIsPassedOver(self) -> None:
         """
-        A request whose connection went away is not dealt with, and those behind it are.
+        A request whose connection went away is not served, and those behind it are.
         """
         waiting: list[Any] = [
             self.turns.take(self.peer, self.work(str(number), number % 2 + 1))

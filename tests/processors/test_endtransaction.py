@@ -79,7 +79,7 @@ class EndTests(TransactionTests):
 
     def test_rollbackAppendsOnlyOp(self) -> None:
         """
-        A message that is rolled back is in no queue, and its half is dealt with.
+        A message that is rolled back is in no queue, and its half message is settled.
         """
         half = self.half()
         self.assertEqual(self.end(half, ROLLBACK).code, 0)

@@ -17,7 +17,7 @@ from tests.processors.support import BROUGHT, COMMIT, BrokerTests, binary, pullH
 from tests.store.support import filesOf
 from txrocket.broker.settings import BrokerSettings, PullSettings
 from txrocket.model import PERM_WRITE, SubscriptionGroupConfig, TopicConfig
-from txrocket.processors.messages import pull
+from txrocket.processors.messages.pull import pulltogether
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import PullMessageRequestHeader
@@ -184,7 +184,7 @@ class ManyPullsTests(ManyPullsCase):
         Answers are written when there are many, and nothing is taken from a peer that
         does not read them.
         """
-        self.patch(pull, "_AT_ONCE", 100)
+        self.patch(pulltogether, "_AT_ONCE", 100)
         self.assertEqual([len(bodies(each)) for each in self.pulls(*[pullHeader()] * 3)], [5] * 3)
         self.assertEqual(self.taken, 1)
         self.client.wire.capacity = 10
@@ -198,7 +198,7 @@ class ManyPullsTests(ManyPullsCase):
         """
         An answer that would be too long for a frame is not made here.
         """
-        self.pull._frameLimit = 400
+        self.pullTogether._frameLimit = 400
         self.assertEqual(len(bodies(self.pulls(pullHeader())[0])), 5)
         self.assertEqual(self.taken, 0)
 
@@ -208,16 +208,18 @@ class ManyPullsTests(ManyPullsCase):
         """
         self.pulls(pullHeader(subscription="x" * 100))
         self.pulls(pullHeader(subscription="x" * 5000))
-        self.assertEqual([each.subscription for each in self.pull._headers.values()], ["x" * 100])
+        self.assertEqual(
+            [each.subscription for each in self.pullTogether._headers.values()], ["x" * 100]
+        )
 
     def test_forgets(self) -> None:
         """
         No more consumers are known than there is room for.
         """
-        self.patch(pull, "_KNOWN", 2)
+        self.patch(pulltogether, "_KNOWN", 2)
         for number in range(5):
             self.pulls(pullHeader(subVersion=number))
-            self.assertLessEqual(len(self.pull._headers), 2)
+            self.assertLessEqual(len(self.pullTogether._headers), 2)
         self.assertEqual(self.taken, 5)
 
 

@@ -21,7 +21,7 @@ from txrocket.broker.settings import SendSettings
 from txrocket.broker.transaction.opmessages import HALF_TOPIC
 from txrocket.message import Message
 from txrocket.model import PERM_READ, TopicConfig, TopicFilterType
-from txrocket.processors.messages import checkedtopics as soundModule
+from txrocket.processors.messages.send import checkedtopics as soundModule
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.messageid import decodeMessageId

@@ -477,8 +477,8 @@ class SyncTests(HeldDisk):
 
     def test_onTheDisk(self) -> None:
         """
-        No answer before the sync: the consumer would take the message for dealt
-        with.  Java does not wait here.
+        The broker answers after the sync: the consumer commits past the message as soon
+        as it has the answer.  Java does not wait here.
         """
         self.topic("%RETRY%G")
         self.assertEqual(self.write(self.request(self.offset)), [])

@@ -70,7 +70,7 @@ class CommitTests(BrokerTests):
             found.append(self.bodies())
             write(b"".join(pieces))
 
-        self.client.peer._send = watch
+        self.client.peer.outbox._send = watch
         self.write(b"a", b"b", b"c")
         self.assertEqual(found, [[b"a", b"b", b"c"]])
         self.assertEqual(self.codes(), [0, 0, 0])

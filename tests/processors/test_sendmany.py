@@ -25,8 +25,9 @@ from tests.store.support import Held, filesOf
 from txrocket.broker.settings import SendSettings
 from txrocket.message import Message as Item
 from txrocket.model import TopicConfig
-from txrocket.processors.messages import checkedtopics as soundModule
-from txrocket.processors.messages.checkedtopics import CheckedTopics
+from txrocket.processors.messages.send import checkedtopics as soundModule
+from txrocket.processors.messages.send import sendtogether
+from txrocket.processors.messages.send.checkedtopics import CheckedTopics
 from txrocket.protocol.codes import RequestCode, ResponseCode, SerializeType
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.record import decodeRecords
@@ -85,8 +86,8 @@ class ManyTests(ManyCase):
 
     def test_taken(self) -> None:
         """
-        All that come after the first are dealt with together; each is answered, in
-        turn, with the place where it is, and is there.
+        All messages after the first are served together.  Each is in the store, and its
+        producer gets its place, in the order in which the messages came.
         """
         self.known()
         requests = self.ordinary(5)
@@ -117,8 +118,8 @@ class ManyTests(ManyCase):
 
     def test_batches(self) -> None:
         """
-        Batches are dealt with likewise, and each is answered with the ids of all that is
-        in it; one that is damaged is told so, and does not keep the next from being taken.
+        Batches are served together as well, and each is answered with the ids of all its
+        messages.  A damaged batch is refused, and the next one is served.
         """
         self.known()
         body = encodeBatch([Item("T", b"a"), Item("T", b"b")])
@@ -134,6 +135,23 @@ class ManyTests(ManyCase):
         self.assertEqual(",".join(told), ",".join(ids))
         self.assertEqual((self.taken, len(ids)), (2, 6))
 
+    def test_largeBatchIsServedByTheRules(self) -> None:
+        """
+        A batch whose ids may be too long for a header is served alone, and those behind it
+        are served together again.
+        """
+        self.known()
+        self.patch(sendtogether, "_LARGE_BATCH", 100)
+        small, large = (encodeBatch([Item("T", bytes(each))]) for each in (1, 101))
+        answers = self.answered(
+            *(
+                self.client.request(RequestCode.SEND_BATCH_MESSAGE, sendHeader(), each)
+                for each in (small, large, small)
+            )
+        )
+        self.assertEqual([each.extFields["queueOffset"] for each in answers], ["1", "2", "3"])
+        self.assertEqual((self.taken, len(self.stored())), (2, 4))
+
     def test_oneway(self) -> None:
         """
         Who wants no answer gets none, and the message is there.
@@ -147,7 +165,7 @@ class ManyTests(ManyCase):
 
     def test_torn(self) -> None:
         """
-        However what came is cut, all of it is dealt with.
+        However the network cuts the requests, all of them are served.
         """
         self.known()
         data = b"".join(each.encode() for each in self.ordinary(4))
@@ -248,6 +266,75 @@ class ManyTests(ManyCase):
         self.store.flushed().addErrback(lambda failure: None)
         self.clock.advance(0)
         self.assertIsNotNone(self.store.failure)
+
+
+class BrokenTests(ManyCase):
+    """
+    Something raises what nobody expects while messages are served together.
+    """
+
+    def codes(self, *requests: RemotingCommand) -> list[int]:
+        """
+        The codes of the answers to requests that come together, each of which gets one.
+        """
+        answers = self.answered(*requests)
+        self.assertEqual(
+            sorted(each.opaque for each in answers), sorted(each.opaque for each in requests)
+        )
+        self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
+        return [each.code for each in answers]
+
+    def batch(self) -> RemotingCommand:
+        """
+        A batch of two messages.
+        """
+        body = encodeBatch([Item("T", b"a"), Item("T", b"b")])
+        return self.client.request(RequestCode.SEND_BATCH_MESSAGE, sendHeader(), body)
+
+    def test_countingFailsMessagesAreStoredOnce(self) -> None:
+        """
+        If the broker fails after messages are appended, each is stored once, and its producer
+        learns where.
+        """
+        self.known()
+        self.patch(self.stats, "put", broken)
+        self.assertEqual(self.codes(*self.ordinary(3)), [0, 0, 0])
+        self.assertEqual([each.body for each in self.stored()[1:]], [b"0", b"1", b"2"])
+
+    def test_countingFailsBatchesAreStoredOnce(self) -> None:
+        """
+        If the broker fails after a batch is appended, the batch is stored once and answered;
+        a batch behind it is refused and not stored.
+        """
+        self.known()
+        self.patch(self.stats, "put", broken)
+        codes = self.codes(self.batch(), self.batch())
+        self.assertEqual(codes, [0, ResponseCode.SYSTEM_ERROR])
+        self.assertEqual([each.body for each in self.stored()[1:]], [b"a", b"b"])
+
+    def test_appendFailsMessagesAreStoredAtMostOnce(self) -> None:
+        """
+        If the store fails in a way that tells nothing of the messages, their producers get an
+        error, and no message is appended again.
+        """
+        self.known()
+        append = self.store.appender.append
+
+        def appendAndBreak(*arguments: Any) -> Any:
+            append(*arguments)
+            raise ZeroDivisionError
+
+        self.patch(self.store.appender, "append", appendAndBreak)
+        codes = self.codes(*self.ordinary(2))
+        self.assertEqual(codes, [ResponseCode.SYSTEM_ERROR] * 2)
+        self.assertEqual([each.body for each in self.stored()[1:]], [b"0", b"1"])
+
+
+def broken(*arguments: object) -> None:
+    """
+    Raise what nobody expects.
+    """
+    raise ZeroDivisionError
 
 
 class WaitingTests(ManyCase):
@@ -556,8 +643,8 @@ class HeaderTests(ManyCase):
 
     def test_binary(self) -> None:
         """
-        Headers in RocketMQ's own form are answered in that form; those of one form are
-        dealt with together.
+        A request with a binary header gets a binary answer, and requests of one form are
+        served together.
         """
         self.known()
         requests = self.ordinary(6)
@@ -634,7 +721,8 @@ class SeveralTests(SeveralCase):
 
     def test_together(self) -> None:
         """
-        All of them are dealt with at once, and each is told of its own messages.
+        Requests of several producers are served together, and each producer gets the
+        places of its own messages.
         """
         self.knowAll()
         before = len(self.stored())
@@ -651,15 +739,14 @@ class SeveralTests(SeveralCase):
 
     def test_alone(self) -> None:
         """
-        Who is alone in a turn is dealt with as ever.
+        A producer that is alone in a turn is served as ever.
         """
         self.knowAll()
         self.assertEqual([each.code for each in self.answered(*self.ordinary(2))], [0, 0])
 
     def test_more(self) -> None:
         """
-        What a client sends beside messages is dealt with after them, and what it sends in
-        the same turn after that.
+        A client's pull between two messages of one turn is served between them.
         """
         self.knowAll()
         client, other, _ = self.clients
@@ -723,7 +810,7 @@ class SeveralTests(SeveralCase):
 
     def test_hooks(self) -> None:
         """
-        While hooks look at requests, each is dealt with by itself.
+        While hooks look at requests, each request is served alone.
         """
         self.knowAll()
         self.remoting.hooks.append(Watch())  # type: ignore[arg-type]

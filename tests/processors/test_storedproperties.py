@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.captures import captures
 from txrocket.message import splitProperties
-from txrocket.processors.messages.storedproperties import storedProperties
+from txrocket.processors.messages.send.storedproperties import storedProperties
 from txrocket.protocol.record.fields import joinProperties
 
 CLUSTER = "CLUSTER\x01c"

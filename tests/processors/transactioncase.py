@@ -73,7 +73,7 @@ class TransactionTests(BrokerTests):
         self.offsets.load()
         self.checks = self.parts.delivery.transactionChecks
         processor = EndTransactionProcessor(
-            self.store, self.transactions, Reroutes(self.delays.reroute), stats.put
+            self.store, self.durability, self.transactions, Reroutes(self.delays.reroute), stats.put
         )
         for code, function in processor.codes().items():
             self.remoting.registerProcessor(code, FunctionProcessor(function), InlineExecutor())

@@ -20,6 +20,7 @@ from txrocket.protocol.codes import (
     VERSION,
     InspectCode,
     LanguageCode,
+    ReplicationCode,
     RequestCode,
     ResponseCode,
     SerializeType,
@@ -135,6 +136,16 @@ class CodeTests(SynchronousTestCase):
         text = INSPECTION.read_text(encoding="utf-8")
         for each in InspectCode:
             self.assertIn(f"   * - {int(each)}\n     - {each.name}\n", text)
+
+    def test_replicationCodesAreNotRocketMQs(self) -> None:
+        """
+        The codes about roles differ from all others, and each is documented.
+        """
+        self.assertEqual(set(ReplicationCode) & {*RequestCode, *InspectCode}, set())
+        text = DOCUMENT.with_name("roles.rst").read_text(encoding="utf-8")
+        for each in ReplicationCode:
+            self.assertIn(f"   * - {int(each)}\n     - {each.name}\n", text)
+        self.assertEqual(requestName(30010), "HA_STATUS (30010)")
 
 
 class DocumentTests(SynchronousTestCase):

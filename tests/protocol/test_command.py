@@ -22,7 +22,6 @@ from txrocket.protocol.command import (
     RemotingCommand,
     decodeCommand,
     rawRequest,
-    rawResponse,
     requestCommand,
     responseCommand,
 )
@@ -457,6 +456,12 @@ class NamingTests(SynchronousTestCase):
         self.assertEqual(error.field, "topicFilterType")
 
 
+def _rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") -> RemotingCommand:
+    response = responseCommand(0, remark, None, body)
+    response.raw = Raw(extFields)
+    return response
+
+
 class RawResponseTests(SynchronousTestCase):
     """
     Responses whose fields are JSON already.
@@ -483,7 +488,7 @@ class RawResponseTests(SynchronousTestCase):
         They are written as those whose fields are a map, whatever is changed in
         them, in both forms.
         """
-        raw = rawResponse(orjson.dumps(fields), remark, body)
+        raw = _rawResponse(orjson.dumps(fields), remark, body)
         plain = responseCommand(0, remark, None, body)
         plain.fields = fields
         for each in (raw, plain):
@@ -499,4 +504,4 @@ class RawResponseTests(SynchronousTestCase):
         """
         Words that no JSON can hold are refused as everywhere.
         """
-        self.assertRaises(InvalidMessage, rawResponse(b"{}", "\ud800").encode)
+        self.assertRaises(InvalidMessage, _rawResponse(b"{}", "\ud800").encode)

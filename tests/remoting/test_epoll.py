@@ -174,12 +174,11 @@ class TurnTests(SynchronousTestCase):
         """
         return responseCommand()
 
-    def many(self, calls: list[Call]) -> list[int]:
+    def many(self, calls: list[Call], starts: list[int]) -> None:
         """
         Serve none, and note of how many peers there were requests.
         """
         self.served.append([call.end - call.start for call in calls])
-        return [call.start for call in calls]
 
     def iterate(self) -> None:
         """

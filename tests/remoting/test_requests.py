@@ -277,7 +277,7 @@ class Posted(Pending[str]):
 
 class PostTests(RemotingTests):
     """
-    L{RemotingProtocol.reserve} and L{RemotingProtocol.post}.
+    L{PeerOutbox.reserve} and L{PeerOutbox.post}.
     """
 
     def setUp(self) -> None:
@@ -290,11 +290,11 @@ class PostTests(RemotingTests):
         Send a request that somebody else has encoded.
         """
         posted = Posted()
-        posted.opaque, posted.timeout = self.protocol.reserve(), 3.0
+        posted.opaque, posted.timeout = self.protocol.outbox.reserve(), 3.0
         posted.deadline = self.clock.seconds() + 3.0
         command = requestCommand(CODE, body=bytes(size))
         command.opaque = posted.opaque
-        self.protocol.post(posted, command.encodeHead(), command.body)
+        self.protocol.outbox.post(posted, command.encodeHead(), command.body)
         return posted
 
     def test_outcome(self) -> None:
@@ -331,22 +331,22 @@ class PostTests(RemotingTests):
         """
         for size in (1, 6000, 9000):
             # The second fills the transport, the third is more than may wait for it.
-            self.assertGreaterEqual(self.protocol.reserve(), 0)
+            self.assertGreaterEqual(self.protocol.outbox.reserve(), 0)
             self.post(size)
             self.clock.advance(0)
-        self.assertEqual(self.protocol.reserve(), -1)
+        self.assertEqual(self.protocol.outbox.reserve(), -1)
         self.wire.drain()
-        self.assertGreater(self.protocol.reserve(), 0)
+        self.assertGreater(self.protocol.outbox.reserve(), 0)
         self.post()
-        self.assertEqual(self.protocol.reserve(), -1)
+        self.assertEqual(self.protocol.outbox.reserve(), -1)
         self.clock.advance(3.0)
-        self.assertGreater(self.protocol.reserve(), 0)
+        self.assertGreater(self.protocol.outbox.reserve(), 0)
         self.remoting.registerHook(Recorder("hook", []))
-        self.assertEqual(self.protocol.reserve(), -1)
+        self.assertEqual(self.protocol.outbox.reserve(), -1)
         self.remoting.hooks.clear()
-        self.assertGreater(self.protocol.reserve(), 0)
+        self.assertGreater(self.protocol.outbox.reserve(), 0)
         lose(self.protocol, ConnectionDone())
-        self.assertEqual(self.protocol.reserve(), -1)
+        self.assertEqual(self.protocol.outbox.reserve(), -1)
 
 
 class OnewayTests(RemotingTests):

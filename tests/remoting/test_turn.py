@@ -16,7 +16,14 @@ from twisted.internet.error import ConnectionDone
 from zope.interface import implementer
 
 from tests.remoting.doubles import RemotingTests, Wire, connected, decoded, frame, lose, serving
-from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
+from txrocket.protocol.codes import ResponseCode
+from txrocket.protocol.command import (
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    RemotingCommand,
+    requestCommand,
+    responseCommand,
+)
 from txrocket.protocol.frames import frameEnd
 from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.interfaces import IHook
@@ -89,13 +96,12 @@ class TurnCase(RemotingTests):
         self.single.append(request.opaque)
         return responseCommand(body=b"one")
 
-    def many(self, calls: list[Call]) -> list[int]:
+    def many(self, calls: list[Call], starts: list[int]) -> None:
         """
         Serve MANY together.
         """
         served: list[list[int]] = []
-        starts: list[int] = []
-        for peer, _, data, start, end in calls:
+        for index, (peer, _, data, start, end) in enumerate(calls):
             opaques = []
             while start < end:
                 (command,) = decoded(data[start : frameEnd(data, start)])
@@ -103,11 +109,10 @@ class TurnCase(RemotingTests):
                     break
                 opaques.append(command.opaque)
                 start = frameEnd(data, start)
-            starts.append(start)
-            served.append(opaques)
             self.turn.replyAll(partial(_reply, peer, opaques))
+            starts[index] = start
+            served.append(opaques)
         self.together.append(served)
-        return starts
 
     def opaques(self, wire: Wire) -> list[int]:
         """
@@ -124,7 +129,7 @@ def _reply(peer: RemotingProtocol, opaques: list[int]) -> None:
     for opaque in opaques:
         response = responseCommand()
         response.opaque = opaque
-        peer.answer(response.encode())
+        peer.outbox.answer(response.encode())
 
 
 class CommitTests(TurnCase):
@@ -304,21 +309,81 @@ class TogetherTests(TurnCase):
         """
         self.remoting.hooks.append(_Hook())
 
-    def test_processAllThatRaisesLeavesRequestsToTheRules(self) -> None:
+    def breakDown(self, before: Callable[[], object] = lambda: None) -> None:
         """
-        If C{processAll} breaks, each request is served alone.
+        Have C{processAll} break after it has served what it serves.
+
+        @param before: called before it breaks.
         """
 
-        def broken(calls: list[Call]) -> list[int]:
+        def broken(calls: list[Call], starts: list[int]) -> None:
+            self.many(calls, starts)
+            before()
             raise ZeroDivisionError
 
         self.remoting.registerProcessor(
             MANY, BulkFunctionProcessor(self.one, broken), InlineExecutor()
         )
+
+    def test_processAllRaisesNoRequestIsServedAgain(self) -> None:
+        """
+        If C{processAll} breaks, the requests that it has not served are answered
+        SYSTEM_ERROR, those that it has served have their answer, and none is served again.
+        """
+        self.breakDown()
+        self.stopAt = 2
+        self.peer.dataReceived(b"".join(frame(MANY, each) for each in range(1, 4)))
+        self.other.dataReceived(frame(MANY, 5))
+        self.turn.end()
+        codes = {each.opaque: each.code for each in self.wire.drain()}
+        self.assertEqual(codes, {1: 0, 2: ResponseCode.SYSTEM_ERROR, 3: ResponseCode.SYSTEM_ERROR})
+        self.assertEqual(self.opaques(self.otherWire), [5])
+        self.assertEqual((self.single, self.together), ([], [[[1], [5]]]))
+        # Once for all of them.
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_processAllRaisesOnewayAndResponseGetNoAnswer(self) -> None:
+        """
+        If C{processAll} breaks, a request that wants no answer gets none, nor does a
+        response.
+        """
+        self.breakDown()
+        self.stopAt = 1
+        response = RemotingCommand(MANY, opaque=2, flag=RESPONSE_FLAG).encode()
+        self.peer.dataReceived(frame(MANY, 1, flag=ONEWAY_FLAG) + response + frame(MANY, 3))
+        self.turn.end()
+        self.assertEqual(self.opaques(self.wire), [3])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_processAllRaisesPeerThatDoesNotReadIsNotServedLater(self) -> None:
+        """
+        If C{processAll} breaks, a peer that does not read gets its errors and is not served
+        once it reads again.
+        """
+        self.breakDown(self.peer.outbox.pauseProducing)
+        self.stopAt = 1
         self.peer.dataReceived(frame(MANY, 1) + frame(MANY, 2))
         self.turn.end()
-        self.assertEqual(self.single, [1, 2])
-        self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
+        self.peer.outbox.resumeProducing()
+        self.turn.end()
+        codes = {each.opaque: each.code for each in self.wire.drain()}
+        self.assertEqual(codes, dict.fromkeys((1, 2), int(ResponseCode.SYSTEM_ERROR)))
+        self.assertEqual((self.single, self.together), ([], [[[]]]))
+        self.flushLoggedErrors(ZeroDivisionError)
+
+    def test_processAllRaisesBrokenFrameEndsTheConnection(self) -> None:
+        """
+        If C{processAll} breaks, a frame that cannot be decoded closes the connection, as it
+        does elsewhere.
+        """
+        self.breakDown()
+        self.stopAt = 1
+        broken = bytearray(frame(MANY, 2))
+        broken[-1:] = b"!"
+        self.peer.dataReceived(frame(MANY, 1) + broken)
+        self.turn.end()
+        self.assertTrue(self.wire.disconnecting)
+        self.flushLoggedErrors(ZeroDivisionError)
 
     def test_requestsOfALostConnectionAreServed(self) -> None:
         """

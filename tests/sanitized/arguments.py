@@ -19,7 +19,7 @@ from tests.bulk.support import START, TIME, V4, V6, Queue, Queues, item, record
 from tests.sanitized.mutation import damaged
 from txrocket.bulk import PAIR, SentMessage
 from txrocket.protocol.record import encodeTopic
-from txrocket.store.consumequeue import packEntry
+from txrocket.store.queue.entry import packEntry
 
 TOPICS: Final = ("T", "topic-of-some-length", "Ü", "主题🚀")
 _NAMES: Final = (b"TAGS", b"KEYS", b"UNIQ_KEY", b"WAIT", b"k", b"DELAY")
@@ -260,6 +260,17 @@ def _encodeSendResponses(chance: random.Random) -> list[Any]:
     return [sends, puts, owners, head, tail, chance.random() < 0.5]
 
 
+def _encodeHeads(chance: random.Random) -> list[Any]:
+    count = chance.randrange(5)
+    values = (0, -1, 2**63 - 1, -(2**63), "", "7F00,7F01", "ü" * chance.randrange(99))
+    pieces = tuple(chance.randbytes(chance.randrange(9)) for _ in range(count + 1))
+    rows = [
+        (*(chance.choice(values) for _ in range(count)), chance.choice((0, 1, 2**24)))
+        for _ in range(chance.randrange(6))
+    ]
+    return [pieces, rows]
+
+
 ARGUMENTS: Final[dict[str, Callable[[random.Random], list[Any]]]] = {
     "batchRecords": _batchRecords,
     "suspect": _suspect,
@@ -276,6 +287,7 @@ ARGUMENTS: Final[dict[str, Callable[[random.Random], list[Any]]]] = {
     "decodeSends": _decodeSends,
     "decodePulls": _decodePulls,
     "encodeRecords": _encodeRecords,
+    "encodeHeads": _encodeHeads,
     "encodeSendResponses": _encodeSendResponses,
     "splitFrames": _splitFrames,
 }

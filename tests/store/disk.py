@@ -38,14 +38,14 @@ _Change: TypeAlias = tuple[int, bytes | None]
 
 def ioError() -> OSError:
     """
-    What a broken disk says.
+    The error of a broken disk.
     """
     return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def full() -> OSError:
     """
-    What a full disk says.
+    The error of a full disk.
     """
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -79,7 +79,7 @@ class File:
         # A file system keeps sizes elsewhere than data.
         self.pending = [(at, data) for at, data in self.pending if data is None]
 
-    def afterCrash(self, random: Random) -> File:
+    def afterCrash(self, random: Random, fates: _Fates) -> File:
         result = File(self.safe)
         fate = random.random()
         if self.pending and fate < 0.85:
@@ -100,6 +100,23 @@ class File:
         return result
 
 
+class Move:
+    """
+    A rename from one folder to another, which a file system does whole or not at all.
+
+    @ivar isSure: whether one of the folders was synced since.
+    """
+
+    __slots__ = ("isSure",)
+
+    def __init__(self) -> None:
+        self.isSure = False
+
+
+# Which renames between folders a power loss has left.
+_Fates: TypeAlias = dict[Move, bool]
+
+
 class Folder:
     """
     A folder's names, as seen and as sure.
@@ -111,24 +128,36 @@ class Folder:
         self.names: dict[str, File | Folder] = {}
         self.safe: dict[str, File | Folder] = {}
         # Names that went and names that came, at once.
-        self.pending: list[tuple[str | None, str | None, File | Folder | None]] = []
+        self.pending: list[tuple[str | None, str | None, File | Folder | None, Move | None]] = []
 
-    def change(self, gone: str | None, new: str | None, node: File | Folder | None) -> None:
-        self.pending.append((gone, new, node))
+    def change(
+        self,
+        gone: str | None,
+        new: str | None,
+        node: File | Folder | None,
+        move: Move | None = None,
+    ) -> None:
+        self.pending.append((gone, new, node, move))
         _rename(self.names, gone, new, node)
 
     def sync(self) -> None:
+        for *_, move in self.pending:
+            if move is not None:
+                move.isSure = True
         self.safe = dict(self.names)
         self.pending = []
 
-    def afterCrash(self, random: Random) -> Folder:
+    def afterCrash(self, random: Random, fates: _Fates) -> Folder:
         names = dict(self.safe)
         share = random.choice((0.0, 0.5, 0.5, 1.0))
-        for each in self.pending:
-            if random.random() < share:
-                _rename(names, *each)
+        for gone, new, node, move in self.pending:
+            happened = random.random() < share
+            if move is not None:
+                happened = move.isSure or fates.setdefault(move, happened)
+            if happened:
+                _rename(names, gone, new, node)
         result = Folder()
-        result.names = {name: node.afterCrash(random) for name, node in names.items()}
+        result.names = {name: node.afterCrash(random, fates) for name, node in names.items()}
         result.sync()
         return result
 
@@ -178,7 +207,7 @@ class Disk(Files):
     """
     The disk.
 
-    @ivar before: told of every operation before it is done, as a word and a
+    @ivar before: gets every operation before it is done, as a word and a
         path; it may raise an error in its place, or look at the disk as it is
         at that moment.
     @ivar now: the time, for what is written.
@@ -202,7 +231,7 @@ class Disk(Files):
         """
         A disk as it may be after the power goes now.
         """
-        return self._like(self.root.afterCrash(random))
+        return self._like(self.root.afterCrash(random, {}))
 
     def copy(self) -> Disk:
         """
@@ -311,8 +340,13 @@ class Disk(Files):
     def rename(self, old: str, new: str) -> None:
         self.before("rename", new)
         folder, name = self._parent(old)
-        assert folder is self._parent(new)[0]
-        folder.change(name, os.path.basename(new), folder.names[name])
+        target, newName = self._parent(new)
+        if folder is target:
+            folder.change(name, newName, folder.names[name])
+            return
+        move, node = Move(), folder.names[name]
+        target.change(None, newName, node, move)
+        folder.change(name, None, None, move)
 
     def remove(self, path: str) -> None:
         folder, name = self._parent(path)

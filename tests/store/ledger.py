@@ -15,12 +15,13 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.disk import Disk
+from txrocket.bulk import SentMessage
 from txrocket.errors import MalformedRecord
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeHost, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 __all__ = [
@@ -155,7 +156,7 @@ class Ledger:
     @property
     def stored(self) -> list[Sent]:
         """
-        Those that were acknowledged.
+        The messages that were acknowledged.
         """
         return [each for each in self.sent if each.stored]
 
@@ -181,7 +182,7 @@ class Ledger:
         self._await(store, [sent], appended, acknowledged)
         return sent
 
-    def putBatch(
+    def appendBatch(
         self,
         store: MessageStore,
         topic: str,
@@ -198,7 +199,7 @@ class Ledger:
         data = encodeBatch(
             [Message(each.topic, each.body, properties=each.named) for each in batch]
         )
-        appended = store.putBatch(topic, queueId, data, b"", bornTimestamp=1, bornHost=HOST)
+        appended = store.appendBatch(SentMessage(None, (topic, queueId), data, b"", 1), HOST)
         self._await(store, batch, appended, acknowledged)
         return batch
 
@@ -330,7 +331,7 @@ class Ledger:
 
 class HeldThreads:
     """
-    Runs what blocks when it is told to, one thing at a time.
+    Runs blocking functions when the test wants it, one at a time.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 What the store's tests have in common: a store of small files in a temporary
-folder, on a L{Clock}, on a disk that fails when it is told to.
+folder, on a L{Clock}, on a disk that fails when the test wants it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from txrocket.bulk import SentMessage
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.record import decodeRecords, encodeHost, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
 from txrocket.store.files import NO_HANDLES, Files, SyncFailed
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 HOST = encodeHost("127.0.0.1", 10911)
@@ -150,13 +151,13 @@ def abandon(store: MessageStore) -> None:
     """
     End a store as a crash of its process does: nothing more is written.
     """
-    store.housekeeping.stop()
-    store._release()
+    store.tasks.stop()
+    store.session.release()
 
 
 def filesOf(root: str) -> dict[str, bytes]:
     """
-    What is in all files below a folder.
+    The contents of all files below a folder.
     """
     found = {}
     for folder, _, names in os.walk(root):
@@ -176,7 +177,7 @@ class StoreCase(SynchronousTestCase):
         self.root = self.mktemp()
         self.clock = Clock()
         self.clock.advance(START)
-        # By how much somebody has set the time of day, in seconds.
+        # By how much the time of day was set, in seconds.
         self.shift = 0.0
         self.disk = Disk()
         self.arrived: list[tuple[str, int, int, int]] = []
@@ -261,12 +262,12 @@ class StoreCase(SynchronousTestCase):
             sysFlag=sysFlag,
         )
 
-    def putBatch(self, store: MessageStore, *bodies: bytes, topic: str = "T") -> Appended:
+    def appendBatch(self, store: MessageStore, *bodies: bytes, topic: str = "T") -> Appended:
         """
         Put several messages at once, and have them written.
         """
         batch = encodeBatch([Message(topic, body) for body in bodies])
-        appended = store.putBatch(topic, 0, batch, b"", bornTimestamp=1, bornHost=HOST)
+        appended = store.appendBatch(SentMessage(None, (topic, 0), batch, b"", 1), HOST)
         store.write()
         return appended
 
@@ -297,7 +298,7 @@ class StoreCase(SynchronousTestCase):
 
     def bytesOf(self, *names: str) -> bytes:
         """
-        What a file in the store's folder holds.
+        The contents of a file in the store's folder.
         """
         with open(self.path(*names), "rb") as file:
             return file.read()

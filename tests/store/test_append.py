@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.append} and L{txrocket.store.write}: many messages at a time, and
+Tests for L{txrocket.store.log.append} and L{txrocket.store.log.write}: many messages at a time, and
 what becomes of them.
 """
 

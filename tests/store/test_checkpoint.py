@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.checkpoint}.
+Tests for L{txrocket.store.flush.checkpoint}.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import zlib
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.index import IndexMark
 
 # What Java's StoreCheckpoint writes.
@@ -51,7 +51,7 @@ class CheckpointTests(SynchronousTestCase):
         self.addCleanup(self.handles.close)
         self.file = CheckpointFile(self.handles, self.path)
 
-    def test_bytes(self) -> None:
+    def test_fileHasLayoutOfJava(self) -> None:
         """
         Java's three times come first, our part follows at 64 with its CRC, and
         the file has the page that Java maps.
@@ -69,7 +69,7 @@ class CheckpointTests(SynchronousTestCase):
         """
         self.assertEqual(Checkpoint(), self.file.read())
 
-    def test_javas(self) -> None:
+    def test_checkpointOfJavaHasNoOffset(self) -> None:
         """
         A checkpoint of Java's has its times and no offset.
         """
@@ -97,15 +97,15 @@ class CheckpointTests(SynchronousTestCase):
             self.assertEqual(WHOLE.logTimestamp, read.logTimestamp)
             data[at] ^= 1
 
-    def test_withoutIndex(self) -> None:
+    def test_missingIndexIsRead(self) -> None:
         """
-        A checkpoint without an index file is told from one with.
+        A checkpoint without an index file is read as such.
         """
         checkpoint = Checkpoint(5, 5, 5, 7, None, 5, 1)
         self.file.write(checkpoint)
         self.assertEqual(checkpoint, self.file.read())
 
-    def test_rewrite(self) -> None:
+    def test_newCheckpointReplacesOld(self) -> None:
         """
         A checkpoint takes the place of the last, and nothing of that remains.
         """
@@ -114,7 +114,7 @@ class CheckpointTests(SynchronousTestCase):
         self.assertEqual(Checkpoint(1, 2, 3, 4), self.file.read())
         self.assertEqual(4096, os.stat(self.path).st_size)
 
-    def test_ours(self) -> None:
+    def test_changedTimeMakesForeign(self) -> None:
         """
         A checkpoint is ours while all three times are the one that we wrote
         with the offset: whatever Java writes, it writes times.
@@ -126,7 +126,7 @@ class CheckpointTests(SynchronousTestCase):
         self.assertFalse(Checkpoint(5, 5, 5, None, None, 5).ours)
         self.assertFalse(Checkpoint().ours)
 
-    def test_safeTimestamp(self) -> None:
+    def test_earlierTimeIsSafe(self) -> None:
         """
         The earlier of the log's and the queues' time counts, less Java's three
         seconds, and is never negative.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.commitlog}.
+Tests for L{txrocket.store.log.commitlog}.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from tests.store.support import AROUND, HOST, LOG_SIZE, StoreCase
 from txrocket.errors import DiskFull, MessageTooLarge, StoreFailed
 from txrocket.protocol.record import decodeRecord, encodeRecord, encodeTopic
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.log.commitlog import CommitLog
 
 # A record of topic "T" without properties whose body has this size fills a file up
 # to the 8 bytes that a blank needs.
@@ -25,7 +25,7 @@ class RollTests(StoreCase):
     The log's files, seen through a store.
     """
 
-    def test_firstRecord(self) -> None:
+    def test_firstRecordIsAtZero(self) -> None:
         """
         The first record is at 0, in a file of the full size.
         """
@@ -39,7 +39,7 @@ class RollTests(StoreCase):
         self.assertEqual(b"\0" * 100, data[appended.end : appended.end + 100])
         store.stop()
 
-    def test_blank(self) -> None:
+    def test_largeRecordBeginsNewFile(self) -> None:
         """
         A record that does not fit goes to the next file; the rest of the file
         is a blank, whose 8 bytes state its size and its magic code.
@@ -61,7 +61,7 @@ class RollTests(StoreCase):
         self.assertEqual([b"x" * 3000, b"y" * 1000], self.bodies(store))
         store.stop()
 
-    def test_exactlyFull(self) -> None:
+    def test_recordLeavesRoomForBlank(self) -> None:
         """
         A record may leave 8 bytes for the blank, as in Java, but not 7.
         """
@@ -79,7 +79,7 @@ class RollTests(StoreCase):
         """
         store = self.start()
         self.put(store, b"x" * 3500)
-        appended = self.putBatch(store, b"a" * 100, b"b" * 200, b"c" * 300)
+        appended = self.appendBatch(store, b"a" * 100, b"b" * 200, b"c" * 300)
         self.assertEqual(LOG_SIZE, appended.offset)
         self.assertEqual(tuple(AROUND + 1 + each for each in (100, 200, 300)), appended.sizes)
         self.assertEqual(1, appended.queueOffset)
@@ -94,8 +94,7 @@ class RollTests(StoreCase):
 
     def test_gatheredBeforeRoll(self) -> None:
         """
-        What was gathered for the old file is written to it, with the blank, by
-        one write.
+        The records of the old file and its blank are written by one write.
         """
         store = self.start()
         self.gather(store, b"a" * 1000)
@@ -112,7 +111,7 @@ class LimitTests(StoreCase):
     The largest message.
     """
 
-    def test_body(self) -> None:
+    def test_largeBodyIsRefused(self) -> None:
         """
         A body over the limit is refused, and the error states its real size and
         the real limit.
@@ -125,7 +124,7 @@ class LimitTests(StoreCase):
         self.assertEqual(1, len(self.all(store)))
         store.stop()
 
-    def test_default(self) -> None:
+    def test_defaultLimitIsFourMebibytes(self) -> None:
         """
         4 MiB is the limit of RocketMQ's configuration.
         """
@@ -136,7 +135,7 @@ class LimitTests(StoreCase):
         self.assertEqual([bytes(4 << 20)], self.bodies(store))
         store.stop()
 
-    def test_record(self) -> None:
+    def test_recordFitsIntoFile(self) -> None:
         """
         A record never exceeds a file.
         """
@@ -146,24 +145,24 @@ class LimitTests(StoreCase):
         self.assertEqual([], os.listdir(self.path("commitlog")))
         store.stop()
 
-    def test_around(self) -> None:
+    def test_batchMayExceedRoomAroundBody(self) -> None:
         """
         The records of a batch may have more than 64 KiB around their bodies: Java's
         encoder looks at the batch as it was sent, whose messages are smaller than
         their records.
         """
         store = self.start(mappedFileSizeCommitLog=1 << 20, maxMessageSize=60_000)
-        self.putBatch(store, *[b"x"] * 2000)
+        self.appendBatch(store, *[b"x"] * 2000)
         self.assertGreater(store.log.end, 60_000 + 65536)
         self.assertEqual([b"x"] * 2000, self.bodies(store))
         store.stop()
 
-    def test_batch(self) -> None:
+    def test_batchCountsAsOneBody(self) -> None:
         """
         For a batch the limit is that of all its messages together.
         """
         store = self.start(maxMessageSize=1000)
-        error = self.assertRaises(MessageTooLarge, self.putBatch, store, b"x" * 500, b"y" * 500)
+        error = self.assertRaises(MessageTooLarge, self.appendBatch, store, b"x" * 500, b"y" * 500)
         self.assertEqual((1044, 1000), (error.size, error.limit))
         store.stop()
 
@@ -220,7 +219,7 @@ class TroubleTests(StoreCase):
     def test_rollNotWritten(self) -> None:
         """
         If the old file's rest cannot be written, the log stays in the old file,
-        with nothing of what was gathered, whose senders are told.
+        without the unwritten records, and their senders get the error.
         """
         store = self.start()
         self.put(store, b"a" * 2000)
@@ -238,10 +237,10 @@ class TroubleTests(StoreCase):
         self.assertEqual([b"a" * 2000, b"d" * 1500, b"e" * 3000], self.bodies(store))
         store.stop()
 
-    def test_writeRefused(self) -> None:
+    def test_fullDiskLosesUnwrittenRecords(self) -> None:
         """
-        What a full disk does not take is forgotten: its offsets go to the next,
-        and whoever waited is told, once.
+        Records that a full disk does not take are forgotten: the next records get their
+        offsets, and the waiters get the error once.
         """
         store = self.start()
         self.put(store, b"a")
@@ -260,7 +259,7 @@ class TroubleTests(StoreCase):
         self.assertEqual([b"a", b"d"], self.bodies(store))
         store.stop()
 
-    def test_writeFailed(self) -> None:
+    def test_failedDiskEndsWriting(self) -> None:
         """
         A disk that fails ends writing, with the reason, and not reading.
         """
@@ -278,9 +277,9 @@ class TroubleTests(StoreCase):
         store.stop()
         self.flushLoggedErrors()
 
-    def test_writeAsked(self) -> None:
+    def test_directWriteRaisesError(self) -> None:
         """
-        Who has it written at once is told at once.
+        A caller of write gets the error directly.
         """
         store = self.start()
         self.put(store, b"a")
@@ -336,7 +335,7 @@ class ScanTests(StoreCase):
         """
         return [each.offset for each in self.log.records(start, strict=strict)]
 
-    def test_acrossFiles(self) -> None:
+    def test_scanCrossesFiles(self) -> None:
         """
         Records are found in order over all files, and blanks are passed over.
         """
@@ -345,7 +344,7 @@ class ScanTests(StoreCase):
         self.assertEqual(offsets, self.found())
         self.assertEqual(offsets[2:], self.found(65536))
 
-    def test_largeRecords(self) -> None:
+    def test_largeRecordIsReadWhole(self) -> None:
         """
         Records that do not lie in one read are read again as a whole.
         """
@@ -353,7 +352,7 @@ class ScanTests(StoreCase):
         offsets = [self.add(bytes(size)) for size in (600_000, 600_000, 3_000_000, 10)]
         self.assertEqual(offsets, self.found())
 
-    def test_ends(self) -> None:
+    def test_scanEndsAtUnwrittenBytes(self) -> None:
         """
         A scan ends where nothing was written, and behind a blank without a file
         after it.
@@ -364,7 +363,7 @@ class ScanTests(StoreCase):
         self.log.segments.removeLast()
         self.assertEqual([first], self.found())
 
-    def test_damage(self) -> None:
+    def test_damagedRecordEndsScan(self) -> None:
         """
         A scan ends at a record whose magic code, size, place or body is wrong;
         the body counts only if all is doubted.
@@ -381,11 +380,10 @@ class ScanTests(StoreCase):
             if strict:
                 self.assertEqual([first, second], self.found(strict=False))
 
-    def test_torn(self) -> None:
+    def test_tornRecordEndsScan(self) -> None:
         """
-        What the checksum does not cover is looked at for lost sectors: no store
-        time, no address, negative numbers, properties that end in NUL or have
-        NULs from a sector's start on.
+        The fields beside the body show lost sectors: no store time, no address, negative
+        numbers, properties that end in NUL or have NULs from a sector's start on.
         """
         for changes in ({"timestamp": 0}, {"host": 0}, {"queueId": -1}, {"queueOffset": -1}):
             self.disk.removeFolder(self.root)
@@ -398,7 +396,7 @@ class ScanTests(StoreCase):
             self.assertEqual([first], self.found(), changes)
             self.assertEqual([first, second], self.found(strict=False))
 
-    def test_tornProperties(self) -> None:
+    def test_tornPropertiesEndScan(self) -> None:
         """
         A sector lost in the properties is seen; NULs elsewhere in them are not
         taken for one.
@@ -417,16 +415,16 @@ class ScanTests(StoreCase):
         self.log.segments.write(self.log.end - 5, bytes(5))
         self.assertEqual([harmless], self.found())
 
-    def test_noTopic(self) -> None:
+    def test_emptyTopicEndsScan(self) -> None:
         """
-        A record without a topic is none.
+        A record without a topic is not sound.
         """
         first = self.add(b"a")
         second = self.add(b"b")
         self.log.segments.write(second + 89, b"\0")
         self.assertEqual([first], self.found())
 
-    def test_oddTopic(self) -> None:
+    def test_impossibleTopicEndsScan(self) -> None:
         """
         Nor is one whose topic could not be a folder's name, or has lost a part.
         """
@@ -438,9 +436,9 @@ class ScanTests(StoreCase):
         self.log.segments.write(second + 90, b"T")
         self.assertEqual([first, second], self.found())
 
-    def test_drop(self) -> None:
+    def test_droppedRecordsFreeTheirPlace(self) -> None:
         """
-        What was put and not written can be forgotten, and its place is free.
+        Records that are not written can be dropped, and their place is free.
         """
         first = self.add(b"a")
         end = self.log.end
@@ -453,7 +451,7 @@ class ScanTests(StoreCase):
         self.assertEqual(end, second)
         self.assertEqual([first, second], self.found())
 
-    def test_writeNothing(self) -> None:
+    def test_emptyWriteDoesNothing(self) -> None:
         """
         To write nothing is to do nothing.
         """

@@ -20,7 +20,7 @@ class ConfirmedTimeTests(SynchronousTestCase):
     """
     A clock that is looked at every minute.
 
-    @ivar shift: by how much somebody has set the time of day.
+    @ivar shift: by how much the time of day was set.
     """
 
     def setUp(self) -> None:
@@ -33,7 +33,7 @@ class ConfirmedTimeTests(SynchronousTestCase):
         """
         Let time pass.
 
-        @return: by how much what is confirmed is ahead of the clock that nobody sets.
+        @return: by how much the confirmed time is ahead of the monotonic clock.
         """
         end = self.clock.seconds() + seconds
         while self.clock.seconds() < end:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.consumequeue}.
+Tests for L{txrocket.store.queue.consumequeue}.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
-from txrocket.store import consumequeue
-from txrocket.store.consumequeue import Confirm, ConsumeQueue, entries, packEntry
-from txrocket.store.consumequeues import ConsumeQueues
-from txrocket.store.files import Handles
-from txrocket.store.segments import SyncJob
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
+from txrocket.store.queue import consumequeue
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.entry import entries, packEntry
+from txrocket.store.queue.queueend import Confirm
 
 # Java's fillPreBlank: offset 0, size Integer.MAX_VALUE, hash 0.
 FILLER = bytes.fromhex("00000000000000007fffffff0000000000000000")
@@ -90,7 +92,7 @@ class QueueTests(SynchronousTestCase):
         """
         return queue.minOffset, queue.maxOffset
 
-    def test_bytes(self) -> None:
+    def test_entryHasLayoutOfJava(self) -> None:
         """
         An entry is Java's: offset, size, hash, big-endian; files are of full
         size and zeros where nothing was put.
@@ -107,9 +109,9 @@ class QueueTests(SynchronousTestCase):
             self.bytesOf(0),
         )
 
-    def test_unwritten(self) -> None:
+    def test_unwrittenEntryIsRead(self) -> None:
         """
-        What is put is in the queue at once, and read with what is in the files.
+        An entry is in the queue at once, and read with the entries of the files.
         """
         self.fill(3)
         self.queue.put(3, 1030, 10, 3)
@@ -128,7 +130,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(0, self.queue.unwritten)
         self.assertEqual((1040, 10, 4), self.loaded().entry(4))
 
-    def test_writeFails(self) -> None:
+    def test_failedWriteIsRepeated(self) -> None:
         """
         Entries that cannot be written stay in memory and are written later, once,
         even if they are put again and a part of them had been written.
@@ -170,10 +172,10 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(b"", self.queue.read(7, 1))
         self.assertEqual(b"", self.queue.read(8, 1))
 
-    def test_readAhead(self) -> None:
+    def test_nextReadNeedsNoDisk(self) -> None:
         """
-        Who goes on where it stopped asks the disk once for a file's entries.  What is
-        put later is found, and what is forgotten is not.
+        A reader that goes on where it stopped reads the entries of a file once.  It finds
+        later entries, and no entries that were cut.
         """
         self.fill(4)
         self.queue.write()
@@ -189,7 +191,7 @@ class QueueTests(SynchronousTestCase):
         self.queue.write()
         self.assertEqual([each[2] for each in entries(self.queue.read(1, 3))], [1, 99])
 
-    def test_load(self) -> None:
+    def test_restartFindsEnd(self) -> None:
         """
         A restart finds where the queue ends, at every count, by halves.
         """
@@ -197,7 +199,7 @@ class QueueTests(SynchronousTestCase):
             self.fill(1, count - 1)
             self.assertEqual((0, count), self.bounds(self.loaded()))
 
-    def test_loadNone(self) -> None:
+    def test_queueWithoutFilesIsEmpty(self) -> None:
         """
         A queue without files is empty.
         """
@@ -215,7 +217,7 @@ class QueueTests(SynchronousTestCase):
         queue.write()
         self.assertEqual((1, 1, 1), queue.entry(5))
 
-    def test_startsLater(self) -> None:
+    def test_laterStartIsFilled(self) -> None:
         """
         A queue that starts at an offset other than 0 has Java's fillers in front
         of its first entry, in the file that holds it, and no file before that.
@@ -238,7 +240,7 @@ class QueueTests(SynchronousTestCase):
         queue.follow(0)
         self.assertEqual((7, 8), self.bounds(queue))
 
-    def test_gap(self) -> None:
+    def test_missingEntriesAreFilled(self) -> None:
         """
         Entries that are missing in between are filled, so that each is in its
         place, with fillers that keep to the log's order.
@@ -270,7 +272,7 @@ class QueueTests(SynchronousTestCase):
     def test_gapTooWide(self) -> None:
         """
         An entry more than a file's entries away comes from a damaged record and
-        is none; those that follow have their places.
+        is dropped; the entries that follow have their places.
         """
         self.fill(2)
         self.queue.put(8, 1080, 10, 8)
@@ -284,7 +286,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual((0, 9), self.bounds(self.queue))
         self.assertEqual((1110, 10, 8), self.queue.entry(8))
 
-    def test_followGap(self) -> None:
+    def test_queueBeginsBehindGap(self) -> None:
         """
         A queue does not begin with a gap: of what is in the log, the first
         message counts.  What lies before a gap is served.
@@ -297,7 +299,7 @@ class QueueTests(SynchronousTestCase):
             queue.follow(first)
             self.assertEqual((minimum, 5), self.bounds(queue))
 
-    def test_follow(self) -> None:
+    def test_queueFollowsLog(self) -> None:
         """
         The queue begins at the first message that is in the log; files that
         tell of none any more are deleted, the last one never.
@@ -386,7 +388,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual((6, 12), self.bounds(queue))
         self.assertEqual(2, len(self.disk.names(self.folder)))
 
-    def test_followNothing(self) -> None:
+    def test_emptyQueueMakesNoFiles(self) -> None:
         """
         A queue without files follows without making any.
         """
@@ -394,7 +396,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual((0, 0), self.bounds(self.queue))
         self.assertEqual([], self.disk.names(self.folder))
 
-    def test_cut(self) -> None:
+    def test_cutEntriesReadAsZeros(self) -> None:
         """
         Entries of records past the log's end are forgotten, read as zeros, and
         can be put again, at every length.
@@ -416,7 +418,7 @@ class QueueTests(SynchronousTestCase):
             self.assertEqual((8, 8, 8), self.queue.entry(keep + 1))
             self.assertEqual((0, keep + 2), self.bounds(self.loaded()))
 
-    def test_cutUnconfirmed(self) -> None:
+    def test_unconfirmedEndIsWalked(self) -> None:
         """
         If the log does not agree with what a search by halves finds, the
         entries are gone through: they end where they do not grow, or where
@@ -486,7 +488,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(4, queue.maxOffset)
         self.assertEqual(2, queue.sureEnd(1040, never))
 
-    def test_cutGap(self) -> None:
+    def test_gapIsCutWithRecord(self) -> None:
         """
         A gap goes with the record behind it.
         """
@@ -511,7 +513,7 @@ class QueueTests(SynchronousTestCase):
         self.queue.follow(0)
         self.assertEqual((7, 7), self.bounds(self.queue))
 
-    def test_cutNothing(self) -> None:
+    def test_emptyQueueHasNothingToCut(self) -> None:
         """
         A queue without files has nothing to cut.
         """
@@ -520,11 +522,10 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual((0, 0), self.bounds(self.queue))
         self.assertFalse(os.path.exists(self.folder))
 
-    def test_endAt(self) -> None:
+    def test_newEndDropsTail(self) -> None:
         """
-        What was only put is forgotten with what is cut.  Without doubt, files
-        change only if there is something to forget; with doubt, whatever lies
-        behind the last entry reads as zeros.
+        The tail is dropped with the entries that are cut.  Without doubt, files change only
+        if entries are cut; with doubt, all bytes behind the last entry read as zeros.
         """
         self.fill(3)
         self.queue.segments.write(80, b"x")
@@ -540,7 +541,7 @@ class QueueTests(SynchronousTestCase):
         self.fill(1, 2)
         self.assertEqual([(1020, 10, 2)], [self.loaded().entry(2)])
 
-    def test_reach(self) -> None:
+    def test_queueReachesLastRecord(self) -> None:
         """
         A queue reaches as far as the record of its last entry, or to where a filler
         stands; without an entry it tells nothing.
@@ -558,7 +559,7 @@ class QueueTests(SynchronousTestCase):
             reaches,
         )
 
-    def test_clear(self) -> None:
+    def test_clearedQueueBeginsAtZero(self) -> None:
         """
         A queue that is cleared begins at 0 again.
         """
@@ -606,7 +607,7 @@ class QueuesTests(SynchronousTestCase):
         delete()
         self.assertEqual(["U"], names(self.folder))
 
-    def test_folders(self) -> None:
+    def test_restartFindsQueues(self) -> None:
         """
         A queue's files are in TOPIC/QUEUE, and are found there by a restart,
         which ignores what is no queue.
@@ -627,9 +628,9 @@ class QueuesTests(SynchronousTestCase):
         self.assertIsNone(again.get("A", 1))
         self.assertIsNone(again.get("B", 0))
 
-    def test_sync(self) -> None:
+    def test_syncCoversChangedFiles(self) -> None:
         """
-        What was written since the last sync is synced, and that alone.
+        A sync covers the files that were written since the last one, and no others.
         """
         self.queues.put("A", 0, 0, 0, 10, 0)
         self.queues.write()
@@ -641,10 +642,10 @@ class QueuesTests(SynchronousTestCase):
         )
         self.assertEqual([], self.synced())
 
-    def test_syncsNames(self) -> None:
+    def test_namesAreSyncedWithFile(self) -> None:
         """
         To make a queue waits for no sync: the names of its folders are synced with its
-        file.  After a crash nobody knows whether they were, and they are once more.
+        file.  After a crash they are synced again.
         """
         self.queues.put("A", 0, 0, 0, 10, 0)
         self.queues.write()
@@ -666,7 +667,7 @@ class QueuesTests(SynchronousTestCase):
             job.run()
         self.assertEqual(folders, self.disk.synced[1:])
 
-    def test_bounded(self) -> None:
+    def test_fullMemoryWritesOldestTails(self) -> None:
         """
         When there are more entries in memory than there is room for, those of the
         queues that have waited longest are written.
@@ -693,7 +694,7 @@ class QueuesTests(SynchronousTestCase):
         put(0, 5)
         self.assertEqual([100], [queue.unwritten for _, _, queue in self.queues])
 
-    def test_total(self) -> None:
+    def test_totalCountsAllEntries(self) -> None:
         """
         The total counts all that the queues have ever had.
         """
@@ -719,7 +720,7 @@ class QueuesTests(SynchronousTestCase):
         job.run()
         return self.disk.synced
 
-    def test_writeFails(self) -> None:
+    def test_failedQueueIsWrittenLater(self) -> None:
         """
         A queue that cannot be written is written the next time.
         """
@@ -731,7 +732,7 @@ class QueuesTests(SynchronousTestCase):
         self.queues.write()
         self.assertEqual([1, 1], [queue.maxOffset for _, _, queue in self.queues])
 
-    def test_remove(self) -> None:
+    def test_removedTopicLosesFiles(self) -> None:
         """
         A topic goes with its files and with what was not written yet; others
         stay, and a topic that is not there is no error.
@@ -748,7 +749,7 @@ class QueuesTests(SynchronousTestCase):
 
     def test_readAheadBounded(self) -> None:
         """
-        Entries are kept for so many queues only, and for none that is gone.
+        Entries are read ahead for a bounded number of queues, and for none that is gone.
         """
         self.patch(consumequeue, "_AHEAD_QUEUES", 3)
         for queueId in range(8):
@@ -763,7 +764,7 @@ class QueuesTests(SynchronousTestCase):
         self.queues.remove("T")
         self.assertEqual(self.queues._ahead, {})
 
-    def test_tenThousand(self) -> None:
+    def test_tenThousandQueuesShareHandles(self) -> None:
         """
         Ten thousand queues are written, synced, read and loaded within the
         handles that are allowed, each keeping its own.

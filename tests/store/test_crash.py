@@ -45,7 +45,9 @@ TAILS: dict[str, Put] = {
         ledger.put(store, "TopicA", 0, b"first" * 5, tag="red", keys=("k1", "k2")),
         ledger.put(store, "TopicB", 1, b"second" * 5, tag="green", keys=("k1",)),
     ),
-    "a batch": lambda ledger, store: ledger.putBatch(store, "TopicA", 0, [b"one", b""], tag="red"),
+    "a batch": lambda ledger, store: ledger.appendBatch(
+        store, "TopicA", 0, [b"one", b""], tag="red"
+    ),
     "IPv6 and an empty body": lambda ledger, store: (
         ledger.put(store, "TopicB", 0, b"six" * 9, bornHost=HOST_V6, keys=("k6",)),
         ledger.put(store, "TopicA", 1, b"", bornHost=HOST_V6),
@@ -65,7 +67,7 @@ def _fill(ledger: Ledger, store: MessageStore) -> None:
         ledger.put(store, "TopicA", 0, b"%d" % number * 100, tag="red", keys=("k1",))
         ledger.put(store, "TopicB", 1, b"", tag="green")
         ledger.put(store, "TopicB", 0, b"v6" * 30, bornHost=HOST_V6, keys=("k6",))
-        ledger.putBatch(store, "TopicA", 1, [b"in", b"a", b"batch"])
+        ledger.appendBatch(store, "TopicA", 1, [b"in", b"a", b"batch"])
         ledger.put(store, "TopicA", 0, bytes(1200), keys=("zeros", "k1"))
         store.write()
 
@@ -194,25 +196,25 @@ class CrashTests(SweepTestCase):
         """
         self.lastTwo("tags and keys")
 
-    def test_batch(self) -> None:
+    def test_damagedBatchLosesNothingElse(self) -> None:
         """
         The last two records of the log: a batch.
         """
         self.lastTwo("a batch")
 
-    def test_emptyV6(self) -> None:
+    def test_damagedV6RecordLosesNothingElse(self) -> None:
         """
         The last two records of the log: IPv6 addresses, one with an empty body.
         """
         self.lastTwo("IPv6 and an empty body")
 
-    def test_large(self) -> None:
+    def test_damagedLargeRecordLosesNothingElse(self) -> None:
         """
         The last two records of the log: a body over several sectors.
         """
         self.lastTwo("a large body")
 
-    def test_queues(self) -> None:
+    def test_damagedEntriesAreMadeAgain(self) -> None:
         """
         After a crash, entries that were written since the last checkpoint are
         made from the log again, whatever they look like.
@@ -238,7 +240,7 @@ class CrashTests(SweepTestCase):
                 with self.saying(what):
                     self.goesOn(damaged, ledger)
 
-    def test_indexHeader(self) -> None:
+    def test_damagedIndexHeaderIsIgnored(self) -> None:
         """
         The index's header is not needed, after a crash or a stop: all keys are
         found whatever it says.
@@ -253,7 +255,7 @@ class CrashTests(SweepTestCase):
                 with self.saying(what):
                     self.goesOn(damaged, ledger)
 
-    def test_checkpoint(self) -> None:
+    def test_damagedCheckpointIsNotTrusted(self) -> None:
         """
         Neither Java's times nor our own part of the checkpoint is trusted alone.
         """
@@ -263,7 +265,7 @@ class CrashTests(SweepTestCase):
                 with self.saying(what):
                     self.goesOn(damaged, ledger)
 
-    def test_tables(self) -> None:
+    def test_damagedTableIsReplaced(self) -> None:
         """
         A table that is damaged anywhere is replaced by the one before, unless the damage
         is one bit of its checksum.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for reading a store that is damaged: L{txrocket.store.entryreader},
+Tests for reading a store that is damaged: L{txrocket.store.read.entryreader},
 L{txrocket.store.damage.entrysearch}, L{txrocket.store.damage.recordcheck} and L{DamageLog}.
 
 All hold with the compiled module and without it.
@@ -20,8 +20,8 @@ from txrocket.protocol.record import decodeRecord, decodeRecords, encodeRecord, 
 from txrocket.store.damage import damagelog, entrysearch
 from txrocket.store.damage.damagelog import DamageLog
 from txrocket.store.damage.recordcheck import Origin, fits, recordFault
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 
 FIRST = "00000000000000000000"
 
@@ -45,7 +45,7 @@ class DamageCase(StoreCase):
 
     def logged(self) -> list[str]:
         """
-        What was said of damagelog.
+        The damage that was logged.
         """
         return [
             formatEvent(each)
@@ -56,7 +56,7 @@ class DamageCase(StoreCase):
 
     def filled(self, count: int = 10, size: int = 200, topics: str = "T") -> MessageStore:
         """
-        A store with so many messages of each of some topics, stopped.
+        A stopped store with a number of messages in each of some topics.
         """
         store = self.start(mappedFileSizeCommitLog=1 << 20)
         for number in range(count):
@@ -142,8 +142,8 @@ class RecordTests(DamageCase):
 
     def check(self, expected: list[int], told: str) -> None:
         """
-        Only some messages are served, however they are pulled, and the others are told
-        of once.
+        Only some messages are served, however they are pulled, and the others are
+        logged once.
         """
         store = self.reopened()
         for most in (32, 1, 3):
@@ -298,7 +298,7 @@ class EntryTests(DamageCase):
 
     def check(self, damaged: int = 1) -> None:
         """
-        All messages are served, and the damage is told once.
+        All messages are served, and the damage is logged once.
         """
         store = self.reopened(mappedFileSizeConsumeQueue=200)
         everything = list(range(10))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for waiting for the disk: one timer and one sync for all who wait.
+Tests for waiting for the disk: one timer and one sync for all waiters.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import DiskFull, FlushDiskTimeout
 from txrocket.protocol.record import encodeHost
-from txrocket.store.deadlines import Deadlines
 from txrocket.store.files import Files
+from txrocket.store.flush.deadlines import Deadlines
 from txrocket.store.messagestore import Appended, MessageStore
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
@@ -42,7 +42,7 @@ class DeadlinesTests(SynchronousTestCase):
         self.deadlines.watch(waiting)
         return waiting
 
-    def test_late(self) -> None:
+    def test_lateWaiterFailsOnTime(self) -> None:
         """
         Each has its own five seconds, to the moment.
         """
@@ -59,9 +59,9 @@ class DeadlinesTests(SynchronousTestCase):
         self.failureResultOf(second, FlushDiskTimeout)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_inTime(self) -> None:
+    def test_servedWaiterIsLeftAlone(self) -> None:
         """
-        Who was served is left alone.
+        A waiter that was served is left alone.
         """
         waiting = self.watch()
         waiting.callback(None)
@@ -69,10 +69,9 @@ class DeadlinesTests(SynchronousTestCase):
         self.assertIsNone(self.successResultOf(waiting))
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_oneTimer(self) -> None:
+    def test_manyWaitersShareTimer(self) -> None:
         """
-        However many wait, there is one timer; and those who were served are not
-        kept.
+        Many waiters share one timer, and a waiter that was served is not kept.
         """
         for _ in range(1000):
             self.watch().callback(None)
@@ -81,7 +80,7 @@ class DeadlinesTests(SynchronousTestCase):
 
     def test_lateWaiterMayWaitAgain(self) -> None:
         """
-        Who is told that it is late may wait anew at once.
+        A waiter that got a time-out may wait again at once.
         """
         again: list[Deferred[None]] = []
         self.watch().addErrback(lambda _: again.append(self.watch()))
@@ -132,7 +131,7 @@ class SyncFlushTests(SynchronousTestCase):
         )
         self.store = MessageStore(settings, self.clock, self.inThread, HOST, files=self.files)
         self.store.start()
-        self.addCleanup(self.store._release)
+        self.addCleanup(self.store.session.release)
 
     def inThread(self, job: Callable[[], None]) -> Deferred[None]:
         """
@@ -155,7 +154,7 @@ class SyncFlushTests(SynchronousTestCase):
         """
         return self.store.put("T", 0, b"body", b"", bornTimestamp=1, bornHost=HOST)
 
-    def test_group(self) -> None:
+    def test_oneSyncServesEarlierMessages(self) -> None:
         """
         One sync serves all that were written before it began, and the next one
         those that came meanwhile.
@@ -177,10 +176,10 @@ class SyncFlushTests(SynchronousTestCase):
             self.assertIsNone(self.successResultOf(each))
         self.assertEqual(self.jobs, [])
 
-    def test_askedLate(self) -> None:
+    def test_lateCallerGetsSync(self) -> None:
         """
-        Who asks only after the message was written gets a sync too, and who asks
-        after that is answered at once.
+        A caller that asks after the message was written gets a sync too.  A caller that asks
+        after the sync is answered at once.
         """
         end = self.put().end
         self.clock.advance(0)
@@ -190,10 +189,10 @@ class SyncFlushTests(SynchronousTestCase):
         self.assertIsNone(self.successResultOf(stored))
         self.assertIsNone(self.successResultOf(self.store.stored(end)))
 
-    def test_timeout(self) -> None:
+    def test_slowDiskTimesSenderOut(self) -> None:
         """
-        A disk that takes longer than C{syncFlushTimeout} is told to the sender,
-        and what it does afterwards changes nothing.
+        If the disk takes longer than C{syncFlushTimeout}, the sender gets a time-out, and the
+        end of the sync changes nothing.
         """
         stored = self.store.stored(self.put().end)
         self.clock.advance(0)

@@ -86,7 +86,7 @@ class Work:
         number = self._number
         try:
             if number % 5 == 0:
-                return self.ledger.putBatch(self.store, "TopicB", 0, [b"a" * 90, b"b"])[0]
+                return self.ledger.appendBatch(self.store, "TopicB", 0, [b"a" * 90, b"b"])[0]
             body = bytes([number % 256]) * (number * 97 % 900)
             return self.ledger.put(
                 self.store, "TopicA", number % 2, body, keys=(f"k{number % 20}",)
@@ -132,10 +132,10 @@ class SyncTests(SweepTestCase):
     A sync that fails.
     """
 
-    def test_everySync(self) -> None:
+    def test_failedSyncAnswersNoSend(self) -> None:
         """
         Once a sync has failed, at whichever call, no send is answered as stored,
-        even if later syncs succeed; those who wait learn of it; further puts are
+        even if later syncs succeed; the waiters get the error; further puts are
         refused with the reason; reads go on; and after a restart all that was
         acknowledged is there, whatever the disk has kept of the rest.
         """
@@ -148,8 +148,8 @@ class SyncTests(SweepTestCase):
 
     def test_startedAnewAfterFailedSync(self) -> None:
         """
-        What a start keeps and serves after a failed sync is on the disk before anything
-        is answered: a power loss after further messages loses none of it.
+        After a failed sync, the messages that a start keeps are on the disk before any
+        answer: a power loss after further messages loses none of them.
         """
         for number in range(1, 40):
             work = Work()
@@ -273,7 +273,7 @@ class FullTests(SweepTestCase):
         self.assertIsInstance(error, DiskFull)
         self.assertRegex(str(error), rf"{work.disk.free} bytes are free")
 
-    def test_everything(self) -> None:
+    def test_fullDiskLosesNothing(self) -> None:
         """
         Whatever needs room first finds none, for one operation, for several or
         for long: puts are refused with the bytes that are free, reads go on,
@@ -281,7 +281,7 @@ class FullTests(SweepTestCase):
         """
         self.sweep(lambda operation, path: operation in _TAKES_ROOM, 150, False)
 
-    def test_allocations(self) -> None:
+    def test_failedAllocationLosesNothing(self) -> None:
         """
         The same where only new files find no room.
         """
@@ -289,7 +289,7 @@ class FullTests(SweepTestCase):
             lambda operation, path: operation in ("create", "allocate", "truncate"), 60, False
         )
 
-    def test_parts(self) -> None:
+    def test_fullPartLosesNothing(self) -> None:
         """
         The same for each kind of file alone.
         """
@@ -328,7 +328,7 @@ class FullTests(SweepTestCase):
         else:
             self.fail("the store never starts")
 
-    def test_tables(self) -> None:
+    def test_fullDiskKeepsOldTable(self) -> None:
         """
         A table that finds no room, or a disk that fails, leaves the old one; and
         is taken once it can be.
@@ -352,7 +352,7 @@ class FullTests(SweepTestCase):
                 table.save(b'{"new":2}')
                 self.assertEqual(Table(disk, table.path).load(_table), b'{"new":2}')
 
-    def test_crowded(self) -> None:
+    def test_crowdedDiskRefusesMessages(self) -> None:
         """
         Above 90 % no message is accepted, which the error states with the bytes
         free; reads go on; below it messages are accepted by themselves.
@@ -384,7 +384,7 @@ class ErrorTests(SweepTestCase):
     A disk that fails to write or to read.
     """
 
-    def test_writing(self) -> None:
+    def test_brokenWriteLosesNothing(self) -> None:
         """
         A log that cannot be written to takes no more; queues and index that
         cannot catch up; no acknowledged message is lost in either case.
@@ -410,9 +410,9 @@ class ErrorTests(SweepTestCase):
                 work.ledger.check(work.store)
                 work.ledger.check(opened(work.disk.crash(Random(number))))
 
-    def test_reading(self) -> None:
+    def test_brokenReadIsPassing(self) -> None:
         """
-        What cannot be read is an error of its own kind and hurts nothing: the
+        A failed read is an error of its own kind and hurts nothing: the
         next attempt may succeed, messages are taken, queues catch up.
         """
         for number in range(1, 60):

@@ -21,15 +21,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.bulk.support import PROPERTIES
 from tests.store.support import HOST, START, StoreCase, abandon, filesOf
-from txrocket.bulk import ReadRecords, compiled, python
+from txrocket.bulk import ReadRecords, SentMessage, compiled, python
 from txrocket.errors import InvalidMessage
 from txrocket.message import MessageExt
 from txrocket.protocol.javahash import tagsCode
-from txrocket.store import consumequeues
 from txrocket.store import dispatch as dispatchModule
 from txrocket.store.dispatch import SCHEDULE_TOPIC, TIMER_TOPIC
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.queue import consumequeues
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import StoreSettings
 
 NOW = START * 1000
@@ -37,7 +37,7 @@ NOW = START * 1000
 
 class HashTests(StoreCase):
     """
-    What a queue's entry holds beside the record's place.
+    The hash, or the time, in the entry of a queue.
     """
 
     def hashOf(self, topic: str, **properties: Any) -> int:
@@ -50,7 +50,7 @@ class HashTests(StoreCase):
         self.assertEqual(1, len(self.arrived))
         return self.arrived.pop()[3]
 
-    def test_delay(self) -> None:
+    def test_delayedMessageHasDeliveryTime(self) -> None:
         """
         For a delayed message it is the time of delivery, of the last level for
         one past it.
@@ -63,7 +63,7 @@ class HashTests(StoreCase):
         ):
             self.assertEqual(NOW + milliseconds, self.hashOf(SCHEDULE_TOPIC, DELAY=level, TAGS="a"))
 
-    def test_noDelay(self) -> None:
+    def test_undelayedMessageHasTagHash(self) -> None:
         """
         A level of 0 or less, another topic, or no level: the hash of the tag.
         """
@@ -75,7 +75,7 @@ class HashTests(StoreCase):
         ):
             self.assertEqual(tagsCode("a"), self.hashOf(topic, TAGS="a", **properties))
 
-    def test_oddDelay(self) -> None:
+    def test_impossibleDelayHasTagHash(self) -> None:
         """
         A level that is no number keeps neither the message nor those after it
         from their queues, nor the store from starting.
@@ -113,7 +113,7 @@ class TimedTests(StoreCase):
     Messages that wait for their time.
     """
 
-    def test_written(self) -> None:
+    def test_timedEntriesAreWrittenAtOnce(self) -> None:
         """
         Their entries are in the files at once; those of others wait.
         """
@@ -150,10 +150,10 @@ class BehindTests(StoreCase):
             self.successResultOf(stored)
         self.flushLoggedErrors()
 
-    def test_unseen(self) -> None:
+    def test_undispatchedMessageIsUnseen(self) -> None:
         """
-        Messages that are in the log and not in their queue are not there yet: nobody
-        is sent past them.  Nobody is told of those that a queue has in memory either.
+        Messages that are in the log and not in their queue are not there yet: no consumer
+        is sent past them, and none is woken by them.
         """
         store = self.start()
         self.behind(store)
@@ -169,10 +169,10 @@ class BehindTests(StoreCase):
         self.assertEqual(1, len(self.arrived))
         abandon(store)
 
-    def test_catchesUp(self) -> None:
+    def test_freeDiskLetsQueuesCatchUp(self) -> None:
         """
-        Once there is room, the queues get what they miss, in order and once,
-        and so does who waits for messages.
+        Once there is room, the queues get the missing entries, in order and once, and the
+        waiting consumers are woken.
         """
         store = self.start()
         self.behind(store)
@@ -190,7 +190,7 @@ class BehindTests(StoreCase):
         self.assertEqual(b"f", self.bodies(store)[-1])
         store.stop()
 
-    def test_notClean(self) -> None:
+    def test_stopBehindLogIsNotClean(self) -> None:
         """
         A store that is stopped with its queues behind is not clean, and the
         next start files what they miss.
@@ -204,7 +204,7 @@ class BehindTests(StoreCase):
         self.assertEqual([b"a", b"b", b"c", b"d"], self.bodies(store))
         store.stop()
 
-    def test_manyBehind(self) -> None:
+    def test_longBacklogIsDispatchedInSteps(self) -> None:
         """
         Catching up goes in steps, over files and blanks.
         """
@@ -238,7 +238,7 @@ class BehindTests(StoreCase):
         self.assertEqual(2, len(self.all(store)))
         store.stop()
 
-    def test_indexFull(self) -> None:
+    def test_fullIndexCatchesUp(self) -> None:
         """
         An index that cannot be made keeps nothing from the log, and is caught
         up as well.
@@ -301,8 +301,8 @@ class DispatchTests(SynchronousTestCase):
                     one = struct.pack(">5i", 22 + len(body) + len(properties), 0, 0, 0, len(body))
                     one += body + len(properties).to_bytes(2, "big") + properties
                     with contextlib.suppress(InvalidMessage):
-                        store.putBatch(
-                            topic, queueId, one * batch, b"n\x01v", bornTimestamp=1, bornHost=HOST
+                        store.appendBatch(
+                            SentMessage(None, (topic, queueId), one * batch, b"n\x01v", 1), HOST
                         )
                 else:
                     store.put(topic, queueId, body, properties, bornTimestamp=1, bornHost=HOST)
@@ -334,13 +334,13 @@ class DispatchTests(SynchronousTestCase):
 
 class AwaitedTests(StoreCase):
     """
-    Which messages are told.
+    The messages that wake consumers.
     """
 
     def test_onlyAwaitedAreTold(self) -> None:
         """
-        Only messages of queues that a consumer waits for are told, if the store
-        knows which these are.
+        Only messages of queues that a consumer waits for are passed on, if the store knows
+        these queues.
         """
         awaited = {("T", 1)}
         told: list[Any] = []
@@ -363,7 +363,7 @@ class AwaitedTests(StoreCase):
 
     def test_batchToldUntilNobodyWaits(self) -> None:
         """
-        Of a batch only those messages are told that come while a consumer waits for them.
+        Of a batch only the messages that come while a consumer waits are passed on.
         """
         awaited = {("T", 0)}
         told: list[int] = []
@@ -382,6 +382,6 @@ class AwaitedTests(StoreCase):
             awaited=awaited,
         )
         store.start()
-        self.putBatch(store, b"a", b"b", b"c", b"d")
+        self.appendBatch(store, b"a", b"b", b"c", b"d")
         store.stop()
         self.assertEqual(told, [0, 1])

@@ -19,7 +19,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
 from txrocket.store import files
-from txrocket.store.files import Files, Handles, Locked, SyncFailed
+from txrocket.store.files import Files, Locked, SyncFailed
+from txrocket.store.files.handles import Handles
 
 
 class FilesTests(SynchronousTestCase):
@@ -43,7 +44,7 @@ class FilesTests(SynchronousTestCase):
 
     def test_readAndWrite(self) -> None:
         """
-        What is written at a place is read there, and past the end is nothing.
+        Bytes are read where they were written; nothing is read past the end.
         """
         handle = self.open()
         self.files.pwrite(handle, b"hello", 3)
@@ -51,10 +52,10 @@ class FilesTests(SynchronousTestCase):
         self.assertEqual(b"llo", self.files.pread(handle, 100, 5))
         self.assertEqual(b"", self.files.pread(handle, 1, 100))
 
-    def test_nextData(self) -> None:
+    def test_unwrittenBytesArePassedOver(self) -> None:
         """
-        What was never written to is passed over where the system can tell, and nothing
-        that was written is.
+        Bytes that were never written are passed over where the system knows them; written
+        bytes are not.
         """
         handle = self.open()
         self.files.truncate(handle, 1 << 24)
@@ -101,7 +102,7 @@ class FilesTests(SynchronousTestCase):
 
     def test_noHandlesIsNoFailedSync(self) -> None:
         """
-        A file that cannot be opened for its sync is told apart from a sync that failed.
+        A file that cannot be opened for its sync is another error than a failed sync.
         """
         number = errno.EMFILE
         self.patch(files, "syncPaths", lambda paths: number)
@@ -110,7 +111,7 @@ class FilesTests(SynchronousTestCase):
         number = errno.EIO
         self.assertRaises(SyncFailed, self.files.syncPaths, [self.path])
 
-    def test_halfDone(self) -> None:
+    def test_partialCallIsContinued(self) -> None:
         """
         Where the system reads or writes a part only, the rest follows.
         """
@@ -122,7 +123,7 @@ class FilesTests(SynchronousTestCase):
         self.assertEqual(b"hello", self.files.pread(handle, 5, 0))
         self.assertEqual(b"hello", self.files.pread(handle, 9, 0))
 
-    def test_allocate(self) -> None:
+    def test_allocatedFileHasRoom(self) -> None:
         """
         An allocated file has its size and the room for it; a truncated one has
         its size only.
@@ -135,7 +136,7 @@ class FilesTests(SynchronousTestCase):
         self.files.truncate(handle, 1 << 20)
         self.assertLess(os.stat(self.path).st_blocks * 512, 1 << 20)
 
-    def test_allocateUnsupported(self) -> None:
+    def test_unsupportedAllocationSetsSize(self) -> None:
         """
         Where the system cannot allocate, the file has its size all the same;
         a full disk is an error.
@@ -155,7 +156,7 @@ class FilesTests(SynchronousTestCase):
         self.assertRaises(OSError, self.files.allocate, handle, 8192)
         self.assertEqual(4096, self.files.size(self.path))
 
-    def test_sync(self) -> None:
+    def test_syncCoversData(self) -> None:
         """
         A sync is one of the data; where the system has none, of everything.
         """
@@ -174,9 +175,9 @@ class FilesTests(SynchronousTestCase):
         monkey.restore()
         self.assertEqual(["all"], done)
 
-    def test_syncFails(self) -> None:
+    def test_failedSyncHasItsOwnError(self) -> None:
         """
-        A sync that fails is told from every other error, and keeps its number.
+        A failed sync has an error of its own, with the number of the system.
         """
 
         def fail(handle: int) -> None:
@@ -195,7 +196,7 @@ class FilesTests(SynchronousTestCase):
 
     def test_syncOfWhatIsGone(self) -> None:
         """
-        What was deleted needs no sync, file or folder.
+        A deleted file or folder needs no sync.
         """
         done: list[int] = []
         self.patch(os, "fdatasync", done.append)
@@ -205,7 +206,7 @@ class FilesTests(SynchronousTestCase):
         self.assertEqual([], done)
         self.assertIsNone(self.files.size(self.path))
 
-    def test_rename(self) -> None:
+    def test_renamedFileReplacesOther(self) -> None:
         """
         A file takes the place of another.
         """
@@ -216,9 +217,9 @@ class FilesTests(SynchronousTestCase):
         self.assertEqual(["b"], self.files.names(self.folder))
         self.assertEqual(3, self.files.size(os.path.join(self.folder, "b")))
 
-    def test_names(self) -> None:
+    def test_namesAreSorted(self) -> None:
         """
-        Names come sorted; a folder that is none has none.
+        Names come sorted; a path that is no folder has no names.
         """
         for name in ("2", "1", "10"):
             os.close(os.open(os.path.join(self.folder, name), os.O_CREAT))
@@ -226,10 +227,10 @@ class FilesTests(SynchronousTestCase):
         self.assertEqual([], self.files.names(os.path.join(self.folder, "1")))
         self.assertEqual([], self.files.names(os.path.join(self.folder, "none")))
 
-    def test_makeFolder(self) -> None:
+    def test_newFoldersAreSynced(self) -> None:
         """
-        A folder is made with those above it, each name synced in the one above,
-        unless somebody else was faster.
+        A folder is made with the folders above it, each name synced in the one above,
+        unless another process has made it.
         """
         synced: list[str] = []
         self.patch(self.files, "syncFolder", synced.append)
@@ -249,7 +250,7 @@ class FilesTests(SynchronousTestCase):
         self.files.makeFolder(name)
         self.assertTrue(os.path.isdir(name))
 
-    def test_remove(self) -> None:
+    def test_missingFileIsRemovedSilently(self) -> None:
         """
         Removing what is not there is no error.
         """
@@ -261,14 +262,14 @@ class FilesTests(SynchronousTestCase):
         self.files.removeFolder(self.folder)
         self.assertFalse(os.path.exists(self.folder))
 
-    def test_space(self) -> None:
+    def test_spaceIsInBytes(self) -> None:
         """
         The disk's size and what is free of it are in bytes.
         """
         total, free = self.files.space(self.folder)
         self.assertTrue(0 < free <= total <= shutil.disk_usage(self.folder).total)
 
-    def test_reservedSpace(self) -> None:
+    def test_reservedBlocksAreNotCounted(self) -> None:
         """
         Blocks that the system keeps for itself are neither used nor free: with 300
         of 1000 in use and 200 kept back, a disk is three eighths full, as Java's
@@ -303,13 +304,13 @@ class LockTests(SynchronousTestCase):
 
     def other(self) -> str:
         """
-        What another process says about the lock.
+        The answer of another process about the lock.
         """
         return subprocess.run(
             [sys.executable, "-c", AS_JAVA, self.path], capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    def test_otherProcess(self) -> None:
+    def test_otherProcessIsLockedOut(self) -> None:
         """
         Another process, Java's among them, is kept out until the lock is let go.
         """
@@ -318,7 +319,7 @@ class LockTests(SynchronousTestCase):
         release()
         self.assertEqual("locked", self.other())
 
-    def test_sameProcess(self) -> None:
+    def test_secondStoreIsLockedOut(self) -> None:
         """
         A second store of the same process is refused, which does not take the
         lock from the first.
@@ -329,7 +330,7 @@ class LockTests(SynchronousTestCase):
         release()
         self.files.lock(self.path)()
 
-    def test_folder(self) -> None:
+    def test_lockedFolderIsRefused(self) -> None:
         """
         A folder that is locked is refused, by whatever path, until it is let go of.
         """
@@ -348,7 +349,7 @@ class LockTests(SynchronousTestCase):
 
     def test_folderOfNetwork(self) -> None:
         """
-        A file system that cannot lock folders is told apart from one that fails.
+        A file system that cannot lock folders is no error; one that fails is.
         """
         folder = self.mktemp()
         os.mkdir(folder)
@@ -387,7 +388,7 @@ class LockTests(SynchronousTestCase):
         self.assertEqual("refused", self.other())
         release()
 
-    def test_content(self) -> None:
+    def test_lockFileHasContentOfJava(self) -> None:
         """
         The file holds the word that Java writes into it.
         """
@@ -420,7 +421,7 @@ class HandlesTests(SynchronousTestCase):
         """
         return {os.path.basename(each) for each in self.disk.opened.values()}
 
-    def test_reuse(self) -> None:
+    def test_openFileIsReused(self) -> None:
         """
         A file that is open is not opened again.
         """
@@ -435,7 +436,7 @@ class HandlesTests(SynchronousTestCase):
             self.handles.get(self.at(name))
         self.assertEqual({"a", "c"}, self.names())
 
-    def test_pinned(self) -> None:
+    def test_pinnedFileStaysOpen(self) -> None:
         """
         A file that is being synced stays open whatever else is opened, until it is
         synced.
@@ -455,7 +456,7 @@ class HandlesTests(SynchronousTestCase):
         self.handles.get(self.at("c"))
         self.assertEqual({"b", "c"}, self.names())
 
-    def test_allPinned(self) -> None:
+    def test_pinnedFilesAllowOneMore(self) -> None:
         """
         If all that may be open are being synced, one more is opened all the same, and
         is good until the next.
@@ -468,7 +469,7 @@ class HandlesTests(SynchronousTestCase):
         self.handles.get(self.at("e"))
         self.assertEqual({"a", "b", "c", "e"}, self.names())
 
-    def test_forget(self) -> None:
+    def test_forgottenFileIsClosed(self) -> None:
         """
         A file that is to be removed is closed; one that is not open is no error.
         """
@@ -477,7 +478,7 @@ class HandlesTests(SynchronousTestCase):
         self.handles.forget(self.at("b"))
         self.assertEqual(set(), self.names())
 
-    def test_forgetPinned(self) -> None:
+    def test_forgottenPinnedFileIsClosedLater(self) -> None:
         """
         A removed file that is being synced is closed as soon as that is over,
         for its room is free only then; a new file of that name is another.
@@ -492,7 +493,7 @@ class HandlesTests(SynchronousTestCase):
         self.handles.unpin(path)
         self.assertEqual([new], list(self.disk.opened))
 
-    def test_closePinned(self) -> None:
+    def test_closeSparesPinnedFiles(self) -> None:
         """
         Closing all leaves open what a thread syncs, until it has done so.
         """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.flush}: when things get to the disk, and who is told.
+Tests for L{txrocket.store.flush.flusher}: when data gets to the disk, and when senders get their
+answer.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class AsyncTests(StoreCase):
         """
         return self.store.flusher.flushed.offset
 
-    def test_stored(self) -> None:
+    def test_writtenMessageIsStored(self) -> None:
         """
-        A sender is told as soon as the message is in the files, not before.
+        A sender is answered as soon as the message is in the files, not before.
         """
         appended = self.gather(self.store)
         stored = self.store.stored(appended.end)
@@ -54,7 +55,7 @@ class AsyncTests(StoreCase):
         self.successResultOf(stored)
         self.assertEqual(0, self.flushed)
 
-    def test_fourPages(self) -> None:
+    def test_fourPagesAreSynced(self) -> None:
         """
         Every 500 ms the log is synced if there are at least four pages.
         """
@@ -70,7 +71,7 @@ class AsyncTests(StoreCase):
         """
         self.putSized(4 * PAGE - 1)
         # The checkpoint of the queues would have it synced sooner.
-        self.store.housekeeping.loops.pop(1).stop()
+        self.store.tasks.loops.pop(1).stop()
         self.clock.pump([0.5] * 19)
         self.assertEqual(0, self.flushed)
         self.clock.advance(0.5)
@@ -98,7 +99,7 @@ class AsyncTests(StoreCase):
             (last.offset, last.logTimestamp, last.queueTimestamp),
         )
 
-    def test_checkpointThoroughly(self) -> None:
+    def test_fewEntriesWaitAMinute(self) -> None:
         """
         Less waits for 60 seconds.
         """
@@ -108,9 +109,9 @@ class AsyncTests(StoreCase):
         self.clock.advance(1)
         self.assertEqual(2 * PAGE - 1, self.store.checkpointer.last.offset)
 
-    def test_failure(self) -> None:
+    def test_failedSyncRefusesMessages(self) -> None:
         """
-        After a sync that failed no message is taken, and the reason is told.
+        After a failed sync no message is taken, and the error has the reason.
         """
         self.putSized(4 * PAGE)
         self.disk.failing["sync"] = OSError(errno.EIO, "broken")
@@ -145,9 +146,9 @@ class SyncTests(StoreCase):
         """
         return self.store.stored(self.gather(self.store).end)
 
-    def test_stored(self) -> None:
+    def test_syncedMessageIsStored(self) -> None:
         """
-        A sender is told once the message is on the disk, and not before.
+        A sender is answered once the message is on the disk, and not before.
         """
         sent = self.send()
         self.assertEqual([], self.held.jobs)
@@ -158,7 +159,7 @@ class SyncTests(StoreCase):
         self.assertIn("commitlog", self.disk.synced[-2])
         self.successResultOf(self.store.stored(self.store.log.written))
 
-    def test_group(self) -> None:
+    def test_oneSyncServesAllWaiters(self) -> None:
         """
         One sync serves all that wait when it begins; those that come meanwhile
         wait for the next, which serves all of them.
@@ -181,9 +182,9 @@ class SyncTests(StoreCase):
             self.successResultOf(each)
         self.assertEqual([], self.held.jobs)
 
-    def test_disksTurn(self) -> None:
+    def test_nextSyncRunsBeforeAnswers(self) -> None:
         """
-        When those are told whom a sync has served, the next is under way.
+        When the waiters of a sync are answered, the next sync is under way.
         """
         underWay = []
         self.send().addCallback(lambda _: underWay.append(len(self.held.jobs)))
@@ -196,9 +197,9 @@ class SyncTests(StoreCase):
         self.successResultOf(last)
         self.assertFalse(self.store.flusher.running)
 
-    def test_sendsAgain(self) -> None:
+    def test_sendFromCallbackGetsAnotherSync(self) -> None:
         """
-        Who sends again as soon as it is served is served by another sync.
+        A producer that sends again from its callback is served by another sync.
         """
         again: list[Deferred[None]] = []
         sent = self.send().addCallback(lambda _: again.append(self.send()))
@@ -209,9 +210,9 @@ class SyncTests(StoreCase):
         self.held.work()
         self.successResultOf(again[0])
 
-    def test_timeout(self) -> None:
+    def test_slowSyncTimesSenderOut(self) -> None:
         """
-        A sender that waits for syncFlushTimeout is told FLUSH_DISK_TIMEOUT;
+        A sender that waits for syncFlushTimeout gets FLUSH_DISK_TIMEOUT;
         others wait on, and the message may still get to the disk.
         """
         late = self.send()
@@ -228,7 +229,7 @@ class SyncTests(StoreCase):
         self.successResultOf(other)
         self.assertIsNone(self.store.failure)
 
-    def test_timeoutSetting(self) -> None:
+    def test_timeoutIsTheSetting(self) -> None:
         """
         The limit is the setting's.
         """
@@ -241,10 +242,10 @@ class SyncTests(StoreCase):
         self.clock.advance(0.2)
         self.failureResultOf(late, FlushDiskTimeout)
 
-    def test_failure(self) -> None:
+    def test_failedSyncFailsAllWaiters(self) -> None:
         """
-        When a sync fails, none that waits is told it is stored: not those it was
-        for, not those that came meanwhile, not those that come later.
+        When a sync fails, no sender gets a success: not the waiters of this sync, not those
+        of the next, not later ones.
         """
         before = self.send()
         self.clock.advance(0)
@@ -266,7 +267,7 @@ class SyncTests(StoreCase):
         self.successResultOf(self.store.stored(93))
         self.failureResultOf(self.store.stored(94), StoreFailed)
 
-    def test_segments(self) -> None:
+    def test_syncCoversAllWrittenFiles(self) -> None:
         """
         A sync covers every file written to since the last.
         """
@@ -298,7 +299,7 @@ class SyncTests(StoreCase):
 
 class CheckpointerTests(StoreCase):
     """
-    Tests for L{Checkpointer<txrocket.store.flush.Checkpointer>}.
+    Tests for L{Checkpointer<txrocket.store.flush.checkpointer.Checkpointer>}.
     """
 
     def setUp(self) -> None:
@@ -372,7 +373,7 @@ class CheckpointerTests(StoreCase):
         self.assertEqual(self.store.log.written, self.read().offset)
         self.assertFalse(self.store.checkpointer.running)
 
-    def test_notTwice(self) -> None:
+    def test_slowCheckpointRunsAlone(self) -> None:
         """
         While a slow checkpoint is being made, the clock starts no other.
         """
@@ -381,7 +382,7 @@ class CheckpointerTests(StoreCase):
         self.assertTrue(self.store.checkpointer.running)
         self.assertEqual(1, len(self.held.jobs))
 
-    def test_fullDisk(self) -> None:
+    def test_fullDiskPostponesCheckpoint(self) -> None:
         """
         A checkpoint that a full disk keeps from its end says nothing, stops
         nothing, and what it owed is synced by the next one.
@@ -403,9 +404,9 @@ class CheckpointerTests(StoreCase):
         # The file, its folder, and the two above.
         self.assertEqual(4, len(queue))
 
-    def test_rest(self) -> None:
+    def test_longCheckpointIsFollowedByRest(self) -> None:
         """
-        After a checkpoint that took long there is none for five times as long.
+        After a long checkpoint the next one waits for five times as long.
         """
         for _ in range(6):
             self.put(self.store, b"x" * 2000)
@@ -425,7 +426,7 @@ class CheckpointerTests(StoreCase):
             self.work()
         self.assertEqual(self.store.log.written, self.read().offset)
 
-    def test_syncFails(self) -> None:
+    def test_failedSyncEndsCheckpoints(self) -> None:
         """
         If queues, index or checkpoint cannot be synced, there is never a
         checkpoint again, and no message is taken.
@@ -492,7 +493,7 @@ class HandlesTests(StoreCase):
             synced = {os.path.relpath(each, self.root).split("/")[0] for each in self.disk.synced}
             self.assertLessEqual({"consumequeue", "index", "checkpoint"}, synced)
 
-    def test_slotsOwed(self) -> None:
+    def test_unsyncedSlotsAreSyncedLater(self) -> None:
         """
         If the slots of the index were written and could not be synced, the next checkpoint
         syncs them though nothing was added to that file since.
@@ -519,8 +520,8 @@ class HandlesTests(StoreCase):
 
     def test_logSyncTriedAgain(self) -> None:
         """
-        If the log's file, or its folder, cannot be opened for its sync, those who wait are
-        not told that their messages are safe, and the next sync covers them.
+        If the log's file, or its folder, cannot be opened for its sync, the waiters
+        get an error, and the next sync covers their messages.
         """
         for operation in ("open", "syncFolder"):
             self.put(self.store)
@@ -558,7 +559,7 @@ class HandlesTests(StoreCase):
 
 class StopTests(StoreCase):
     """
-    What a stop waits for.
+    The work that a stop waits for.
     """
 
     def test_waitsForCheckpoint(self) -> None:
@@ -580,9 +581,9 @@ class StopTests(StoreCase):
         self.assertIsNone(self.disk.size(self.path("abort")))
         self.assertEqual(store.log.written, store.flusher.flushed.offset)
 
-    def test_serves(self) -> None:
+    def test_stopServesWaiters(self) -> None:
         """
-        Senders that wait when the store stops are told.
+        Senders that wait when the store stops are answered.
         """
         held = Held()
         store = self.start(held, flushDiskType=FlushDiskType.SYNC_FLUSH)

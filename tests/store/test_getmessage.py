@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.getmessage}: what many records at a time give is what a look at each
+Tests for L{txrocket.store.read.getmessage}: what many records at a time give is what a look at each
 gives.
 """
 
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.store.support import StoreCase
 from txrocket.bulk import compiled, python
 from txrocket.protocol.javahash import tagsCode
-from txrocket.store import getmessage
-from txrocket.store.getresult import GetMessageResult
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read import getmessage
+from txrocket.store.read.getresult import GetMessageResult
 
 LIMITS = st.sampled_from([1, 3, 32])
 SIZES = st.sampled_from([300, 1000, 1 << 20])
@@ -41,7 +41,7 @@ class GetMessageTests(StoreCase):
 
     def check(self, store: MessageStore) -> None:
         """
-        Whatever is asked for, the answer is that of a look at each message.
+        The answer to any pull is that of a look at each message.
         """
         asked = [
             (topic, offset, most)

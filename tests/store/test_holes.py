@@ -22,9 +22,9 @@ from txrocket.protocol.record import (
     decodeRecord,
     decodeRecords,
 )
-from txrocket.store.commitlog import HOLE_TOPIC
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.log.commitlog import HOLE_TOPIC
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 
 _STOPS: tuple[Callable[[MessageStore], Any], ...] = (MessageStore.stop, abandon)
 
@@ -91,7 +91,7 @@ class DamageCase(StoreCase):
         """
         for end in (abandon, MessageStore.stop):
             self.store = self.make()
-            self.store._recovery._losses._log = self  # type: ignore[assignment]
+            self.store.session.recovery._losses._log = self  # type: ignore[assignment]
             self.store.start()
             end(self.store)
         self.store = self.start()
@@ -112,7 +112,7 @@ class DamageCase(StoreCase):
 
     def found(self) -> dict[int, bytes]:
         """
-        What the queues serve, by the number of the message.
+        The messages that the queues serve, by their number.
         """
         found: dict[int, bytes] = {}
         for start, topic in enumerate("TU"):
@@ -165,7 +165,7 @@ class HoleTests(DamageCase):
             self.checkAllBut(7)
             self.checkNext()
 
-    def test_told(self) -> None:
+    def test_holeIsLoggedAndCopied(self) -> None:
         """
         The start tells offset and bytes of what cannot be read, and keeps a copy of them.
         """
@@ -195,7 +195,7 @@ class HoleTests(DamageCase):
         filler = scanned[7].record
         self.assertEqual((HOLE_TOPIC, TRANSACTION_ROLLBACK_TYPE), (filler.topic, filler.sysFlag))
 
-    def test_sectorsZeroed(self) -> None:
+    def test_zeroedSectorCostsItsRecords(self) -> None:
         """
         Sectors that read as zeros cost the records that they were part of.
         """
@@ -212,7 +212,7 @@ class HoleTests(DamageCase):
             self.checkAllBut(*lost)
             self.checkNext()
 
-    def test_blankDamaged(self) -> None:
+    def test_damagedBlankCostsNothing(self) -> None:
         """
         A damaged blank costs nothing.
         """
@@ -257,7 +257,7 @@ class HoleTests(DamageCase):
 
     def test_recordInBodyNotTaken(self) -> None:
         """
-        What looks like a record within the body of a damaged one is not served.
+        Bytes that look like a record within the body of a damaged record are not served.
         """
         forged = bytearray(self.store.log.read(self.sent[0].offset, self.sent[0].sizes[0]))
         outer = self.put(self.store, bytes(forged), topic="V")
@@ -463,9 +463,9 @@ class CutTests(DamageCase):
                 self.again()
                 self.checkAllBut()
 
-    def test_checkpointDamaged(self) -> None:
+    def test_damagedCheckpointLosesNothing(self) -> None:
         """
-        Whatever is left of the checkpoint, everything is there.
+        A damaged checkpoint loses no message.
         """
         random = Random(17)
         for stop in _STOPS:
@@ -488,7 +488,7 @@ class CutTests(DamageCase):
 
     def test_abortFileGone(self) -> None:
         """
-        If somebody removes the abort file after a crash, the log is checked all the same.
+        If an operator removes the abort file after a crash, the log is checked all the same.
         """
         self.successResultOf(self.store.checkpointer.checkpoint())
         self.send()
@@ -505,7 +505,7 @@ class OrderTests(DamageCase):
     Records whose headers lie.
     """
 
-    def test_numberDamaged(self) -> None:
+    def test_damagedNumberCostsOneRecord(self) -> None:
         """
         A record that says another number than its place in the queue tells costs itself
         alone, and no number is given again.
@@ -520,7 +520,7 @@ class OrderTests(DamageCase):
                 self.assertLessEqual(kept.items(), self.found().items())
                 self.checkNext()
 
-    def test_queueDamaged(self) -> None:
+    def test_damagedQueueIdCostsOneRecord(self) -> None:
         """
         A record that says another queue than it was put to costs itself alone.
         """
@@ -552,7 +552,7 @@ class OrderTests(DamageCase):
 
     def test_magicIsRecords(self) -> None:
         """
-        What a hole is filled with is a record to everyone.
+        A hole is filled with a record that every reader accepts.
         """
         abandon(self.store)
         self.flip(self.sent[3].offset + 200)

@@ -14,10 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import START, Disk
 from txrocket.bulk import keyHash
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
 from txrocket.store.index import Index, IndexMark, Queried
 from txrocket.store.index import file as indexModule
-from txrocket.store.segments import SyncJob
 
 SLOTS = 8
 CAPACITY = 6
@@ -81,7 +81,7 @@ class IndexCase(SynchronousTestCase):
 
     def counts(self) -> list[int]:
         """
-        What the files' headers count.
+        The counts in the headers of the files.
         """
         return [
             int.from_bytes(self.bytesOf(each)[36:40], "big")
@@ -98,10 +98,10 @@ class IndexCase(SynchronousTestCase):
 
 class LayoutTests(IndexCase):
     """
-    What is in the files.
+    The contents of the files.
     """
 
-    def test_bytes(self) -> None:
+    def test_fileHasLayoutOfJava(self) -> None:
         """
         Header, slots and entries are where Java's IndexHeader and IndexFile have
         them.
@@ -135,7 +135,7 @@ class LayoutTests(IndexCase):
             data[72:],
         )
 
-    def test_hash(self) -> None:
+    def test_hashIsThatOfJava(self) -> None:
         """
         The hash is the absolute value of Java's, and 0 where that has none.
         """
@@ -145,7 +145,7 @@ class LayoutTests(IndexCase):
         # "T#jllgvmc".hashCode() = Integer.MIN_VALUE
         self.assertEqual(0, keyHash("T", "jllgvmc"))
 
-    def test_times(self) -> None:
+    def test_timesAreRelativeToFile(self) -> None:
         """
         An entry's time is in seconds after the file's first, neither negative
         nor larger than an int.
@@ -177,7 +177,7 @@ class LayoutTests(IndexCase):
         self.assertEqual([int(names[0]) + each for each in range(3)], [int(each) for each in names])
         self.assertEqual({17}, {len(each) for each in names})
 
-    def test_roll(self) -> None:
+    def test_fullFileIsFollowed(self) -> None:
         """
         A full file is followed by another, whose name is later even if the
         clock has not moved.
@@ -217,7 +217,7 @@ class QueryTests(IndexCase):
         self.assertEqual(Queried([], 0, 0), self.index.query("T", "k", 0, EVER, 10))
         self.assertIsNone(self.index.seal(SyncJob(self.handles)))
 
-    def test_newestFirst(self) -> None:
+    def test_newestRecordsComeFirst(self) -> None:
         """
         Records come newest first, bounded in number, over files, with how far
         the index reaches.
@@ -228,7 +228,7 @@ class QueryTests(IndexCase):
         self.assertEqual([7, 6, 5], self.find("k", most=3))
         self.assertEqual(Queried([7], NOW + 7000, 7), self.index.query("T", "k", 0, EVER, 1))
 
-    def test_timeRange(self) -> None:
+    def test_timesBoundQuery(self) -> None:
         """
         Records are of a range of store times, both ends included.
         """
@@ -252,10 +252,9 @@ class QueryTests(IndexCase):
         newest = self.disk.names(self.folder)[-1]
         self.assertEqual({newest}, {os.path.basename(path) for path, _, _ in self.disk.preads})
 
-    def test_keys(self) -> None:
+    def test_eachKeyIsFound(self) -> None:
         """
-        Each key of a record is found, empty ones are none, and topics do not
-        mix.
+        Each key of a record is found; an empty key is no key, and topics do not mix.
         """
         self.put(1, "", "a", "b")
         self.index.put("U", ["a"], 2, NOW)
@@ -264,7 +263,7 @@ class QueryTests(IndexCase):
         self.assertEqual([], self.find(""))
         self.assertEqual([2], self.index.query("U", "a", 0, EVER, 10).offsets)
 
-    def test_chain(self) -> None:
+    def test_keysOfOneSlotAreFound(self) -> None:
         """
         Keys that fall into one slot do not hide each other.
         """
@@ -277,7 +276,7 @@ class QueryTests(IndexCase):
         self.index = self.loaded()
         self.assertEqual([[number] for number in range(40)], [self.find(each) for each in keys])
 
-    def test_collision(self) -> None:
+    def test_keysOfOneHashAreFoundTogether(self) -> None:
         """
         Keys of one hash are found together: the index knows hashes only.
         """
@@ -286,7 +285,7 @@ class QueryTests(IndexCase):
         self.put(2, "BB")
         self.assertEqual([2, 1], self.find("Aa"))
 
-    def test_repeatedKey(self) -> None:
+    def test_repeatedKeyCountsOnce(self) -> None:
         """
         A record counts once, however often it has a key, in one file or two.
         """
@@ -307,7 +306,7 @@ class QueryTests(IndexCase):
         self.assertEqual([20, 10], self.find("k"))
         self.assertEqual([], self.find("other"))
 
-    def test_damagedChain(self) -> None:
+    def test_damagedChainEnds(self) -> None:
         """
         A chain that does not lead to older entries ends there.
         """
@@ -321,7 +320,7 @@ class QueryTests(IndexCase):
         self.index = self.loaded()
         self.assertEqual([2], self.find("k"))
 
-    def test_damagedSlot(self) -> None:
+    def test_damagedSlotIsEmpty(self) -> None:
         """
         A slot that leads nowhere is empty.
         """
@@ -338,7 +337,7 @@ class QueryTests(IndexCase):
 
 class DurabilityTests(IndexCase):
     """
-    What is in the files when, and after a crash.
+    The contents of the files at each step, and after a crash.
     """
 
     def test_slotsAfterEntries(self) -> None:
@@ -360,7 +359,7 @@ class DurabilityTests(IndexCase):
         self.assertEqual(1, int.from_bytes(data[56:60], "big"))
         self.assertEqual([2, 1], self.find("k"))
 
-    def test_syncs(self) -> None:
+    def test_sealAndSettleSyncFile(self) -> None:
         """
         A seal has the file, and a new name in the folder, synced; a settle the
         file again; and a second seal nothing.
@@ -385,7 +384,7 @@ class DurabilityTests(IndexCase):
         job.run()
         self.assertEqual([], self.disk.synced)
 
-    def test_sealFails(self) -> None:
+    def test_failedSealIsRepeated(self) -> None:
         """
         Entries that a full disk does not take are written the next time.
         """
@@ -398,7 +397,7 @@ class DurabilityTests(IndexCase):
         self.index = self.loaded()
         self.assertEqual([1], self.find("k"))
 
-    def test_rewind(self) -> None:
+    def test_crashRewindsIndexToMark(self) -> None:
         """
         After a crash the index goes back to its mark, over files, and takes the
         same records again.
@@ -421,7 +420,7 @@ class DurabilityTests(IndexCase):
         self.index = self.loaded()
         self.assertEqual([8, 7, 6, 5, 4, 3, 2, 1, 0], self.find("k"))
 
-    def test_rewindSlots(self) -> None:
+    def test_rewindCorrectsSlots(self) -> None:
         """
         Slots that point to entries that do not count lead back to the last that
         do, or are emptied.  That is on the disk before entries are written over,
@@ -483,7 +482,7 @@ class DurabilityTests(IndexCase):
         self.assertEqual([], self.disk.synced)
         self.assertEqual([0], self.find("k"))
 
-    def test_rewindHeader(self) -> None:
+    def test_rewindMakesHeaderAnew(self) -> None:
         """
         Where the header may be anything, its values come from the entries and
         from the log; where the log does not know, the last second counts whole,
@@ -512,8 +511,7 @@ class DurabilityTests(IndexCase):
 
     def test_rewindToNothing(self) -> None:
         """
-        Where there was no index at the checkpoint, there is none; where it had
-        no entry, it has none.
+        If the checkpoint had no index, or an index without entries, so has the store.
         """
         self.put(5, "k")
         self.checkpoint()
@@ -526,9 +524,9 @@ class DurabilityTests(IndexCase):
         self.assertTrue(self.index.rewind(None, self.timeOf, doubt=True))
         self.assertEqual([], self.disk.names(self.folder))
 
-    def test_rewindImpossible(self) -> None:
+    def test_impossibleMarkIsRefused(self) -> None:
         """
-        A mark of a file that is not there, or that has fewer entries, is none.
+        A mark of a missing file, or of more entries than the file has, is refused.
         """
         self.put(1, "k")
         self.checkpoint()
@@ -538,10 +536,10 @@ class DurabilityTests(IndexCase):
                 self.assertFalse(self.index.rewind(mark, self.timeOf, doubt=doubt))
         self.assertEqual([1], self.find("k"))
 
-    def test_distrust(self) -> None:
+    def test_distrustedFilesAreRemoved(self) -> None:
         """
-        Where no more is known than a time, the files go that do not end before
-        it, and the last record that is left is told.
+        If only a time is known, the files that do not end before it are removed, and the last
+        record that is left is returned.
         """
         for number in range(12):
             self.put(number, "k", at=number * 1000)
@@ -569,7 +567,7 @@ class DurabilityTests(IndexCase):
         self.assertEqual(4, self.index.distrust(EVER))
         self.assertEqual(1, len(self.disk.names(self.folder)))
 
-    def test_load(self) -> None:
+    def test_brokenFileIsRemoved(self) -> None:
         """
         A file that is not whole is removed, others of odd names are left alone.
         """
@@ -607,7 +605,7 @@ class ShrinkTests(IndexCase):
         for number in range(12):
             self.put(number * 10, "k")
 
-    def test_follow(self) -> None:
+    def test_filesBeforeLogAreRemoved(self) -> None:
         """
         Files that end before the log begins go, but the newest stays.
         """
@@ -619,7 +617,7 @@ class ShrinkTests(IndexCase):
         self.assertEqual(1, len(self.disk.names(self.folder)))
         self.assertEqual([110, 100], self.find("k"))
 
-    def test_followUnsettled(self) -> None:
+    def test_deletedFileStaysDeleted(self) -> None:
         """
         A file that is deleted between seal and settle stays deleted.
         """
@@ -628,7 +626,7 @@ class ShrinkTests(IndexCase):
         self.index.settle(SyncJob(self.handles))
         self.assertEqual(1, len(self.disk.names(self.folder)))
 
-    def test_cut(self) -> None:
+    def test_filesBehindLogAreRemoved(self) -> None:
         """
         Files that begin behind the log's end go.
         """
@@ -638,7 +636,7 @@ class ShrinkTests(IndexCase):
         self.assertEqual([], self.disk.names(self.folder))
         self.index.cut(0, self.timeOf)
 
-    def test_cutWithin(self) -> None:
+    def test_entriesBehindLogAreRemoved(self) -> None:
         """
         Of a file that the log's end falls into, the entries behind it go, from
         the slots too, and others can take their places, at every offset.
@@ -661,7 +659,7 @@ class ShrinkTests(IndexCase):
             self.assertEqual([kept, [end]], [self.find("k"), self.find("x")])
             self.assertEqual(len(kept) + 1 + len(self.counts()), sum(self.counts()))
 
-    def test_clear(self) -> None:
+    def test_clearRemovesEverything(self) -> None:
         """
         Everything goes.
         """
@@ -676,7 +674,7 @@ class TableTests(SynchronousTestCase):
 
     def make(self, reads: int) -> tuple[Index, Disk, Handles, str]:
         """
-        An index that keeps its slots after so many reads.
+        An index that keeps its slots in memory after a number of reads.
         """
         self.patch(indexModule, "_FEW", reads)
         disk = Disk()
@@ -687,7 +685,7 @@ class TableTests(SynchronousTestCase):
 
     def bytesOf(self, disk: Disk, folder: str) -> list[bytes]:
         """
-        What is in the files.
+        The contents of the files.
         """
         found = []
         for name in disk.names(folder):
@@ -713,7 +711,7 @@ class TableTests(SynchronousTestCase):
                 seen.append(index.query("T", "k7", 0, 1 << 60, 100))
         return seen
 
-    def test_sameFiles(self) -> None:
+    def test_slotsInMemoryMakeSameFiles(self) -> None:
         """
         The files are the same at every checkpoint, whether all slots are in memory
         at once, after some time, or never; so is what is found.
@@ -755,7 +753,7 @@ class TableTests(SynchronousTestCase):
 
     def test_cutReadsSlotsAnew(self) -> None:
         """
-        What is put right in the file is read anew.
+        Slots that were corrected in the file are read anew.
         """
         index, _, handles, _ = self.make(0)
         index.put("T", ["a"], 1, START * 1000)

@@ -19,7 +19,7 @@ from tests.interop.content import comparable, content, describe
 from tests.interop.ours import Driver
 from tests.interop.samples import commands, small
 from txrocket.protocol.record import decodeRecord, decodeRecords
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.read.getresult import GetMessageStatus
 
 ARCHIVE = Path(__file__).parents[1] / "fixtures" / "javastore.tar.xz"
 
@@ -48,7 +48,7 @@ class _Folder:
 
     def ofKind(self: Any, kind: str) -> list[dict[str, Any]]:
         """
-        What Java has read of one kind.
+        The answers of Java of one kind.
         """
         found = [each for each in self.expected if each["kind"] == kind]
         self.assertTrue(found)
@@ -67,14 +67,14 @@ class _Folder:
             if len(name) in (17, 20) and name.isdigit()
         }
 
-    def test_content(self: Any) -> None:
+    def test_folderOfJavaIsReadAlike(self: Any) -> None:
         """
         Everything is read as Java read it.
         """
         size = self.settings.mappedFileSizeConsumeQueue
         self.assertEqual(comparable(content(self.store), size), comparable(self.expected, size))
 
-    def test_byQueue(self: Any) -> None:
+    def test_queuesGiveTheirMessages(self: Any) -> None:
         """
         Every queue gives its messages, in order, equal in every field.
         """
@@ -89,7 +89,7 @@ class _Folder:
                 self.assertEqual(got.nextOffset, queue["min"] + len(found))
             self.assertEqual(found, [records[each[0]] for each in queue["entries"]])
 
-    def test_byOffset(self: Any) -> None:
+    def test_recordsAreFoundByOffset(self: Any) -> None:
         """
         Every record is found by its place in the log, those too that are in no
         queue.
@@ -99,7 +99,7 @@ class _Folder:
             self.assertIsNotNone(data)
             self.assertEqual(describe(decodeRecord(data, checkCrc=True)), record)
 
-    def test_byKey(self: Any) -> None:
+    def test_recordsAreFoundByKey(self: Any) -> None:
         """
         Every key and unique id leads to the records that Java found, the newest
         first.
@@ -109,7 +109,7 @@ class _Folder:
             offsets = [decodeRecord(each).commitLogOffset for each in found]
             self.assertEqual(offsets, sorted(set(line["offsets"]), reverse=True))
 
-    def test_byTag(self: Any) -> None:
+    def test_tagHashesSelectMessages(self: Any) -> None:
         """
         The hashes in the queues are those of the tags: a filter that knows one
         tag gets its messages and no other.
@@ -130,7 +130,7 @@ class _Folder:
                 self.assertEqual({each.tags for each in found}, {found[0].tags})
                 self.assertLess(len(found), len(queue["entries"]))
 
-    def test_features(self: Any) -> None:
+    def test_folderHasAllFeatures(self: Any) -> None:
         """
         The folder has what it is there for.
         """
@@ -148,7 +148,7 @@ class _Folder:
         for folder in ("commitlog", "index"):
             self.assertGreater(names.count(folder), 1)
 
-    def test_goesOn(self: Any) -> None:
+    def test_newMessagesFollowThoseOfJava(self: Any) -> None:
         """
         More messages go behind those of Java, and are there with them when the
         folder is opened again.
@@ -171,7 +171,7 @@ class _Folder:
         self.addCleanup(again.stop)
         self.assertEqual(content(again.store), after)
 
-    def test_sizes(self: Any) -> None:
+    def test_filesHaveSizesOfJava(self: Any) -> None:
         """
         Every file has the one size that Java accepts, after work and a clean
         stop, and nothing tells of a crash.
@@ -203,7 +203,7 @@ class KilledTests(_Folder, SynchronousTestCase):
 
     name = "killed"
 
-    def test_torn(self) -> None:
+    def test_tornRecordIsGone(self) -> None:
         """
         Without its last bytes the last record is gone, and all others stay.
         """

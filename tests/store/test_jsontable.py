@@ -50,7 +50,7 @@ class TableTests(SynchronousTestCase):
 
     def load(self) -> bytes | None:
         """
-        What a restart finds, and warns of.
+        The table that a restart finds, and its warnings.
         """
         # Not capturedLogs: it goes on for ever after an error, and keeps all events.
         events: list[LogEvent] = []
@@ -82,7 +82,7 @@ class TableTests(SynchronousTestCase):
         with open(path, "rb") as file:
             return file.read()
 
-    def test_names(self) -> None:
+    def test_tablesAreThoseOfRocketMQ(self) -> None:
         """
         The tables are those that RocketMQ keeps.
         """
@@ -123,7 +123,7 @@ class TableTests(SynchronousTestCase):
         """
         return self.disk.names(os.path.dirname(self.path))
 
-    def test_unchanged(self) -> None:
+    def test_unchangedTableIsNotWritten(self) -> None:
         """
         A table that is as it was is not written, so the C{.bak} stays older.
         """
@@ -154,7 +154,7 @@ class TableTests(SynchronousTestCase):
         self.assertEqual(["rename topics.json.tmp topics.json"], done)
         self.assertEqual(os.path.dirname(self.path), self.disk.synced[-1])
 
-    def test_fallback(self) -> None:
+    def test_damagedTableGivesWayToOlder(self) -> None:
         """
         A table that is damaged, empty or missing gives way to its C{.bak}, and
         an error in the log says so and why.
@@ -172,7 +172,7 @@ class TableTests(SynchronousTestCase):
 
     def test_damagedIsKeptAside(self) -> None:
         """
-        What is damaged is kept under another name, once, however often it is found, and
+        A damaged table is kept under another name, once, however often it is found, and
         stays in its place until the next save.
         """
         self.lay(b"bad", b"older")
@@ -186,17 +186,17 @@ class TableTests(SynchronousTestCase):
 
     def test_asideFailsIsTold(self) -> None:
         """
-        If there is no room to keep what is damaged, that is told, and the start goes on.
+        If there is no room to keep a damaged text, an error is logged and the start goes on.
         """
         self.lay(b"bad", b"older")
         self.disk.failing["pwrite"] = OSError(errno.ENOSPC, "full")
         self.assertEqual(b"older", self.load())
         self.assertIn("could not be kept", self.warnings[0])
 
-    def test_checksum(self) -> None:
+    def test_checksumCoversText(self) -> None:
         """
-        An object ends with a member that has the CRC-32 of the text without it; nobody
-        who loads it sees that.
+        An object ends with a member that has the CRC-32 of the text without it,
+        which a load removes.
         """
         for text, expected in (
             (b'{"a":{0:1}}', b'{"a":{0:1},"txrocketCrc32":"%08x"}' % crc32(b'{"a":{0:1}}')),
@@ -239,14 +239,13 @@ class TableTests(SynchronousTestCase):
 
     def test_strictTellsOfTheChecksumsOwnDamage(self) -> None:
         """
-        One bit of the checksum itself spares the text, and is told to those who want to
-        know.
+        One damaged bit of the checksum itself spares the text, and is reported.
         """
         data = sealed(b'{"a":1}').replace(b"txrocket", b"uxrocket")
         self.assertEqual(b'{"a":1}', checked(data))
         self.assertRaises(MalformedBody, checked, data, strict=True)
 
-    def test_mended(self) -> None:
+    def test_damagedTextsAreOffered(self) -> None:
         """
         Damaged texts are offered for mending, the newest first, with the table before if
         it can be read; the outcome is what is loaded.
@@ -272,7 +271,7 @@ class TableTests(SynchronousTestCase):
 
     def test_fallbackIsKept(self) -> None:
         """
-        What was recovered from the C{.bak} stays there when a new table is
+        A table that was recovered from the C{.bak} stays there when a new table is
         saved over the damaged one.
         """
         self.lay(b"bad", b"older")
@@ -281,7 +280,7 @@ class TableTests(SynchronousTestCase):
         table.save(b"new")
         self.assertEqual((b"new", b"older"), (self.load(), self.bytesOf(self.path + ".bak")))
 
-    def test_bothDamaged(self) -> None:
+    def test_twoDamagedTablesAreNamed(self) -> None:
         """
         If neither can be read, the error names both and what to do.
         """
@@ -294,7 +293,7 @@ class TableTests(SynchronousTestCase):
         self.assertIn(f"{self.path} is damaged", str(error))
         self.assertIn(f"{self.path}.bak is damaged", str(error))
 
-    def test_saveFails(self) -> None:
+    def test_failedSaveKeepsTable(self) -> None:
         """
         A save that fails leaves the table as it was, closes its file, and can be
         repeated; the error says what failed, and if there is no room, how much

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from twisted.logger import capturedLogs
 
 from tests.store.support import AROUND, HOST, QUEUE_ENTRIES, START, Held, StoreCase, abandon
+from txrocket.bulk import SentMessage
 from txrocket.errors import InvalidMessage, MalformedRecord, StoreError
 from txrocket.message import Message, MessageExt
 from txrocket.protocol.javahash import tagsCode
@@ -24,10 +25,10 @@ from txrocket.protocol.record import (
     encodeHost,
 )
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store import entryreader
 from txrocket.store.files import SyncFailed
-from txrocket.store.getresult import GetMessageResult, GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read import entryreader
+from txrocket.store.read.getresult import GetMessageResult, GetMessageStatus
 
 NOW = START * 1000
 EVER = 1 << 60
@@ -35,10 +36,10 @@ EVER = 1 << 60
 
 class PutTests(StoreCase):
     """
-    Tests for L{MessageStore.put} and L{MessageStore.putBatch}.
+    Tests for L{MessageStore.put} and L{MessageStore.appendBatch}.
     """
 
-    def test_record(self) -> None:
+    def test_recordHoldsAllFields(self) -> None:
         """
         A record has all that was given, the store's address and time, and where
         it is.
@@ -85,7 +86,7 @@ class PutTests(StoreCase):
         )
         store.stop()
 
-    def test_queueOffsets(self) -> None:
+    def test_queuesCountFromZero(self) -> None:
         """
         Each queue counts for itself, from 0, without gaps, in the order of
         putting, also before anything is written.
@@ -105,7 +106,7 @@ class PutTests(StoreCase):
         )
         store.stop()
 
-    def test_transactions(self) -> None:
+    def test_halvesCountInNoQueue(self) -> None:
         """
         The first half of a transaction and a rollback count in no queue; a
         commit does.
@@ -146,7 +147,7 @@ class PutTests(StoreCase):
     def test_setBackByMoreThanADayIsFollowed(self) -> None:
         """
         A clock that was more than a day ahead and is set right is followed, lest the
-        times of the log stand still for long; the operator is told.
+        times of the log stand still for long; a warning is logged.
         """
         store = self.start()
         self.shift += 365 * 86_400
@@ -192,19 +193,15 @@ class PutTests(StoreCase):
             self.assertRaises(InvalidMessage, call)
         self.assertRaises(
             MalformedRecord,
-            store.putBatch,
-            "T",
-            0,
-            b"no batch",
-            b"",
-            bornTimestamp=1,
-            bornHost=HOST,
+            store.appendBatch,
+            SentMessage(None, ("T", 0), b"no batch", b"", 1),
+            HOST,
         )
         appended = self.put(store)
         self.assertEqual((0, 0), (appended.offset, appended.queueOffset))
         store.stop()
 
-    def test_oneWrite(self) -> None:
+    def test_messagesOfTurnShareWrite(self) -> None:
         """
         All that is put in one turn of the reactor is written at once, and told
         of then, in order.
@@ -229,7 +226,7 @@ class PutTests(StoreCase):
         self.assertEqual([("T", 0, 0, tagsCode("x")), ("T", 0, 1, 0)], self.arrived)
         store.stop()
 
-    def test_placeOf(self) -> None:
+    def test_placeOfMessageIsFound(self) -> None:
         """
         Where in the log a message of a queue lies, or the first that is left.
         """
@@ -243,7 +240,7 @@ class PutTests(StoreCase):
         self.assertEqual(placed[2], store.placeOf("T", 0, 0))
         store.stop()
 
-    def test_ipv6(self) -> None:
+    def test_senderMayHaveIPv6Address(self) -> None:
         """
         A sender's IPv6 address is kept.
         """
@@ -286,20 +283,20 @@ class GetTests(StoreCase):
         self.assertEqual((status, nextOffset), (got.status, got.nextOffset))
         return got
 
-    def test_noQueue(self) -> None:
+    def test_missingQueueBeginsAtZero(self) -> None:
         """
         A queue that is not there: begin at 0.
         """
         self.check(7, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
 
-    def test_noMessage(self) -> None:
+    def test_emptyQueueBeginsAtZero(self) -> None:
         """
         A queue that has never had a message: begin at 0.
         """
         self.store.queues._make("T", 0)
         self.check(7, GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
 
-    def test_tooSmall(self) -> None:
+    def test_smallOffsetIsCorrected(self) -> None:
         """
         An offset before the first message: go on at the first.
         """
@@ -307,7 +304,7 @@ class GetTests(StoreCase):
         got = self.check(-1, GetMessageStatus.OFFSET_TOO_SMALL, 0)
         self.assertEqual((0, 3), (got.minOffset, got.maxOffset))
 
-    def test_overflow(self) -> None:
+    def test_largeOffsetIsCorrected(self) -> None:
         """
         The offset of the next message: stay; an offset past that: go back to it.
         """
@@ -316,7 +313,7 @@ class GetTests(StoreCase):
         self.check(4, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 3)
         self.check(99, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 3)
 
-    def test_found(self) -> None:
+    def test_messagesMoveOffsetOn(self) -> None:
         """
         Messages: go on behind the last one looked at.
         """
@@ -334,7 +331,7 @@ class GetTests(StoreCase):
         self.check(2, GetMessageStatus.FOUND, QUEUE_ENTRIES)
         self.check(QUEUE_ENTRIES, GetMessageStatus.FOUND, QUEUE_ENTRIES + 3)
 
-    def test_foundNull(self) -> None:
+    def test_missingQueueFileIsPassedOver(self) -> None:
         """
         A queue whose file is missing: go on with the next file.
         """
@@ -345,7 +342,7 @@ class GetTests(StoreCase):
         queue.segments.removeFirst()
         self.check(2, GetMessageStatus.OFFSET_FOUND_NULL, QUEUE_ENTRIES)
 
-    def test_removing(self) -> None:
+    def test_deletedMessagesArePassedOver(self) -> None:
         """
         Messages whose log is gone while the queue still has them are passed
         over; nothing wrong is served.
@@ -360,7 +357,7 @@ class GetTests(StoreCase):
         got = self.check(40, GetMessageStatus.FOUND, 50)
         self.assertEqual(list(range(40, 50)), [e.queueOffset for e in decodeRecords(got.data)])
 
-    def test_beyondLog(self) -> None:
+    def test_entryBeyondLogIsPassedOver(self) -> None:
         """
         An entry that points past the log's end is passed over.
         """
@@ -370,7 +367,7 @@ class GetTests(StoreCase):
         self.assertEqual(2, self.check(0, GetMessageStatus.FOUND, 3).count)
         self.check(2, GetMessageStatus.MESSAGE_WAS_REMOVING, 3)
 
-    def test_gap(self) -> None:
+    def test_fillersArePassedOver(self) -> None:
         """
         Entries that fill a gap are passed over, also in a log that is so long that
         it has room for a record of their size.
@@ -386,7 +383,7 @@ class GetTests(StoreCase):
         messages = self.store.messages([(at, size) for at, size, _ in found])
         self.assertEqual([0, 1, None, None, 4], [each and each.queueOffset for each in messages])
 
-    def test_tags(self) -> None:
+    def test_tagHashSelectsMessages(self) -> None:
         """
         A message is matched by the hash of its tag; what does not match is
         passed over, also if nothing does.
@@ -412,7 +409,7 @@ class GetTests(StoreCase):
         # ((84 * 31 + 97) * 31 + 103) * 31 + 65
         self.assertEqual((0, 102, 2598919), queue.entry(0))
 
-    def test_accepts(self) -> None:
+    def test_propertiesSelectMessages(self) -> None:
         """
         A message may be judged by its properties, without its body.
         """
@@ -436,7 +433,7 @@ class GetTests(StoreCase):
         """
         return [(at, size) for path, at, size in self.disk.preads if "commitlog" in path]
 
-    def test_contiguous(self) -> None:
+    def test_neighboursAreReadAtOnce(self) -> None:
         """
         Messages that lie one behind the other are read at once.
         """
@@ -447,7 +444,7 @@ class GetTests(StoreCase):
         self.assertEqual([(0, 800)], self.logReads())
         self.assertEqual(2, len(self.disk.preads))
 
-    def test_interleaved(self) -> None:
+    def test_nearMessagesAreReadAtOnce(self) -> None:
         """
         Messages that others lie between are read with those, if they are few,
         and one by one if they are many; others are not given.
@@ -462,7 +459,7 @@ class GetTests(StoreCase):
             self.assertEqual(reads, self.logReads())
             self.assertEqual(list(range(6)), [each.queueOffset for each in decodeRecords(got.data)])
 
-    def test_acrossFiles(self) -> None:
+    def test_eachFileIsReadOnce(self) -> None:
         """
         Messages in two files of the log are two reads.
         """
@@ -473,7 +470,7 @@ class GetTests(StoreCase):
         self.assertEqual([(0, 3184), (0, 3184), (0, 1592)], self.logReads())
         self.assertEqual(5, len(decodeRecords(got.data)))
 
-    def test_most(self) -> None:
+    def test_countBoundsMessages(self) -> None:
         """
         No more come than were asked for, but one comes always.
         """
@@ -504,7 +501,7 @@ class TransferTests(StoreCase):
             mappedFileSizeConsumeQueue=20_000,
         )
 
-    def test_count(self) -> None:
+    def test_messageCountIsBounded(self) -> None:
         """
         32 messages at most.
         """
@@ -514,7 +511,7 @@ class TransferTests(StoreCase):
         self.assertEqual((32, 32, False), (got.count, got.nextOffset, got.fromDisk))
         store.stop()
 
-    def test_bytes(self) -> None:
+    def test_byteCountIsBounded(self) -> None:
         """
         256 KiB at most, but one message however large.
         """
@@ -552,7 +549,7 @@ class TransferTests(StoreCase):
         self.assertEqual(3, store.get("T", 0, 0, 32).count)
         store.stop()
 
-    def test_looked(self) -> None:
+    def test_entryCountIsBounded(self) -> None:
         """
         At most 800 entries are looked at, or as many as were asked for.
         """
@@ -582,10 +579,10 @@ class QueryTests(StoreCase):
         records, _, _ = self.store.query("T", key, begin, end, most)
         return [decodeRecord(each).body for each in records]
 
-    def test_keys(self) -> None:
+    def test_keysFindMessages(self) -> None:
         """
         A message is found by each of its keys and by its unique id, the newest
-        first, at most so many, and none of another topic.
+        first, bounded in number, and none of another topic.
         """
         self.put(self.store, b"a", KEYS="k1 k2", UNIQ_KEY="U1")
         self.put(self.store, b"b", KEYS="k2", UNIQ_KEY="U2")
@@ -596,7 +593,7 @@ class QueryTests(StoreCase):
         self.assertEqual([b"a"], self.find("U1"))
         self.assertEqual([], self.find("k3"))
 
-    def test_reach(self) -> None:
+    def test_queryStatesReachOfIndex(self) -> None:
         """
         With what is found comes how far the index reaches.
         """
@@ -606,7 +603,7 @@ class QueryTests(StoreCase):
         _, timestamp, offset = self.store.query("T", "k", 0, EVER, 1)
         self.assertEqual((NOW + 1000, last.offset), (timestamp, offset))
 
-    def test_times(self) -> None:
+    def test_timesBoundQuery(self) -> None:
         """
         Messages are of a range of store times.
         """
@@ -615,7 +612,7 @@ class QueryTests(StoreCase):
             self.clock.advance(1)
         self.assertEqual([b"3", b"2"], self.find("k", NOW + 2000, NOW + 3999))
 
-    def test_most(self) -> None:
+    def test_settingBoundsQuery(self) -> None:
         """
         However many are asked for, maxMsgsNumBatch bounds them.
         """
@@ -623,7 +620,7 @@ class QueryTests(StoreCase):
             self.put(self.store, KEYS="k")
         self.assertEqual(64, len(self.find("k", most=100)))
 
-    def test_room(self) -> None:
+    def test_frameBoundsQuery(self) -> None:
         """
         Nor is there more than a frame can carry, but always one message.
         """
@@ -641,7 +638,7 @@ class QueryTests(StoreCase):
             self.put(self.store, bytes(3 * 1024 * 1024), KEYS="l")
         self.assertEqual(2, len(self.find("l")))
 
-    def test_repeatedKey(self) -> None:
+    def test_repeatedKeyIsFoundOnce(self) -> None:
         """
         A message that has a key twice, or as its unique id too, is found once,
         and does not take another's place.
@@ -650,7 +647,7 @@ class QueryTests(StoreCase):
         self.put(self.store, b"b", KEYS="k k", UNIQ_KEY="k")
         self.assertEqual([b"b", b"a"], self.find("k", most=2))
 
-    def test_transactions(self) -> None:
+    def test_halfIsFoundByKey(self) -> None:
         """
         The first half of a transaction is found by its key, a rollback is not.
         """
@@ -668,7 +665,7 @@ class QueryTests(StoreCase):
         self.store.log.segments.removeFirst()
         self.assertEqual([b"b" * 3000], self.find("k"))
 
-    def test_without(self) -> None:
+    def test_storeWithoutIndexWorks(self) -> None:
         """
         A store without an index finds nothing, makes no files, and works.
         """
@@ -682,7 +679,7 @@ class QueryTests(StoreCase):
         self.assertEqual([b"a"], self.bodies(self.store))
         self.assertFalse(os.path.exists(self.path("index")))
 
-    def test_messageAt(self) -> None:
+    def test_recordIsFoundAtItsOffset(self) -> None:
         """
         A record is found at its offset and nowhere else.
         """
@@ -696,8 +693,8 @@ class QueryTests(StoreCase):
 
     def test_messageAtNothing(self) -> None:
         """
-        An offset that somebody made up costs no more than a look: what is there
-        may claim any size.
+        An invented offset costs no more than a look, though the bytes there may claim any
+        size.
         """
         claim = (2**30).to_bytes(4, "big")
         for body in (claim, claim + MESSAGE_MAGIC_CODE.to_bytes(4, "big", signed=True)):
@@ -720,7 +717,7 @@ class QueryTests(StoreCase):
         self.put(self.store)
         self.assertEqual(NOW, self.store.firstTimestamp())
 
-    def test_old(self) -> None:
+    def test_messageBeyondMemoryIsOld(self) -> None:
         """
         A message is old once as much was stored since as the machine keeps in
         memory; one that is not there is not.
@@ -735,7 +732,7 @@ class QueryTests(StoreCase):
         for queueId, offset in ((0, 2), (0, -1), (1, 0)):
             self.assertFalse(self.store.isOld("T", queueId, offset))
 
-    def test_space(self) -> None:
+    def test_spaceOfDisksIsKnown(self) -> None:
         """
         The store knows how much room its disks have.
         """
@@ -765,7 +762,7 @@ class TimeTests(StoreCase):
         """
         return self.store.offsetByTime("T", 0, NOW + milliseconds)
 
-    def test_equal(self) -> None:
+    def test_equalTimeFindsFirstMessage(self) -> None:
         """
         A message's own time gives that message, the first of several.
         """
@@ -775,14 +772,14 @@ class TimeTests(StoreCase):
             self.put(self.store)
         self.assertEqual(25, self.at(125_000))
 
-    def test_between(self) -> None:
+    def test_otherTimeFindsNearestMessage(self) -> None:
         """
         Another time gives the nearest message, and the earlier of two that are
         equally near.
         """
         self.assertEqual([3, 3, 4], [self.at(each) for each in (3499, 3500, 3501)])
 
-    def test_outside(self) -> None:
+    def test_outerTimeFindsOuterMessage(self) -> None:
         """
         A time before all gives the first message, one after all the last.
         """
@@ -796,7 +793,7 @@ class TimeTests(StoreCase):
         self.assertEqual(0, self.store.offsetByTime("T", 7, NOW))
         self.assertIsNone(self.store.earliestTimestamp("U", 0))
 
-    def test_partGone(self) -> None:
+    def test_deletedMessagesDoNotCount(self) -> None:
         """
         Of a queue whose first messages are gone, only those that are left
         count, whether the queue knows of it yet or not.
@@ -810,7 +807,7 @@ class TimeTests(StoreCase):
         self.assertEqual(NOW + 10_000, self.store.earliestTimestamp("T", 0))
         self.assertIsNone(self.store.storeTimestamp("T", 0, 9))
 
-    def test_allGone(self) -> None:
+    def test_deletedQueueGivesZero(self) -> None:
         """
         A queue all of whose messages are gone gives 0, and goes on counting.
         """
@@ -838,7 +835,7 @@ class TopicTests(StoreCase):
     Tests for L{MessageStore.removeTopic}.
     """
 
-    def test_removed(self) -> None:
+    def test_removedTopicKeepsRecords(self) -> None:
         """
         A topic that is removed has no queues and no files; its records stay in
         the log.
@@ -855,7 +852,7 @@ class TopicTests(StoreCase):
         self.assertEqual([b"b"], self.bodies(store, "U"))
         store.stop()
 
-    def test_inThread(self) -> None:
+    def test_filesAreDeletedInThread(self) -> None:
         """
         A topic may have a thousand queues: it is gone at once, and may be made
         again, while its files are deleted in a thread.
@@ -882,7 +879,7 @@ class TopicTests(StoreCase):
         self.assertEqual([b"c"], self.bodies(store))
         abandon(store)
 
-    def test_leftOver(self) -> None:
+    def test_restartDeletesLeftovers(self) -> None:
         """
         Files that were not deleted before a crash are deleted by the next start,
         and are no topic.
@@ -898,7 +895,7 @@ class TopicTests(StoreCase):
         self.assertNotIn(".gone-0", os.listdir(self.path("consumequeue")))
         store.stop()
 
-    def test_notRemoved(self) -> None:
+    def test_failedRemovalIsError(self) -> None:
         """
         A disk that does not let a topic go is an error; one that fails to sync is
         the end of writing, as always.
@@ -917,7 +914,7 @@ class TopicTests(StoreCase):
         self.disk.failing.clear()
         abandon(store)
 
-    def test_madeAgain(self) -> None:
+    def test_topicMadeAgainHasNewMessages(self) -> None:
         """
         A topic that is made again has what was put since, though a message put
         before its removal is written after it, and has it after a crash.
@@ -951,7 +948,7 @@ class TopicTests(StoreCase):
 
 class RefusedTests(StoreCase):
     """
-    What is not taken.
+    Messages that are refused.
     """
 
     def test_topicsThatLeadAway(self) -> None:
@@ -963,10 +960,10 @@ class RefusedTests(StoreCase):
             self.assertRaises(InvalidMessage, self.put, store, b"x", topic=topic)
         self.assertEqual([], store.queues.topics())
 
-    def test_looksTorn(self) -> None:
+    def test_tornLookingMessageIsRefused(self) -> None:
         """
-        What a start after a crash would take for torn, and cut, is refused at once;
-        NULs that would not be are taken.
+        A message that a start after a crash would take for torn, and cut, is refused; other
+        NULs are taken.
         """
         store = self.start()
         for properties in (b"a\x01b\0", b"a\x01" + bytes(16) + b"b"):
@@ -984,9 +981,12 @@ class RefusedTests(StoreCase):
             own = batch[:-2] + len(properties).to_bytes(2, "big") + properties
             own = len(own).to_bytes(4, "big") + own[4:]
             self.assertRaises(
-                InvalidMessage, store.putBatch, "T", 0, own, b"", bornTimestamp=1, bornHost=HOST
+                InvalidMessage,
+                store.appendBatch,
+                SentMessage(None, ("T", 0), own, b"", 1),
+                HOST,
             )
-            store.putBatch("T", 0, batch, b"", bornTimestamp=1, bornHost=HOST)
+            store.appendBatch(SentMessage(None, ("T", 0), batch, b"", 1), HOST)
         store.put("T", 0, b"x", b"a\x01\0b", bornTimestamp=1, bornHost=HOST)
         self.clock.advance(0)
         self.assertEqual(3, store.maxOffset("T", 0))
@@ -999,5 +999,5 @@ class RefusedTests(StoreCase):
         self.assertRaises(InvalidMessage, self.put, store, b"x", queueId=-1)
         batch = encodeBatch([Message("T", b"x", tags="t")])
         self.assertRaises(
-            InvalidMessage, store.putBatch, "T", -1, batch, b"", bornTimestamp=1, bornHost=HOST
+            InvalidMessage, store.appendBatch, SentMessage(None, ("T", -1), batch, b"", 1), HOST
         )

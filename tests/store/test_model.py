@@ -26,13 +26,14 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import HOST, START, Disk, abandon
+from txrocket.bulk import SentMessage
 from txrocket.errors import MessageTooLarge
 from txrocket.message import Message
 from txrocket.protocol.javahash import javaHash, tagsCode
 from txrocket.protocol.record import decodeRecord, decodeRecords, encodeProperties
 from txrocket.protocol.record.batch import encodeBatch
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 from txrocket.store.settings import FlushDiskType, StoreSettings
 
 LOG_SIZE = 2048
@@ -50,7 +51,7 @@ bodies = st.one_of(st.binary(max_size=60), st.integers(200, LIMIT).map(lambda si
 
 class Row:
     """
-    What the model knows of a message.
+    A message in the model.
     """
 
     def __init__(self, offset: int, size: int, time: int, body: bytes, tag: str, found: set[str]):
@@ -161,7 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
         topic=topics,
         parts=st.lists(st.tuples(st.binary(max_size=90), tags), min_size=1, max_size=4),
     )
-    def putBatch(self, topic: str, parts: list[tuple[bytes, str]]) -> None:
+    def appendBatch(self, topic: str, parts: list[tuple[bytes, str]]) -> None:
         """
         A batch is as many messages.
         """
@@ -170,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
         rows = self.rows.setdefault((topic, 0), [])
         try:
-            appended = self.store.putBatch(topic, 0, batch, b"", bornTimestamp=1, bornHost=HOST)
+            appended = self.store.appendBatch(SentMessage(None, (topic, 0), batch, b"", 1), HOST)
         except MessageTooLarge:
             assert len(batch) > LIMIT
             return
@@ -184,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(topic=topics, body=bodies)
     def gatherOnly(self, topic: str, body: bytes) -> None:
         """
-        What was only put is gone after a crash: nobody was told it is stored.
+        Unwritten messages are gone after a crash: no sender got an answer.
         """
         self.store.put(topic, 0, body, b"", bornTimestamp=1, bornHost=HOST)
         written = self.store.log.written
@@ -341,9 +342,9 @@ class ModelTests(SynchronousTestCase):
     The store against the model.
     """
 
-    def test_model(self) -> None:
+    def test_storeHoldsWhatModelHolds(self) -> None:
         """
-        Whatever is done to a store, it holds what the model holds.
+        After any operations a store holds the messages of the model.
         """
         run_state_machine_as_test(
             StoreMachine,

@@ -38,9 +38,9 @@ from tests.store.ledger import (
     opened,
 )
 from txrocket.errors import MalformedBody, StoreError
+from txrocket.store.files.segments import Segments
 from txrocket.store.jsontable import Table
 from txrocket.store.messagestore import MessageStore
-from txrocket.store.segments import Segments
 
 # make test-long asks for many more.
 STATES = int(os.environ.get("TXROCKET_POWER_STATES", "600"))
@@ -84,7 +84,7 @@ class Loss:
         Do something to the store, many times.
         """
         random = self._random
-        actions = [self._put] * 8 + [self._putBatch] * 2 + [self._pass] * 4 + [self._turn] * 8
+        actions = [self._put] * 8 + [self._appendBatch] * 2 + [self._pass] * 4 + [self._turn] * 8
         actions += [self._checkpoint, self._saveTable, self._turnAll] + [self._pass] * 2
         rare = [self._restart, self._kill, self._retain, self._failSync, self._failSync]
         for _ in range(steps):
@@ -114,7 +114,7 @@ class Loss:
 
     def _owe(self) -> None:
         """
-        What a store serves after its start is on the disk, so from now on it must stay.
+        The messages that a store serves after its start are on the disk, and must stay.
         """
         assert self._store is not None
         try:
@@ -140,11 +140,11 @@ class Loss:
             keys=(f"k{random.randrange(50)}",)[: random.randrange(2)],
         )
 
-    def _putBatch(self) -> None:
+    def _appendBatch(self) -> None:
         random = self._random
         assert self._store is not None
         bodies = [random.randbytes(random.randrange(1, 200)) for _ in range(random.randrange(1, 6))]
-        self._ledger.putBatch(self._store, f"Topic{random.randrange(3)}", 0, bodies, tag="b")
+        self._ledger.appendBatch(self._store, f"Topic{random.randrange(3)}", 0, bodies, tag="b")
 
     def _pass(self) -> None:
         seconds = self._random.choice((0.0, 0.0, 0.0, 0.001, 0.3, 1.1))
@@ -287,7 +287,7 @@ def _decode(data: bytes) -> bytes:
 
 def losses(kind: type[Disk], states: int) -> int:
     """
-    Look at so many states.
+    Look at a number of states.
 
     @return: how many they were.
     @raise Violation: naming the seed.
@@ -364,7 +364,7 @@ class PowerTests(SweepTestCase):
     Losing power.
     """
 
-    def test_nothingLost(self) -> None:
+    def test_powerLossLosesNothingAcknowledged(self) -> None:
         """
         After a power loss at any moment the store starts, serves all that was
         acknowledged by queue, offset and key as it was, serves nothing that was
@@ -372,14 +372,14 @@ class PowerTests(SweepTestCase):
         """
         self.assertGreaterEqual(losses(Disk, STATES), STATES)
 
-    def test_controls(self) -> None:
+    def test_missingSyncIsNoticed(self) -> None:
         """
         Without one of the store's syncs, this test finds what is lost.
         """
         for kind in (LazyLog, LazyFolder, LazyEntries, LazyQueues, LazyTables):
             self.assertRaises(Violation, losses, kind, CONTROL_STATES)
 
-    def test_controlRewrite(self) -> None:
+    def test_missingRewriteIsNoticed(self) -> None:
         """
         If a start after a failed sync does not write again what it keeps, this test finds
         what is lost.

@@ -18,13 +18,15 @@ from tests.store.support import LOG_SIZE, StoreCase, abandon, filesOf
 from txrocket.bulk import python
 from txrocket.errors import StoreCorrupt, StoreFailed, StoreInUse
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE, decodeRecords
-from txrocket.store import commitlog, consumequeues, dispatch
-from txrocket.store.checkpoint import CheckpointFile
-from txrocket.store.consumequeue import packEntry
+from txrocket.store import dispatch
 from txrocket.store.dispatch import SCHEDULE_TOPIC
-from txrocket.store.files import Handles
-from txrocket.store.getresult import GetMessageStatus
+from txrocket.store.files.handles import Handles
+from txrocket.store.flush.checkpoint import CheckpointFile
+from txrocket.store.log import commitlog
 from txrocket.store.messagestore import Appended, MessageStore
+from txrocket.store.queue import consumequeues
+from txrocket.store.queue.entry import packEntry
+from txrocket.store.read.getresult import GetMessageStatus
 
 EVER = 1 << 60
 
@@ -48,7 +50,7 @@ class LifeTests(StoreCase):
     Start and stop.
     """
 
-    def test_inUse(self) -> None:
+    def test_secondStoreIsRefused(self) -> None:
         """
         A second store on the same folder is refused, in another process and in
         the same, and the first one goes on.
@@ -134,7 +136,7 @@ class LifeTests(StoreCase):
         self.assertEqual(1, len(said))
         self.assertIn(f"{self.path('log')} cannot be locked", said[0])
 
-    def test_abort(self) -> None:
+    def test_abortFileMarksRunningStore(self) -> None:
         """
         The abort file is there while a store runs, and after a crash.
         """
@@ -146,7 +148,7 @@ class LifeTests(StoreCase):
         self.successResultOf(store.stop())
         self.assertIsNone(self.disk.size(self.path("abort")))
 
-    def test_emptyTwice(self) -> None:
+    def test_emptyFolderOpensAgain(self) -> None:
         """
         An empty folder can be opened again and again, and then be used.
         """
@@ -158,7 +160,7 @@ class LifeTests(StoreCase):
         self.assertEqual([b"a"], self.bodies(store))
         store.stop()
 
-    def test_closed(self) -> None:
+    def test_closedStoreRefusesMessages(self) -> None:
         """
         A store that is closed, or about to be, takes nothing.
         """
@@ -168,7 +170,7 @@ class LifeTests(StoreCase):
         self.assertIn("is closed", str(error))
         self.assertEqual([], os.listdir(self.path("commitlog")))
 
-    def test_stopTwice(self) -> None:
+    def test_secondStopDoesNothing(self) -> None:
         """
         A second stop does not touch the folder, which may be another store's by
         then; nor does the stop of a store that never ran.
@@ -214,21 +216,21 @@ class LifeTests(StoreCase):
 
     def test_stopAfterTask(self) -> None:
         """
-        A task that has ended by an error that nobody foresaw is told of, and
-        does not keep the store from stopping.
+        A task that an unexpected error has ended is logged, and does not keep the store from
+        stopping.
         """
         store = self.start()
 
         def clean() -> int:
             raise ZeroDivisionError
 
-        store.housekeeping.loop(1000, clean)
+        store.tasks.loop(1000, clean)
         self.clock.advance(1)
         self.assertEqual(1, len(self.flushLoggedErrors(ZeroDivisionError)))
         self.successResultOf(store.stop())
         self.assertIsNone(self.disk.size(self.path("abort")))
 
-    def test_startFails(self) -> None:
+    def test_failedStartFreesFolder(self) -> None:
         """
         A start that fails lets go of the folder.
         """
@@ -243,7 +245,7 @@ class LifeTests(StoreCase):
 
 class RestartTests(StoreCase):
     """
-    What a start finds.
+    The state that a start finds.
     """
 
     def fill(self, store: MessageStore, count: int = 12) -> None:
@@ -285,7 +287,7 @@ class RestartTests(StoreCase):
             offset = got.nextOffset
         return found
 
-    def test_clean(self) -> None:
+    def test_cleanStopNeedsNoScan(self) -> None:
         """
         After a clean stop everything is there, and the log is not read.
         """
@@ -312,7 +314,7 @@ class RestartTests(StoreCase):
 
     def syncedLog(self) -> list[str]:
         """
-        What of the log the last start has synced.
+        The part of the log that the last start has synced.
         """
         return [
             os.path.relpath(path, self.path("commitlog"))
@@ -327,7 +329,7 @@ class RestartTests(StoreCase):
         del self.disk.preads[:], self.disk.synced[:]
         return self.start(**options)
 
-    def test_crash(self) -> None:
+    def test_crashKeepsWrittenMessages(self) -> None:
         """
         After a crash everything that was written is there, and what is not
         known to be on the disk is synced before anything else happens.
@@ -424,9 +426,9 @@ class RestartTests(StoreCase):
         self.assertEqual(b"x", self.bodies(store)[-1])
         store.stop()
 
-    def test_unwritten(self) -> None:
+    def test_crashLosesUnwrittenMessages(self) -> None:
         """
-        What was only gathered is gone after a crash, and its place is free.
+        Unwritten messages are gone after a crash, and their place is free.
         """
         store = self.start()
         self.put(store, b"a")
@@ -438,7 +440,7 @@ class RestartTests(StoreCase):
         self.assertEqual((lost.offset, lost.queueOffset), (again.offset, again.queueOffset))
         store.stop()
 
-    def test_tornTail(self) -> None:
+    def test_tornTailIsCut(self) -> None:
         """
         A torn record with nothing sound behind it is cut, with its queue entry, and what
         is behind does not rise again.
@@ -461,7 +463,7 @@ class RestartTests(StoreCase):
         self.assertEqual([b"a" * 100, b"d" * 100], self.bodies(store))
         store.stop()
 
-    def test_withoutCrc(self) -> None:
+    def test_uncheckedBodiesAreBelieved(self) -> None:
         """
         checkCRCOnRecover=false believes bodies.
         """
@@ -473,9 +475,9 @@ class RestartTests(StoreCase):
         self.assertEqual(1, store.maxOffset("T", 0))
         abandon(store)
 
-    def test_queuesDeleted(self) -> None:
+    def test_deletedQueuesAreMadeAgain(self) -> None:
         """
-        Queues that somebody deleted are made again from the log, after a clean
+        Deleted queues are made again from the log, after a clean
         stop too.
         """
         for end in (MessageStore.stop, abandon):
@@ -524,9 +526,9 @@ class RestartTests(StoreCase):
         self.assertIsNone(store.storeTimestamp("V", 0, 1))
         store.stop()
 
-    def test_indexDeleted(self) -> None:
+    def test_deletedIndexIsMadeAgain(self) -> None:
         """
-        An index that somebody deleted is made again after a crash.
+        A deleted index is made again after a crash.
         """
         store = self.start()
         self.fill(store)
@@ -536,7 +538,7 @@ class RestartTests(StoreCase):
         self.check(store)
         store.stop()
 
-    def test_logDeleted(self) -> None:
+    def test_deletedLogEmptiesStore(self) -> None:
         """
         Without a log there are no queues and no index.
         """
@@ -562,7 +564,7 @@ class RestartTests(StoreCase):
             file.seek(64)
             file.write(bytes(64))
 
-    def test_javasCheckpoint(self) -> None:
+    def test_checkpointOfJavaChoosesFile(self) -> None:
         """
         With a checkpoint of Java's a start after a crash begins with the last
         file whose first record is older than the checkpoint's time less three
@@ -608,7 +610,7 @@ class RestartTests(StoreCase):
         checkpointFile.write(attrs.evolve(checkpointFile.read(), **values))
         handles.close()
 
-    def test_javasIndex(self) -> None:
+    def test_olderIndexIsReadFurtherBack(self) -> None:
         """
         If the index's time is earlier, the log is read from where the index is
         known to be whole, however far back that is.
@@ -622,7 +624,7 @@ class RestartTests(StoreCase):
             self.check(store)
             store.stop()
 
-    def test_javaSince(self) -> None:
+    def test_javaBetweenKeepsCheckpoint(self) -> None:
         """
         If Java has worked on the folder since our checkpoint, its offset holds
         if the log can go on there: with a record, a blank, or nothing.
@@ -652,8 +654,8 @@ class RestartTests(StoreCase):
 
     def test_checkpointTakenBack(self) -> None:
         """
-        While queues are made anew from before what the checkpoint vouches for,
-        there is none that does: a crash right then loses nothing.
+        While queues are made anew from before the checkpoint, there is no checkpoint: a crash
+        right then loses nothing.
         """
         store = self.start()
         self.fill(store)
@@ -669,7 +671,7 @@ class RestartTests(StoreCase):
         self.check(store)
         store.stop()
 
-    def test_noCheckpoint(self) -> None:
+    def test_missingCheckpointReadsAll(self) -> None:
         """
         Without a checkpoint everything is read, though a file's first record
         cannot be.
@@ -693,7 +695,7 @@ class RestartTests(StoreCase):
         self.assertEqual(6, len(self.all(store, "U")))
         store.stop()
 
-    def test_cleanJava(self) -> None:
+    def test_cleanStopOfJavaReadsThreeFiles(self) -> None:
         """
         After a clean stop of Java's the last three files are read.
         """
@@ -729,7 +731,7 @@ class RestartTests(StoreCase):
             self.assertEqual((6, 6), (store.maxOffset("T", 0), store.maxOffset("U", 0)))
             store.stop()
 
-    def test_half(self) -> None:
+    def test_halfIsFoundAfterRestart(self) -> None:
         """
         The first half of a transaction is in no queue, and is found by its key
         after every restart, once.
@@ -775,7 +777,7 @@ class RestartTests(StoreCase):
         self.assertEqual(2, store.maxOffset("T", 0))
         store.stop()
 
-    def test_recordDamaged(self) -> None:
+    def test_damagedRecordCostsItself(self) -> None:
         """
         A damaged record costs itself alone, after a clean stop of Java's too: what is
         behind it is served by queue and key.
@@ -801,7 +803,7 @@ class RestartTests(StoreCase):
         self.assertEqual(6, len(store.query("T", "all", 0, EVER, 64)[0]))
         store.stop()
 
-    def test_quickly(self) -> None:
+    def test_compiledAndPythonMakeSameBytes(self) -> None:
         """
         Queues and index are made anew as the compiled module or Python makes them, with
         the same bytes.
@@ -816,7 +818,7 @@ class RestartTests(StoreCase):
                 self.put(store, body, SCHEDULE_TOPIC, 2, DELAY="3")
             elif kind == 7:
                 self.clock.advance(0.7)
-                self.putBatch(store, *[body] * kind, topic="U")
+                self.appendBatch(store, *[body] * kind, topic="U")
             else:
                 self.put(store, body, queueId=kind % 3, KEYS=f"k{number} all", TAGS="x")
         store.write()
@@ -834,14 +836,14 @@ class RestartTests(StoreCase):
             made.append(filesOf(self.root))
         self.assertEqual(*made)
 
-    def test_long(self) -> None:
+    def test_longLogBoundsMemory(self) -> None:
         """
         Of a long log not all entries are held in memory at once.
         """
         sizes = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 5000 * 20}
         store = self.start(**sizes)
         for _ in range(50):
-            self.putBatch(store, *[b"x"] * 90)
+            self.appendBatch(store, *[b"x"] * 90)
         store.queues.write()
         abandon(store)
         shutil.rmtree(self.path("consumequeue"))
@@ -862,7 +864,7 @@ class RestartTests(StoreCase):
         self.assertEqual(4500, store.maxOffset("T", 0))
         store.stop()
 
-    def test_tornEntry(self) -> None:
+    def test_tornEntryIsIgnored(self) -> None:
         """
         An entry of which the first half never reached the disk leads nowhere,
         least of all the log's end.
@@ -927,7 +929,7 @@ class RestartTests(StoreCase):
         self.assertEqual(10, len(self.all(store, "U")))
         store.stop()
 
-    def test_foreignEntries(self) -> None:
+    def test_foreignEntriesAreMadeAnew(self) -> None:
         """
         After a crash, entries that lead to records of other queues are cut and
         made anew.

@@ -12,8 +12,8 @@ import time
 from tests.store.support import LOG_SIZE, Held, StoreCase, abandon
 from txrocket.errors import DiskFull
 from txrocket.protocol.record import decodeRecords
-from txrocket.store.getresult import GetMessageStatus
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.read.getresult import GetMessageStatus
 
 HOUR = 3600
 
@@ -74,7 +74,7 @@ class RetentionTests(StoreCase):
         self.successResultOf(self.store.checkpointer.checkpoint())
         self.assertEqual(4, self.store.retention.clean(asked=True))
 
-    def test_needed(self) -> None:
+    def test_neededFileIsKept(self) -> None:
         """
         An old file does not go while messages in it, or after it, wait to be delivered;
         but if the disk is too full it does.
@@ -87,7 +87,7 @@ class RetentionTests(StoreCase):
         self.assertEqual(0, self.clean(asked=True))
         self.assertEqual(2, self.clean(0.86))
 
-    def test_deleteWhen(self) -> None:
+    def test_oldFilesGoAtTheirHour(self) -> None:
         """
         At the hour of deleteWhen files of 72 hours go, and at no other.
         """
@@ -99,7 +99,7 @@ class RetentionTests(StoreCase):
         self.assertEqual(2, self.clean())
         self.assertEqual(3, len(self.logFiles()))
 
-    def test_severalHours(self) -> None:
+    def test_severalHoursAreAllowed(self) -> None:
         """
         deleteWhen may name several hours.
         """
@@ -115,7 +115,7 @@ class RetentionTests(StoreCase):
         self.ageFirst(1)
         self.assertEqual(0, self.clean())
 
-    def test_reservedTime(self) -> None:
+    def test_fileGoesAtReservedTime(self) -> None:
         """
         A file goes at 72 hours of age and not a minute before.
         """
@@ -131,7 +131,7 @@ class RetentionTests(StoreCase):
         self.age(self.logFiles()[1], 100)
         self.assertEqual(0, self.clean(asked=True))
 
-    def test_crowded(self) -> None:
+    def test_crowdedDiskDeletesOldFiles(self) -> None:
         """
         Above 75 % old files go at any hour, young ones do not.
         """
@@ -144,7 +144,7 @@ class RetentionTests(StoreCase):
         self.assertEqual(0, self.clean(0.76))
         self.assertEqual(3, len(self.logFiles()))
 
-    def test_forced(self) -> None:
+    def test_fullDiskDeletesYoungFiles(self) -> None:
         """
         Above 85 % files go however young, except the one that is written to.
         """
@@ -155,7 +155,7 @@ class RetentionTests(StoreCase):
         self.assertIsNone(self.store.retention.full)
         self.assertEqual(10, self.put(self.store).queueOffset)
 
-    def test_notForced(self) -> None:
+    def test_disabledForceSparesYoungFiles(self) -> None:
         """
         cleanFileForciblyEnable=false spares young files.
         """
@@ -174,14 +174,14 @@ class RetentionTests(StoreCase):
         error = self.assertRaises(DiskFull, self.put, self.store)
         self.assertIn("91% full, 90 bytes are free", str(error))
         self.assertTrue(error.retriable)
-        self.assertRaises(DiskFull, self.putBatch, self.store, b"x")
+        self.assertRaises(DiskFull, self.appendBatch, self.store, b"x")
         self.assertGreater(len(self.all(self.store)), 0)
         self.clean(0.92)
         self.assertRaises(DiskFull, self.put, self.store)
         self.clean(0.90)
         self.put(self.store)
 
-    def test_atOnce(self) -> None:
+    def test_tenFilesGoAtOnce(self) -> None:
         """
         Ten files go at a time, as in Java.
         """
@@ -203,7 +203,7 @@ class RetentionTests(StoreCase):
             self.logFiles(),
         )
 
-    def test_onlyFile(self) -> None:
+    def test_onlyFileIsKept(self) -> None:
         """
         The only file never goes.
         """
@@ -212,10 +212,10 @@ class RetentionTests(StoreCase):
         self.assertEqual(0, self.clean(0.99, asked=True))
         self.assertEqual(1, len(self.logFiles()))
 
-    def test_queuesFollow(self) -> None:
+    def test_queuesFollowDeletion(self) -> None:
         """
-        Queues begin with the first message that is left, and who asks for an
-        older one is sent there.
+        Queues begin with the first message that is left, and a consumer
+        that asks for an older one is sent there.
         """
         self.ageFirst(2)
         self.clean(asked=True)
@@ -224,7 +224,7 @@ class RetentionTests(StoreCase):
         self.assertEqual((GetMessageStatus.OFFSET_TOO_SMALL, 4), (got.status, got.nextOffset))
         self.assertEqual(list(range(4, 10)), [each.queueOffset for each in self.all(self.store)])
 
-    def test_indexFollows(self) -> None:
+    def test_indexFollowsDeletion(self) -> None:
         """
         Messages that are gone are found by no key, and the index loses the
         files that tell only of such.
@@ -237,7 +237,7 @@ class RetentionTests(StoreCase):
         self.assertEqual([], self.store.query("T", "k", 0, 1 << 60, 32)[0])
         self.assertEqual(1, len(self.store.query("T", "n119", 0, 1 << 60, 32)[0]))
 
-    def test_afterRestart(self) -> None:
+    def test_restartKeepsBeginning(self) -> None:
         """
         After a restart, clean or not, the store begins where it began.
         """
@@ -293,7 +293,7 @@ class RetentionTests(StoreCase):
         self.ageFirst(1, 100)
         self.assertEqual(0, self.clean(asked=True))
 
-    def test_trouble(self) -> None:
+    def test_failedLookIsRepeated(self) -> None:
         """
         A disk that cannot be looked at does not end the looking.
         """
@@ -308,7 +308,7 @@ class RetentionTests(StoreCase):
         self.clock.advance(10)
         self.assertEqual(1, len(self.logFiles()))
 
-    def test_noSize(self) -> None:
+    def test_sizelessDiskIsEmpty(self) -> None:
         """
         A disk that states no size is taken for an empty one.
         """
@@ -316,7 +316,7 @@ class RetentionTests(StoreCase):
         self.assertEqual(0, self.store.retention.clean())
         self.assertIsNone(self.store.retention.full)
 
-    def test_whileRead(self) -> None:
+    def test_deletionSparesReaders(self) -> None:
         """
         A file that goes while it is synced or read takes nothing from either.
         """

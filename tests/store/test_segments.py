@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.segments}.
+Tests for L{txrocket.store.files.segments}.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.store.support import Disk
 from txrocket.errors import StoreCorrupt, StoreError
-from txrocket.store.files import Handles
-from txrocket.store.segments import Segments, SyncJob
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.segments import Segments
+from txrocket.store.files.syncjob import SyncJob
 
 
 class _Case(SynchronousTestCase):
@@ -54,7 +55,7 @@ class SegmentsTests(_Case):
     Tests for L{Segments}.
     """
 
-    def test_names(self) -> None:
+    def test_nameIsFirstOffset(self) -> None:
         """
         A piece is named by the 20 digits of its first offset, as in Java.
         """
@@ -88,7 +89,7 @@ class SegmentsTests(_Case):
         self.assertEqual(b"cd\0", self.segments.read(100, 3))
         self.assertEqual(b"", self.segments.read(200, 3))
 
-    def test_writeAcross(self) -> None:
+    def test_writeAcrossPiecesIsRefused(self) -> None:
         """
         Nothing is written across the end of a piece.
         """
@@ -97,10 +98,10 @@ class SegmentsTests(_Case):
         self.assertRaises(AssertionError, self.segments.write, 99, b"ab")
         self.assertRaises(AssertionError, self.segments.write, 200, b"a")
 
-    def test_load(self) -> None:
+    def test_piecesAreFoundInOrder(self) -> None:
         """
         The pieces are found in order, the first of which may be any; files of
-        other names are none.
+        other names are ignored.
         """
         for name in ("00000000000000000300", "00000000000000000200", "notes", "x" * 20):
             self.lay(name)
@@ -112,7 +113,7 @@ class SegmentsTests(_Case):
 
     def test_pieceMissingIsRestored(self) -> None:
         """
-        A piece that is missing between others is made anew, empty, and told of.
+        A piece that is missing between others is made anew, empty, and reported.
         """
         self.lay("00000000000000000000")
         self.lay("00000000000000000200")
@@ -132,17 +133,17 @@ class SegmentsTests(_Case):
         self.assertIn("90000000000000000000 of 100 bytes does not fit", str(error))
         self.assertIn("files of 100 bytes", str(error))
 
-    def test_oddBase(self) -> None:
+    def test_oddBaseIsRefused(self) -> None:
         """
         A piece begins at a multiple of its size.
         """
         self.lay("00000000000000000050")
         self.assertRaises(StoreCorrupt, self.segments.load)
 
-    def test_sizes(self) -> None:
+    def test_shortPieceIsExtended(self) -> None:
         """
-        A piece that is short is brought to its size, and what it lacked is told; one
-        that is too long is an error.
+        A piece that is short is brought to its size, and its missing bytes are
+        reported; one that is too long is an error.
         """
         self.lay("00000000000000000000")
         self.lay("00000000000000000100", 30)
@@ -155,7 +156,7 @@ class SegmentsTests(_Case):
         self.lay("00000000000000000000", 99)
         self.assertEqual([(99, 100)], self.make().load())
 
-    def test_createFails(self) -> None:
+    def test_failedPieceIsNotThere(self) -> None:
         """
         A piece that gets no room is not there, and can be made later.
         """
@@ -168,10 +169,9 @@ class SegmentsTests(_Case):
         self.segments.create(0)
         self.assertEqual([0], self.segments.bases)
 
-    def test_clearFrom(self) -> None:
+    def test_clearedBytesReadAsZeros(self) -> None:
         """
-        What is cut reads as zeros, pieces behind it are gone, and what is
-        before it stays.
+        Cut bytes read as zeros, pieces behind them are gone, and bytes before them stay.
         """
         for base in (0, 100, 200):
             self.segments.create(base)
@@ -188,7 +188,7 @@ class SegmentsTests(_Case):
 
     def test_removeFirstWhileRead(self) -> None:
         """
-        A piece that is deleted while somebody holds its handle can still be
+        A piece that is deleted while a thread holds its handle can still be
         read by it.
         """
         self.segments.create(0)
@@ -203,7 +203,7 @@ class SegmentsTests(_Case):
         self.handles.unpin(path)
         self.assertNotIn(handle, self.disk.opened)
 
-    def test_removeLast(self) -> None:
+    def test_removedPieceNeedsNoSync(self) -> None:
         """
         The newest piece goes, and needs no sync.
         """
@@ -213,7 +213,7 @@ class SegmentsTests(_Case):
         self.assertEqual([0], self.segments.bases)
         self.assertEqual({self.segments.pathOf(0)}, self.segments.dirtyPaths)
 
-    def test_removeAll(self) -> None:
+    def test_removeAllDeletesFolder(self) -> None:
         """
         Everything goes, with the folder.
         """
@@ -223,9 +223,9 @@ class SegmentsTests(_Case):
         self.assertEqual((0, set(), set()), self.state())
         self.assertFalse(os.path.exists(self.folder))
 
-    def test_abandon(self) -> None:
+    def test_abandonedPiecesAreLeftAlone(self) -> None:
         """
-        What somebody else deletes is let go of, and nothing is done to it.
+        Abandoned pieces are let go of, and their files are not touched.
         """
         self.segments.create(0)
         self.segments.create(100)
@@ -235,7 +235,7 @@ class SegmentsTests(_Case):
         self.assertEqual([], self.disk.synced)
         self.assertEqual(2, len(os.listdir(self.folder)))
 
-    def test_syncFrom(self) -> None:
+    def test_unsafePiecesAreSynced(self) -> None:
         """
         After a crash, all pieces that reach past what is safe are synced again,
         whether or not they were written to since, and then their names; nothing
@@ -258,7 +258,7 @@ class SegmentsTests(_Case):
         self.segments.create(300)
         self.assertEqual([self.segments.pathOf(300), self.folder], self.disk.synced)
 
-    def test_readFails(self) -> None:
+    def test_failedReadNamesFile(self) -> None:
         """
         A disk that does not give what is there makes an error that says where.
         """
@@ -269,7 +269,7 @@ class SegmentsTests(_Case):
         self.assertEqual(f"reading {self.segments.pathOf(0)} failed: [Errno 5] broken", str(error))
         self.assertEqual(b"", self.segments.read(100, 10))
 
-    def test_modified(self) -> None:
+    def test_lastWriteIsAge(self) -> None:
         """
         A piece's age is that of its last write.
         """
@@ -283,7 +283,7 @@ class SyncJobTests(_Case):
     Tests for L{SyncJob}.
     """
 
-    def test_paths(self) -> None:
+    def test_filesAreSyncedBeforeFolder(self) -> None:
         """
         A job syncs files before the folder that names them, and what it has
         taken over is not taken twice.
@@ -302,7 +302,7 @@ class SyncJobTests(_Case):
             self.disk.synced,
         )
 
-    def test_keepOpen(self) -> None:
+    def test_jobKeepsHandlesOpen(self) -> None:
         """
         A job may hold the handles that were written to until it ends, though
         they are asked for again.

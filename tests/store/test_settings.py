@@ -19,7 +19,7 @@ class SettingsTests(SynchronousTestCase):
     Tests for L{StoreSettings}.
     """
 
-    def test_defaults(self) -> None:
+    def test_defaultsAreThoseOfRocketMQ(self) -> None:
         """
         The defaults are those of 4.9.7's C{MessageStoreConfig}.
         """
@@ -56,7 +56,7 @@ class SettingsTests(SynchronousTestCase):
         }.items():
             self.assertEqual(expected, getattr(settings, name), name)
 
-    def test_java(self) -> None:
+    def test_namesAndTypesAreThoseOfJava(self) -> None:
         """
         Names, types and defaults are those that Java says C{MessageStoreConfig}
         has, but for two ratios that are system properties in Java, and for
@@ -73,7 +73,7 @@ class SettingsTests(SynchronousTestCase):
 
     def test_invalidSettingsRefused(self) -> None:
         """
-        What cannot be meant is refused, and what Java rounds is rounded.
+        An impossible value is refused, and a value that Java rounds is rounded.
         """
         bad: list[tuple[str, Any]] = [
             ("mappedFileSizeCommitLog", 2**31),
@@ -90,7 +90,7 @@ class SettingsTests(SynchronousTestCase):
             StoreSettings("root", mappedFileSizeConsumeQueue=41).mappedFileSizeConsumeQueue, 60
         )
 
-    def test_frozen(self) -> None:
+    def test_settingsAreFrozen(self) -> None:
         """
         Settings do not change while a store uses them.
         """
@@ -104,7 +104,7 @@ class DelayLevelTests(SynchronousTestCase):
     Tests for L{delayLevels}.
     """
 
-    def test_default(self) -> None:
+    def test_defaultHasEighteenLevels(self) -> None:
         """
         The default has RocketMQ's 18 levels.
         """
@@ -113,7 +113,7 @@ class DelayLevelTests(SynchronousTestCase):
         self.assertEqual([1000, 5000, 10_000, 30_000, 60_000], levels[:5])
         self.assertEqual(7_200_000, levels[-1])
 
-    def test_units(self) -> None:
+    def test_allUnitsAreRead(self) -> None:
         """
         Seconds, minutes, hours and days can be used.
         """
@@ -121,7 +121,7 @@ class DelayLevelTests(SynchronousTestCase):
 
     def test_invalidDelayNamed(self) -> None:
         """
-        What is no delay is named.
+        The error names the text that is no delay.
         """
         for text in ("1s 5", "1s x", "1s 5w", "-1s"):
             error = self.assertRaises(ValueError, delayLevels, text)

@@ -23,8 +23,8 @@ from tests.interop.ours import Driver
 from tests.interop.samples import commands, small
 from txrocket.store.__main__ import Bar, main
 from txrocket.store.jsontable import sealed
-from txrocket.store.readonly import inUse
 from txrocket.store.verify import Report, Verifier
+from txrocket.store.verify.readonly import inUse
 
 
 class _Terminal(io.StringIO):
@@ -47,7 +47,7 @@ def _state(folder: Path) -> dict[str, Any]:
 
 class _FolderTests(SynchronousTestCase):
     """
-    What the tests have in common: a folder with one of everything.
+    A folder with one of everything.
     """
 
     def setUp(self) -> None:
@@ -107,7 +107,7 @@ class SoundTests(_FolderTests):
     Folders that nothing is wrong with.
     """
 
-    def test_beingDeleted(self) -> None:
+    def test_asideQueuesAreIgnored(self) -> None:
         """
         Queues that were put aside to be deleted are no topic's, and not looked at.
         """
@@ -116,7 +116,7 @@ class SoundTests(_FolderTests):
         (aside / ("0" * 20)).write_bytes(b"anything")
         self.assertEqual([], self.verify().problems)
 
-    def test_counts(self) -> None:
+    def test_soundFolderIsCounted(self) -> None:
         """
         A sound folder has no problems, and everything in it is counted.
         """
@@ -135,7 +135,7 @@ class SoundTests(_FolderTests):
         self.assertEqual(report.tables, 1)
         self.assertEqual(report.first, 0)
 
-    def test_indexEntries(self) -> None:
+    def test_indexEntriesAreCounted(self) -> None:
         """
         Index entries are counted: one for each key and unique id of records that
         were not rolled back.
@@ -149,7 +149,7 @@ class SoundTests(_FolderTests):
                     expected += "UNIQ_KEY" in properties
         self.assertEqual(self.verify().indexEntries, expected)
 
-    def test_exitCode(self) -> None:
+    def test_soundFolderExitsWithZero(self) -> None:
         """
         The last line says that the folder is sound, and the exit code is 0.
         """
@@ -166,16 +166,16 @@ class SoundTests(_FolderTests):
         report = self.verify()
         self.assertEqual((report.problems, report.records), ([], 0))
 
-    def test_notClosed(self) -> None:
+    def test_openFolderIsReported(self) -> None:
         """
-        A folder that was not closed is told from one that was.
+        A folder that was not closed is reported as such.
         """
         (self.folder / "abort").touch()
         self.assertFalse(self.verify().closed)
         _, lines, _ = self.run_("verify", "--slots", "50")
         self.assertIn("closed cleanly    no: the next start will check it", lines)
 
-    def test_killed(self) -> None:
+    def test_missingEntriesAfterKillAreNoDamage(self) -> None:
         """
         In a folder that was not closed, what queues and index lack of records
         after the checkpoint is no damage: the next start makes it.  What they lack
@@ -196,7 +196,7 @@ class SoundTests(_FolderTests):
             lines,
         )
 
-    def test_firstDeleted(self) -> None:
+    def test_entriesOfDeletedFilesAreNoDamage(self) -> None:
         """
         Entries that tell of records in deleted files are no problem.
         """
@@ -205,7 +205,7 @@ class SoundTests(_FolderTests):
         self.assertEqual(report.problems, [])
         self.assertEqual(report.first, 16384)
 
-    def test_noIndex(self) -> None:
+    def test_missingIndexIsNoDamage(self) -> None:
         """
         A store without an index is sound: it can be told to keep none.
         """
@@ -214,10 +214,9 @@ class SoundTests(_FolderTests):
         report = self.verify()
         self.assertEqual((report.problems, report.indexFiles), ([], 0))
 
-    def test_filler(self) -> None:
+    def test_fillersAreNoDamage(self) -> None:
         """
-        What stands in front of a queue's first entry is neither counted nor a
-        problem.
+        The fillers in front of a queue's first entry are neither counted nor a problem.
         """
         folder = Path(self.mktemp())
         driver = Driver(small(str(folder)))
@@ -278,7 +277,7 @@ class DamagedTests(_FolderTests):
         found = self.dumped()[number]
         return self.log[found["offset"] // 16384], found["offset"] % 16384, found
 
-    def test_body(self) -> None:
+    def test_damagedBodyIsFound(self) -> None:
         """
         A body that does not match its checksum is found, with its place, and the records
         behind it are checked too.
@@ -295,15 +294,15 @@ class DamagedTests(_FolderTests):
             f"first bad record  at {record['offset']}: the body does not match its CRC", lines
         )
 
-    def test_magic(self) -> None:
+    def test_damagedMagicCodeIsFound(self) -> None:
         """
-        What is no record is found.
+        Bytes that are no record are found.
         """
         path, position, record = self.record(31)
         self.patchFile(path, position + 4, b"\1\2\3\4")
         self.assertProblem("commitlog", "bad record", f"at {record['offset']}: magic code 01020304")
 
-    def test_size(self) -> None:
+    def test_damagedSizeIsFound(self) -> None:
         """
         A size that cannot be is found.
         """
@@ -311,7 +310,7 @@ class DamagedTests(_FolderTests):
         self.patchFile(path, position, struct.pack(">i", -7))
         self.assertProblem("commitlog", "bad record", "size -7")
 
-    def test_displaced(self) -> None:
+    def test_displacedRecordIsFound(self) -> None:
         """
         A record that says that it is elsewhere is found.
         """
@@ -319,7 +318,7 @@ class DamagedTests(_FolderTests):
         self.patchFile(path, position + 28, struct.pack(">q", 5))
         self.assertProblem("commitlog", "bad record", "it says that it is at 5")
 
-    def test_torn(self) -> None:
+    def test_tornRecordIsFound(self) -> None:
         """
         A record whose end never reached the disk is found.
         """
@@ -328,7 +327,7 @@ class DamagedTests(_FolderTests):
         self.patchFile(path, end - 3, bytes(3))
         self.assertProblem("commitlog", "bad record", "a part of it was never written")
 
-    def test_behind(self) -> None:
+    def test_zeroedRecordIsFound(self) -> None:
         """
         Zeros in the place of a record are found by the records behind them.
         """
@@ -350,7 +349,7 @@ class DamagedTests(_FolderTests):
 
     def test_dataBehindTheQueue(self) -> None:
         """
-        What is behind the last entry of a queue is found, though it is no entry.
+        Bytes behind the last entry of a queue are found, though they are no entry.
         """
         last = sorted(self.queue.parent.iterdir())[-1]
         self.patchFile(last, last.stat().st_size - 1, b"\1")
@@ -358,7 +357,7 @@ class DamagedTests(_FolderTests):
 
     def test_dataBehindTheIndex(self) -> None:
         """
-        What is behind the last entry of an index file is found, and in the entry that is
+        Bytes behind the last entry of an index file are found, and in the entry that is
         never used.
         """
         size = self.index[-1].stat().st_size
@@ -367,7 +366,7 @@ class DamagedTests(_FolderTests):
         self.patchFile(self.index[0], self.entryAt(0) + 3, b"\1")
         self.assertProblem("index/", "data where there is none", "in the first entry")
 
-    def test_blank(self) -> None:
+    def test_shortBlankIsFound(self) -> None:
         """
         A blank that does not fill its file is found.
         """
@@ -379,42 +378,42 @@ class DamagedTests(_FolderTests):
         self.patchFile(self.log[0], end, struct.pack(">i", 9))
         self.assertProblem("commitlog", "wrong blank", f"at {end}: 9 bytes, not {16384 - end}")
 
-    def test_fileMissing(self) -> None:
+    def test_missingFileIsFound(self) -> None:
         """
         A file that is missing between others is found.
         """
         self.log[1].unlink()
         self.assertProblem("commitlog", "a file does not follow the one before", self.log[2].name)
 
-    def test_fileShort(self) -> None:
+    def test_shortFileIsFound(self) -> None:
         """
         A file of another size than the first is found.
         """
         os.truncate(self.log[-1], 16000)
         self.assertProblem("commitlog", "a file has another size than the first", "16000 bytes")
 
-    def test_entryOffset(self) -> None:
+    def test_wrongEntryOffsetIsFound(self) -> None:
         """
         A queue entry that points to another record is found.
         """
         self.patchFile(self.queue, 20, struct.pack(">q", 77))
         self.assertProblem("consumequeue/Topic1/1", "wrong offset", "entry 1 has 77, not")
 
-    def test_entrySize(self) -> None:
+    def test_wrongEntrySizeIsFound(self) -> None:
         """
         A queue entry with another size than its record is found.
         """
         self.patchFile(self.queue, 28, struct.pack(">i", 77))
         self.assertProblem("consumequeue/Topic1/1", "wrong size", "entry 1 has 77, not")
 
-    def test_entryTag(self) -> None:
+    def test_wrongEntryTagIsFound(self) -> None:
         """
         A queue entry with another hash than that of its record's tag is found.
         """
         self.patchFile(self.queue, 32, struct.pack(">q", 77))
         self.assertProblem("consumequeue/Topic1/1", "wrong tag's hash", "entry 1 has 77, not")
 
-    def test_delay(self) -> None:
+    def test_wrongDelayIsFound(self) -> None:
         """
         When a delayed message is due depends on the levels, which can be given, also by
         the broker's file.
@@ -428,7 +427,7 @@ class DamagedTests(_FolderTests):
         self.assertEqual(code, 1)
         self.assertIn("SCHEDULE_TOPIC_XXXX/17: wrong tag's hash", "\n".join(lines))
 
-    def test_entriesSwapped(self) -> None:
+    def test_swappedEntriesAreFound(self) -> None:
         """
         Entries in another order than their records are found, and told once with
         a count.
@@ -440,14 +439,14 @@ class DamagedTests(_FolderTests):
         self.assertEqual(found[0].count, 2)
         self.assertIn("(and 1 more)", str(found[0]))
 
-    def test_entryMissing(self) -> None:
+    def test_missingEntryIsFound(self) -> None:
         """
         A record without its queue entry is found.
         """
         self.patchFile(self.queue, 40, bytes(20))
         self.assertProblem("consumequeue/Topic1/1", "missing entry", "2, of the record at")
 
-    def test_queueMissing(self) -> None:
+    def test_missingQueueIsFound(self) -> None:
         """
         A record without its queue is found.
         """
@@ -455,21 +454,21 @@ class DamagedTests(_FolderTests):
         self.queue.parent.rmdir()
         self.assertProblem("consumequeue/Topic1/1", "missing entry", "no such queue")
 
-    def test_queueEmpty(self) -> None:
+    def test_emptyQueueIsFound(self) -> None:
         """
         A record whose queue has no files is found.
         """
         self.queue.unlink()
         self.assertProblem("consumequeue/Topic1/1", "missing entry", "0, of the record at")
 
-    def test_queueSize(self) -> None:
+    def test_wrongQueueSizeIsFound(self) -> None:
         """
         A file whose size is that of no number of entries is found.
         """
         os.truncate(self.queue, 239)
         self.assertProblem("consumequeue/Topic1/1", "no queue's file", "239 bytes")
 
-    def test_entrySurplus(self) -> None:
+    def test_surplusEntryIsFound(self) -> None:
         """
         An entry behind the last record's is found.
         """
@@ -478,7 +477,7 @@ class DamagedTests(_FolderTests):
         self.patchFile(self.queue, count * 20, struct.pack(">qiq", 100, 100, 0))
         self.assertProblem("consumequeue/Topic1/1", "surplus entry", f"{count} points to 100")
 
-    def test_queueSurplus(self) -> None:
+    def test_surplusQueueIsFound(self) -> None:
         """
         A queue that no record belongs to is found.
         """
@@ -506,7 +505,7 @@ class DamagedTests(_FolderTests):
         """
         return 40 + 50 * 4 + number * 20
 
-    def test_indexNowhere(self) -> None:
+    def test_lostIndexEntryIsFound(self) -> None:
         """
         An index entry that points to no record is found, and the keys of which
         nothing leads to their record; others are not hidden by it.
@@ -517,7 +516,7 @@ class DamagedTests(_FolderTests):
             missing = [each for each in self.verify().problems if each.kind == "missing key"]
             self.assertEqual([each.count for each in missing], [1])
 
-    def test_indexLast(self) -> None:
+    def test_lostLastIndexEntryIsFound(self) -> None:
         """
         The same with the very last entry.
         """
@@ -525,42 +524,42 @@ class DamagedTests(_FolderTests):
         self.patchFile(self.index[-1], self.entryAt(count - 1) + 4, struct.pack(">q", 5))
         self.assertProblem("index/", "entry points nowhere", f"{count - 1} to 5, where")
 
-    def test_indexHash(self) -> None:
+    def test_missingIndexHashIsFound(self) -> None:
         """
         A key whose hash is not in the index is found.
         """
         self.patchFile(self.index[0], self.entryAt(8), struct.pack(">i", 12345))
         self.assertProblem("index", "missing key", "of the record at")
 
-    def test_indexChain(self) -> None:
+    def test_brokenIndexChainIsFound(self) -> None:
         """
         An entry that does not lead to the one before it is found.
         """
         self.patchFile(self.index[0], self.entryAt(100) + 16, struct.pack(">i", 99))
         self.assertProblem("index/", "broken chain", "entry 100 leads to 99, not")
 
-    def test_indexSlot(self) -> None:
+    def test_wrongIndexSlotIsFound(self) -> None:
         """
         A slot that does not lead to its newest entry is found.
         """
         self.patchFile(self.index[0], 40, struct.pack(">50i", *[0] * 50))
         self.assertProblem("index/", "slot without its newest entry", "of them, the first is")
 
-    def test_indexCount(self) -> None:
+    def test_wrongIndexCountIsFound(self) -> None:
         """
         A count beyond the file's end is found.
         """
         self.patchFile(self.index[0], 36, struct.pack(">i", 10**6))
         self.assertProblem("index/", "wrong count", "1000000, there is room for 120")
 
-    def test_indexSize(self) -> None:
+    def test_wrongIndexSizeIsFound(self) -> None:
         """
         An index file of another size than the others is found.
         """
         os.truncate(self.index[1], 100)
         self.assertProblem("index/", "wrong size", "100 bytes are not those of")
 
-    def test_checkpointAhead(self) -> None:
+    def test_checkpointAheadOfLogIsFound(self) -> None:
         """
         A checkpoint that speaks of more than there is is found.
         """
@@ -568,7 +567,7 @@ class DamagedTests(_FolderTests):
             each.unlink()
         self.assertProblem("checkpoint", "ahead of the log")
 
-    def test_checkpointSize(self) -> None:
+    def test_wrongCheckpointSizeIsFound(self) -> None:
         """
         A checkpoint of a wrong size is found.
         """
@@ -592,7 +591,7 @@ class DamagedTests(_FolderTests):
         struct.pack_into(layout, data, position, value + change)
         path.write_bytes(self.fixCrc(data))
 
-    def test_checkpointBit(self) -> None:
+    def test_flippedCheckpointBitIsFound(self) -> None:
         """
         Whichever bit of a checkpoint flips, it is found.
         """
@@ -610,7 +609,7 @@ class DamagedTests(_FolderTests):
         """
         return [each.where for each in Verifier(str(self.folder), slots=50).run().problems]
 
-    def test_checkpointSector(self) -> None:
+    def test_emptyCheckpointIsFound(self) -> None:
         """
         A checkpoint that tells of nothing, or is gone, is found if there are records.
         """
@@ -620,7 +619,7 @@ class DamagedTests(_FolderTests):
         path.unlink()
         self.assertProblem("checkpoint", "no file")
 
-    def test_checkpointDisagrees(self) -> None:
+    def test_foreignCheckpointIsFound(self) -> None:
         """
         A checkpoint with a sound checksum that tells of another log is found.
         """
@@ -644,14 +643,14 @@ class DamagedTests(_FolderTests):
         self.changed(72, ">q", -1)
         self.assertProblem("checkpoint", "wrong offset", "where no record begins or ends")
 
-    def test_lock(self) -> None:
+    def test_foreignLockFileIsFound(self) -> None:
         """
         A lock file with another content is found.
         """
         self.patchFile(self.folder / "lock", 1, b"u")
         self.assertProblem("lock", "wrong content", "b'luck'")
 
-    def test_fields(self) -> None:
+    def test_impossibleFieldIsFound(self) -> None:
         """
         A field of a record that has a value that it cannot have is found.
         """
@@ -673,7 +672,7 @@ class DamagedTests(_FolderTests):
             self.assertProblem("commitlog", "wrong field", said)
             path.write_bytes(whole)
 
-    def test_property(self) -> None:
+    def test_damagedPropertyIsFound(self) -> None:
         """
         A property that is not a name and a value is found.
         """
@@ -684,7 +683,7 @@ class DamagedTests(_FolderTests):
         self.patchFile(path, at + 4, b"\3")
         self.assertProblem("commitlog", "wrong field", "a property that is not a name")
 
-    def test_emptyBody(self) -> None:
+    def test_wrongCrcOfEmptyBodyIsFound(self) -> None:
         """
         The checksum of an empty body is 0, and another one is found.
         """
@@ -693,7 +692,7 @@ class DamagedTests(_FolderTests):
         self.patchFile(path, record["offset"] % 16384 + 10, b"\1")
         self.assertProblem("commitlog", "wrong field", "no body, and a CRC of")
 
-    def test_delayUnknown(self) -> None:
+    def test_impossibleDelayIsFound(self) -> None:
         """
         Without the levels, an entry of a delayed message may have any time that some
         delay leads to, and no other.
@@ -719,13 +718,13 @@ class DamagedTests(_FolderTests):
 
     def test_queueOffsetFarAway(self) -> None:
         """
-        A record with an absurd queue offset is told, and is no reason to look for ages.
+        A record with an absurd queue offset is reported, and costs no long search.
         """
         path, position, _ = self.record(0)
         self.patchFile(path, position + 20, struct.pack(">q", 1 << 61))
         self.assertProblem("consumequeue/Topic0/0", "missing entry", f"{1 << 61}, of the record")
 
-    def test_indexHeader(self) -> None:
+    def test_flippedIndexHeaderBitIsFound(self) -> None:
         """
         Whichever bit of an index file's header flips, it is found, but for the number of
         slots, which may be too large after a crash.
@@ -737,7 +736,7 @@ class DamagedTests(_FolderTests):
             self.index[0].write_bytes(bytes(data))
             self.assertIn(f"index/{self.index[0].name}", self.damagedPlaces(), position)
 
-    def test_indexTime(self) -> None:
+    def test_wrongIndexTimeIsFound(self) -> None:
         """
         An index entry with another time than its record's is found.
         """
@@ -757,7 +756,7 @@ class DamagedTests(_FolderTests):
         """
         (self.folder / "config" / name).write_bytes(text)
 
-    def test_tableContents(self) -> None:
+    def test_impossibleTableValueIsFound(self) -> None:
         """
         A table without a checksum is damaged if what it says cannot be.
         """
@@ -794,7 +793,7 @@ class DamagedTests(_FolderTests):
             self.writeTable(name, b'{"offsetTable":{}}')
             (self.folder / "config" / name).unlink()
 
-    def test_tableChecksum(self) -> None:
+    def test_flippedTableBitIsFound(self) -> None:
         """
         Whichever bit of a table with a checksum flips, it is found, in its C{.bak} too.
         """
@@ -808,7 +807,7 @@ class DamagedTests(_FolderTests):
             self.writeTable(name, whole)
             self.assertEqual([], self.verify().problems)
 
-    def test_randomDamage(self) -> None:
+    def test_anyDamageIsFound(self) -> None:
         """
         A flipped bit, a lost sector or a cut anywhere in queues, index, checkpoint and
         tables is found.
@@ -832,7 +831,7 @@ class DamagedTests(_FolderTests):
     @staticmethod
     def damaged(random: Random, data: bytes) -> tuple[str, bytes]:
         """
-        What happens to a file, and what becomes of it.
+        The damages to a file, and their outcome.
         """
         position = random.randrange(len(data))
         what = random.choice(("bit", "sector", "cut"))
@@ -858,14 +857,14 @@ class DamagedTests(_FolderTests):
             and (whole[:32], whole[36:]) == (damaged[:32], damaged[36:])
         )
 
-    def test_table(self) -> None:
+    def test_unreadableTableIsFound(self) -> None:
         """
         A table that is no JSON, not even fastjson's, is found.
         """
         (self.folder / "config" / "topics.json").write_bytes(b'{"topicConfigTable":{')
         self.assertProblem("config/topics.json", "does not parse")
 
-    def test_tableEmpty(self) -> None:
+    def test_emptyTableIsFound(self) -> None:
         """
         A table without content is found.
         """
@@ -878,7 +877,7 @@ class UnreadableTests(_FolderTests):
     Folders that cannot be read.
     """
 
-    def test_noStore(self) -> None:
+    def test_folderWithoutLogIsRefused(self) -> None:
         """
         A folder without a log is no store, and one that is not there neither.
         """
@@ -888,17 +887,17 @@ class UnreadableTests(_FolderTests):
                 self.assertEqual(main([command, name], io.StringIO(), errors), 2)
             self.assertIn("is no store", errors.getvalue())
 
-    def test_slots(self) -> None:
+    def test_wrongSlotCountIsRefused(self) -> None:
         """
-        Index files that cannot have so many slots ask for the right number.
+        If the index files cannot have the given number of slots, the error asks for it.
         """
         code, lines, errors = self.run_("verify")
         self.assertEqual((code, lines), (2, []))
         self.assertIn("maxHashSlotNum", errors)
 
-    def test_levels(self) -> None:
+    def test_wrongLevelsAreRefused(self) -> None:
         """
-        Levels that are none are refused.
+        A text that is no list of levels is refused.
         """
         code, _, errors = self.run_("verify", "--levels", "soon")
         self.assertEqual(code, 2)
@@ -906,7 +905,7 @@ class UnreadableTests(_FolderTests):
 
     def test_invalidArgumentsRefused(self) -> None:
         """
-        Arguments that are none are refused with exit code 2.
+        Unknown arguments are refused with exit code 2.
         """
         self.patch(sys, "stderr", io.StringIO())
         for argv in ([], ["mend", "x"], ["dump", "x", "--limit", "-1"], ["verify"]):
@@ -914,10 +913,10 @@ class UnreadableTests(_FolderTests):
                 main(argv)
             self.assertEqual(raised.exception.code, 2)
 
-    def test_inUse(self) -> None:
+    def test_usedFolderIsRefused(self) -> None:
         """
-        A folder that another process has open is refused, unless one insists;
-        and asking disturbs nobody.
+        A folder that another process has open is refused, unless the operator
+        insists; and the question disturbs no process.
         """
         self.assertFalse(inUse(str(self.folder)))
         program = (
@@ -941,9 +940,9 @@ class UnreadableTests(_FolderTests):
         finally:
             holder.communicate()
 
-    def test_neverOpened(self) -> None:
+    def test_folderWithoutLockIsFree(self) -> None:
         """
-        A folder without a lock file is in nobody's use.
+        A folder without a lock file is not in use.
         """
         self.assertFalse(inUse(self.mktemp()))
 
@@ -968,7 +967,7 @@ class DumpTests(_FolderTests):
             [each["offset"] for each in found], sorted(each["offset"] for each in found)
         )
 
-    def test_fields(self) -> None:
+    def test_dumpShowsFields(self) -> None:
         """
         A record shows where it is, when and whence it came, and what it says;
         its body only on demand.
@@ -996,7 +995,7 @@ class DumpTests(_FolderTests):
             },
         )
 
-    def test_topic(self) -> None:
+    def test_topicSelectsRecords(self) -> None:
         """
         One topic's records can be asked for.
         """
@@ -1004,7 +1003,7 @@ class DumpTests(_FolderTests):
         self.assertEqual({each["topic"] for each in found}, {"Batches"})
         self.assertEqual([each["queueOffset"] for each in found], list(range(len(found))))
 
-    def test_from(self) -> None:
+    def test_dumpBeginsAtAnyRecord(self) -> None:
         """
         One can begin at any record.
         """
@@ -1012,7 +1011,7 @@ class DumpTests(_FolderTests):
         start = everything[40]["offset"]
         self.assertEqual(self.dumped("--from", str(start)), everything[40:])
 
-    def test_fromNowhere(self) -> None:
+    def test_dumpBeginsAtRecordsOnly(self) -> None:
         """
         Where no record begins, one cannot begin.
         """
@@ -1030,7 +1029,7 @@ class DumpTests(_FolderTests):
         self.assertEqual((code, len(lines)), (1, 20))
         self.assertIn(f"bad record at {bad['offset']}: magic code", errors)
 
-    def test_unchanged(self) -> None:
+    def test_dumpChangesNothing(self) -> None:
         """
         Showing changes nothing.
         """
@@ -1038,7 +1037,7 @@ class DumpTests(_FolderTests):
         self.dumped("--body")
         self.assertEqual(_state(self.folder), before)
 
-    def test_pipe(self) -> None:
+    def test_closedPipeIsNoError(self) -> None:
         """
         A reader that has had enough is no error.
         """
@@ -1056,7 +1055,7 @@ class BarTests(SynchronousTestCase):
     The progress bar.
     """
 
-    def test_terminal(self) -> None:
+    def test_terminalShowsBar(self) -> None:
         """
         On a terminal one line grows, and ends when all is done.
         """
@@ -1074,9 +1073,9 @@ class BarTests(SynchronousTestCase):
             ],
         )
 
-    def test_elsewhere(self) -> None:
+    def test_fileShowsNoBar(self) -> None:
         """
-        Elsewhere there is none.
+        A file gets no bar.
         """
         stream = io.StringIO()
         Bar(stream).show(1, 2)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.store.watermark}.
+Tests for L{txrocket.store.flush.watermark}.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.errors import StoreFailed
-from txrocket.store.watermark import Watermark
+from txrocket.store.flush.watermark import Watermark
 
 
 class WatermarkTests(SynchronousTestCase):
@@ -17,9 +17,9 @@ class WatermarkTests(SynchronousTestCase):
     Tests for L{Watermark}.
     """
 
-    def test_reached(self) -> None:
+    def test_reachedOffsetNeedsNoWait(self) -> None:
         """
-        Who asks for what has been reached does not wait.
+        A caller does not wait for an offset that is reached.
         """
         mark = Watermark(10)
         self.successResultOf(mark.reaches(10))
@@ -27,7 +27,7 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_oneStepServesMany(self) -> None:
         """
-        One step serves all up to where it leads, and nobody past it.
+        One step serves all waiters up to its offset, and none past it.
         """
         mark = Watermark()
         first, second, third = (mark.reaches(each) for each in (5, 10, 11))
@@ -39,8 +39,8 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_outOfOrder(self) -> None:
         """
-        Who waits for less is served first, whoever came first, and those who
-        wait for the same in the order of their coming.
+        The waiter for the smaller offset is served first; waiters for the same offset in the
+        order in which they came.
         """
         mark = Watermark()
         served: list[str] = []
@@ -53,7 +53,7 @@ class WatermarkTests(SynchronousTestCase):
         mark.advance(300)
         self.assertEqual(["a", "b", "c", "d", "e"], served)
 
-    def test_neverBack(self) -> None:
+    def test_markNeverGoesBack(self) -> None:
         """
         The mark does not go back.
         """
@@ -63,17 +63,17 @@ class WatermarkTests(SynchronousTestCase):
 
     def test_waitsAgainWhenServed(self) -> None:
         """
-        Who is served may wait again at once, and is served by the same step if
-        it leads so far.
+        A waiter that is served may wait again at once, and the same step serves it if it
+        leads so far.
         """
         mark = Watermark()
         again = mark.reaches(5).addCallback(lambda _: mark.reaches(7))
         mark.advance(7)
         self.successResultOf(again)
 
-    def test_cancelled(self) -> None:
+    def test_cancelledWaiterIsPassedOver(self) -> None:
         """
-        Who has given up is passed over, by success and by failure.
+        A cancelled waiter is passed over, by success and by failure.
         """
         mark = Watermark()
         gone = mark.reaches(5)
@@ -86,10 +86,9 @@ class WatermarkTests(SynchronousTestCase):
         mark.fail(StoreFailed("gone"))
         self.assertEqual(0, mark.waiting)
 
-    def test_fail(self) -> None:
+    def test_failedMarkFailsAllWaiters(self) -> None:
         """
-        A mark that will never move fails who waits and who comes later, but
-        what it has reached stays reached.
+        A failed mark fails present and later waiters, but a reached offset stays reached.
         """
         mark = Watermark(10)
         waiting = mark.reaches(11)
@@ -98,9 +97,9 @@ class WatermarkTests(SynchronousTestCase):
         self.failureResultOf(mark.reaches(11), StoreFailed)
         self.successResultOf(mark.reaches(10))
 
-    def test_disappoint(self) -> None:
+    def test_disappointmentFailsPresentWaiters(self) -> None:
         """
-        A disappointment is only for those who wait now.
+        A disappointment fails only the present waiters.
         """
         mark = Watermark()
         waiting = mark.reaches(5)

@@ -15,6 +15,7 @@ from twisted.internet.error import (
     ConnectionDone,
     ConnectionLost,
     ConnectionRefusedError,
+    TimeoutError,
 )
 from twisted.internet.interfaces import (
     IConsumer,
@@ -31,6 +32,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from txrocket.remoting import peers
 from txrocket.testing import memorynetwork as network
 from txrocket.testing.memorynetwork import Machine, MemoryNetwork
 
@@ -566,3 +568,76 @@ class CrashTests(NetworkCase):
         self.clock.advance(0)
         self.assertNoResult(dialled)
         self.assertEqual(self.servers.made, [])
+
+
+class CutTests(NetworkCase):
+    """
+    Ways between machines that are cut and healed.
+    """
+
+    def settle(self) -> None:
+        """
+        Let everything arrive that gets through.
+        """
+        for _ in range(5):
+            self.clock.advance(0)
+
+    def test_bytesWaitForTheHealing(self) -> None:
+        """
+        While a way is cut, bytes wait, and they come in order once it is healed.
+        """
+        client, server = self.connected()
+        self.network.cut(CLIENT, SERVER)
+        client.transport.write(b"one")
+        self.settle()
+        client.transport.write(b"two")
+        self.settle()
+        self.assertEqual(b"", server.heard)
+        self.network.heal(CLIENT, SERVER)
+        self.settle()
+        self.assertEqual(b"onetwo", server.heard)
+
+    def test_oneWayIsCut(self) -> None:
+        """
+        If one direction is cut, bytes of the other one get through.
+        """
+        client, server = self.connected()
+        self.network.cut(CLIENT, SERVER)
+        server.transport.write(b"news")
+        self.settle()
+        self.assertEqual(b"news", client.heard)
+
+    def test_anEndIsNotHeardOf(self) -> None:
+        """
+        An end that closes or crashes is noticed by the other one only after the healing.
+        """
+        for crashes in (False, True):
+            self.setUp()
+            client, server = self.connected()
+            self.network.cut(CLIENT, SERVER)
+            if crashes:
+                self.here.crash()
+            else:
+                client.transport.abortConnection()
+            self.settle()
+            self.assertIsNone(server.lost)
+            self.network.heal(CLIENT, SERVER)
+            self.settle()
+            self.assertIsInstance(server.lost, ConnectionLost)
+
+    def test_nobodyIsDialledOverACut(self) -> None:
+        """
+        Whichever direction is cut, a dialler gives up after some seconds.
+        """
+        self.listen()
+        for ends in ((CLIENT, SERVER), (SERVER, CLIENT)):
+            self.network.cut(*ends)
+            dialled = self.dial()
+            self.clock.advance(0)
+            self.assertNoResult(dialled)
+            self.clock.advance(peers.CONNECT_TIMEOUT)
+            self.failureResultOf(dialled, TimeoutError)
+            self.network.heal(*ends)
+        self.assertIsNotNone(self.dial())
+        self.clock.advance(0)
+        self.assertEqual(1, len(self.servers.made))

@@ -5,7 +5,7 @@ The parts of a broker, grouped as its processors use them.
 C{txrocket.services} builds each group; a processor takes the group that it needs, rather
 than six of its members::
 
-    Core      remoting, store, long polls, statistics
+    Core      remoting, store, long polls, statistics, role
     Tables    topics, groups, offsets, filters, and what removes from all of them
     Clients   producers, consumers, their queue locks and subscriptions
     Delivery  delay levels, timers, transactions, retries
@@ -25,6 +25,7 @@ from txrocket.broker.delivery.timers import Timers
 from txrocket.broker.pull.longpoll import LongPoll
 from txrocket.broker.pull.subscriptions import Subscriptions
 from txrocket.broker.registration import Identity
+from txrocket.broker.replication.role import BrokerRoleState
 from txrocket.broker.stats import Stats
 from txrocket.broker.tables.consumerfilters import ConsumerFilters
 from txrocket.broker.tables.consumeroffsets import ConsumerOffsets
@@ -45,6 +46,7 @@ class Core:
     The parts that all others use.
 
     @ivar storeHost: the broker's address, as records hold it.
+    @ivar role: whether the broker leads or follows.
     """
 
     identity: Identity
@@ -53,6 +55,7 @@ class Core:
     store: MessageStore
     longPoll: LongPoll
     stats: Stats
+    role: BrokerRoleState
 
 
 @attrs.frozen

@@ -40,6 +40,7 @@ from txrocket.protocol.headers import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
 from txrocket.remoting.addresses import parseAddresses
@@ -63,7 +64,7 @@ class Identity:
     The name and the addresses of a broker.
 
     @ivar address: C{host:port}, where clients reach it.
-    @ivar haAddress: where slaves would connect.
+    @ivar haAddress: where slaves connect; empty if nothing listens there.
     """
 
     cluster: str
@@ -77,7 +78,8 @@ class NameServerRegistration:
     """
     Registers one broker with all name servers.
 
-    @ivar identity: the broker.
+    @ivar identity: the broker, in its present role.
+    @ivar addresses: the name servers.
     """
 
     _log = Logger()
@@ -103,7 +105,8 @@ class NameServerRegistration:
         self.identity = identity
         self._settings = settings
         self._topics = topics
-        self._addresses = addresses = _nameServers(settings.namesrvAddr or "")
+        self.addresses = addresses = _nameServers(settings.namesrvAddr or "")
+        self._masterFound: Callable[[str, str], None] = lambda address, haAddress: None
         self._permission = _BOTH
         self._running = False
         self._again: IDelayedCall | None = None
@@ -118,6 +121,24 @@ class NameServerRegistration:
         }
         self._loop = LoopingCall(self.announce, force=settings.forceRegister)
         self._loop.clock = clock
+
+    def follow(self, masterFound: Callable[[str, str], None]) -> None:
+        """
+        Have a function called with the addresses of the master, for clients and for slaves,
+        when a name server tells a slave of it.
+        """
+        self._masterFound = masterFound
+
+    def become(self, brokerId: int, haAddress: str) -> Deferred[None]:
+        """
+        Register with another number, or for the first time.  Name servers forget the former
+        number of an address.
+
+        @param haAddress: where slaves connect; empty if nothing listens there.
+        @return: a Deferred that fires once each has answered or failed.
+        """
+        self.identity = attrs.evolve(self.identity, brokerId=brokerId, haAddress=haAddress)
+        return self.announce(force=True) if self._running else self.start()
 
     def start(self) -> Deferred[None]:
         """
@@ -154,7 +175,7 @@ class NameServerRegistration:
         waiting, self._waiting = self._waiting, []
         version = self._topics.version
         self._written().addBoth(self._mayRepeat).addCallback(
-            self._tellEach, self._addresses, version, force=True
+            self._tellEach, self.addresses, version, force=True
         ).addErrback(self._notTold).addCallback(lambda none: _tellAll(waiting))
 
     def _mayRepeat(self, result: Any) -> Any:
@@ -193,7 +214,7 @@ class NameServerRegistration:
         @param force: whether to register without asking first whether the name server
             has this version already.
         """
-        return self._announceTo(self._addresses, force=force)
+        return self._announceTo(self.addresses, force=force)
 
     def _announceTo(self, addresses: Sequence[str], force: bool = True) -> Deferred[None]:
         version = self._topics.version
@@ -225,10 +246,10 @@ class NameServerRegistration:
             return succeed(None)
         # Computed once, because the body may have several megabytes.
         crc = zlib.crc32(body) & 0x7FFFFFFF
-        telling = [
-            self._tell(each, version, body, crc, force).addErrback(self._notTold)
-            for each in addresses
-        ]
+        # A slave needs to hear of its master.
+        force = force or self.identity.brokerId != MASTER_ID
+        rest = version, body, crc, force, list[str]()
+        telling = [self._tell(each, *rest).addErrback(self._notTold) for each in addresses]
         return DeferredList(telling).addCallback(lambda results: None)
 
     def _notTold(self, failure: Failure) -> None:
@@ -253,8 +274,8 @@ class NameServerRegistration:
         who = self.identity
         header = UnRegisterBrokerRequestHeader(who.name, who.address, who.cluster, who.brokerId)
         leaving = [
-            self._ask(each, requestCommand(RequestCode.UNREGISTER_BROKER, header), _GOODBYE)
-            for each in self._addresses
+            self.ask(each, requestCommand(RequestCode.UNREGISTER_BROKER, header), _GOODBYE)
+            for each in self.addresses
         ]
         # A name server that does not get it notices that the connection closes.
         return DeferredList(leaving, consumeErrors=True).addCallback(lambda results: None)
@@ -280,11 +301,18 @@ class NameServerRegistration:
 
     @inlineCallbacks
     def _tell(
-        self, address: str, version: DataVersion, body: bytes, crc: int, force: bool
+        self,
+        address: str,
+        version: DataVersion,
+        body: bytes,
+        crc: int,
+        force: bool,
+        found: list[str],
     ) -> Generator[Deferred[Any], Any, None]:
         try:
             if force or (yield self._isNews(address, version)):
                 answer = yield self._register(address, body, crc)
+                self._hear(answer.decodeHeader(RegisterBrokerResponseHeader), found)
                 if answer.body:
                     self._topics.order(frozenset(decodeBody(KVTable, answer.body).table))
         except RocketError as error:
@@ -296,11 +324,19 @@ class NameServerRegistration:
                 self._failing.remove(address)
                 self._log.info("Name server {address} is back", address=address)
 
+    def _hear(self, header: RegisterBrokerResponseHeader, found: list[str]) -> None:
+        """
+        Tell of the master: the first name server of a round that knows one decides.
+        """
+        if header.masterAddr and not found and self._running:
+            found.append(header.masterAddr)
+            self._masterFound(header.masterAddr, header.haServerAddr or "")
+
     def _isNews(self, address: str, version: DataVersion) -> Deferred[bool]:
         who = self.identity
         header = QueryDataVersionRequestHeader(who.name, who.address, who.cluster, who.brokerId)
         body = encodeBody(version)
-        return self._ask(
+        return self.ask(
             address, requestCommand(RequestCode.QUERY_DATA_VERSION, header, body), self._timeout
         ).addCallback(lambda answer: answer.decodeHeader(QueryDataVersionResponseHeader).changed)
 
@@ -316,15 +352,21 @@ class NameServerRegistration:
             crc,
         )
         request = requestCommand(RequestCode.REGISTER_BROKER, header, body)
-        return self._ask(address, request, self._timeout)
+        return self.ask(address, request, self._timeout)
 
     @property
     def _timeout(self) -> float:
         return self._settings.registerBrokerTimeoutMills / 1000
 
-    def _ask(
+    def ask(
         self, address: str, request: RemotingCommand, timeout: float
     ) -> Deferred[RemotingCommand]:
+        """
+        Ask a name server, or another broker.
+
+        @return: a Deferred that fails with L{RocketError} if it does not answer or refuses.
+        """
+
         def check(answer: RemotingCommand) -> RemotingCommand:
             if answer.code:
                 raise responseError(answer.code, answer.remark or "", address)

@@ -30,6 +30,7 @@ class RuntimeInfo:
         self._stats = core.stats
         self._longPoll = core.longPoll
         self._delivery = delivery
+        self._role = core.role
         self._configuration = configuration
 
     def table(self) -> dict[str, str]:
@@ -67,6 +68,8 @@ class RuntimeInfo:
         waiting, seconds = self._store.waiting
         return {
             "brokerVersionDesc": _VERSION_NAME,
+            # Not one of Java's.
+            "role": self._role.role.value,
             "brokerVersion": VERSION,
             "startAcceptSendRequestTimeStamp": send.startAcceptSendRequestTimeStamp,
             # Sends that wait for the disk.

@@ -4,30 +4,34 @@ The life of a broker: start, periodic tasks, stop.
 
 Start::
 
-    tables read --> store opened --> ports listen --> name servers told
+    tables read --> store opened --> ports listen --> role taken --> name servers told
 
 Stop, so that no acknowledged message is lost and every held request is answered::
 
     unregistered from name servers --> held pulls answered --> sends on the disk
-        --> tables written --> ports and connections closed --> store closed
+        --> tables written --> slaves have all --> ports and connections closed
+        --> store closed
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, maybeDeferred
-from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from txrocket.broker.names import RETRY_PREFIX
 from txrocket.broker.parts import BrokerParts, Tables
 from txrocket.broker.registration import NameServerRegistration
+from txrocket.broker.replication.member.service import Replication
+from txrocket.broker.replication.member.steps import DelayedDelivery
 from txrocket.errors import ServiceNotAvailable, StoreError
 from txrocket.protocol.command import RemotingCommand
 from txrocket.remoting.addresses import addressOf
@@ -36,7 +40,7 @@ from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.server import RemotingServerFactory
 from txrocket.store.messagestore import MessageStore
 
-__all__ = ["Broker", "DelayedDelivery", "Listener", "PeriodicTask"]
+__all__ = ["Broker", "Listener", "PeriodicTask"]
 
 
 @attrs.frozen
@@ -48,32 +52,6 @@ class PeriodicTask:
     name: str
     seconds: float
     run: Callable[[], object]
-
-
-class DelayedDelivery(Protocol):
-    """
-    A part that delivers or checks parked messages when their time has come.
-    """
-
-    def load(self) -> None:
-        """
-        Read the part's table, before the store is opened.
-        """
-
-    def start(self) -> None:
-        """
-        Begin to deliver: the store is open.
-        """
-
-    def stop(self) -> None:
-        """
-        Deliver no more.
-        """
-
-    def save(self) -> Deferred[None]:
-        """
-        Write the part's table; the Deferred fires once nothing is being written.
-        """
 
 
 @implementer(IHook)
@@ -97,10 +75,14 @@ class Listener:
     Where a broker listens.
 
     @ivar factory: makes the protocol of each accepted connection.
+    @ivar slaves: makes the protocol of each connection of a slave.
+    @ivar slavesEndpoint: where slaves connect.
     """
 
     factory: RemotingServerFactory
     endpoints: Sequence[IStreamServerEndpoint]
+    slaves: IProtocolFactory
+    slavesEndpoint: IStreamServerEndpoint
 
 
 @attrs.define(slots=False, eq=False)
@@ -110,28 +92,35 @@ class Broker(Service):
 
     @ivar before: called first when the broker starts.
     @ivar after: called last when it has stopped.
-    @ivar deliveries: the parts that start and stop with the broker.
     """
 
     _log = Logger()
 
     parts: BrokerParts
-    registration: NameServerRegistration
+    replication: Replication
     listener: Listener
     tasks: Sequence[PeriodicTask]
     before: Callable[[], None]
     after: Callable[[], None]
 
     def __attrs_post_init__(self) -> None:
-        delivery = self.parts.delivery
-        self.deliveries: Sequence[DelayedDelivery] = (
-            delivery.delayLevels,
-            delivery.timers,
-            delivery.transactionChecks,
-        )
         self._ports: list[IListeningPort] = []
         self._loops: list[LoopingCall] = []
         self._told: Deferred[None] | None = None
+
+    @property
+    def registration(self) -> NameServerRegistration:
+        """
+        The registration with the name servers.
+        """
+        return self.replication.registration
+
+    @property
+    def deliveries(self) -> Sequence[DelayedDelivery]:
+        """
+        The parts that deliver later.
+        """
+        return self.replication.steps.deliveries
 
     @property
     def remoting(self) -> Remoting:
@@ -169,18 +158,23 @@ class Broker(Service):
             for delivery in self.deliveries:
                 delivery.load()
             self.tables.filters.load()
+            self.replication.load()
             self.store.start()
             self._completeTables()
-            for endpoint in self.listener.endpoints:
-                self._listen(endpoint)
+            listener = self.listener
+            for endpoint in listener.endpoints:
+                self._listen(endpoint, listener.factory)
+            self._listen(listener.slavesEndpoint, listener.slaves)
+            self._logStart()
+            self._told = self._takeRole()
         except BaseException:
             self._abandon()
             raise
         Service.startService(self)
-        for delivery in self.deliveries:
-            delivery.start()
         for task in self.tasks:
             self._begin(task)
+
+    def _logStart(self) -> None:
         who = self.registration.identity
         listening = ", ".join(addressOf(each.getHost()) for each in self._ports)
         self._log.info(
@@ -192,21 +186,34 @@ class Broker(Service):
             address=who.address,
             path=self.store.settings.storePathRootDir,
         )
-        self._told = self.registration.start()
+
+    def _takeRole(self) -> Deferred[None]:
+        """
+        Have the broker lead or follow.
+
+        @raise RocketError: if it may do neither, and that is known at once.
+        """
+        told = self.replication.start()
+        failures: list[Failure] = []
+        told.addErrback(failures.append)
+        if failures:
+            failures[0].raiseException()
+        return told.addCallback(lambda none: failures[0] if failures else None)
 
     def whenAnnounced(self) -> Deferred[None]:
         """
-        A Deferred that fires once the broker has registered with every name server, or
-        failed to.
+        A Deferred that fires once the broker has a role and has registered with every name
+        server, or failed to.  It fails with L{ConfigError<txrocket.errors.ConfigError>} if the
+        broker may take no role.
         """
         assert self._told is not None
         told: Deferred[None] = Deferred()
-        self._told.addCallback(lambda none: told.callback(None))
+        self._told.addBoth(lambda result: told.callback(result))
         return told
 
-    def _listen(self, endpoint: IStreamServerEndpoint) -> None:
+    def _listen(self, endpoint: IStreamServerEndpoint, factory: IProtocolFactory) -> None:
         failures: list[Any] = []
-        listening = endpoint.listen(self.listener.factory)
+        listening = endpoint.listen(factory)
         listening.addCallbacks(self._ports.append, failures.append)
         if failures:
             failures[0].raiseException()
@@ -253,15 +260,14 @@ class Broker(Service):
         for loop in self._loops:
             if loop.running:
                 loop.stop()
-        for delivery in self.deliveries:
-            delivery.stop()
-        yield self.registration.stop()
+        yield self.replication.stop()
         self.remoting.hooks.insert(0, _Stopping())
         self.parts.core.longPoll.stop()
         # A send that failed was answered with its error; the store logs the rest.
         yield maybeDeferred(self.store.flushed).addErrback(lambda failure: failure.trap(StoreError))
         # A send to a new topic waits for the table as well.
         yield self._tablesWritten()
+        yield self.replication.finish()
         gone = [each.whenLost() for each in self.listener.factory.connections]
         yield DeferredList([maybeDeferred(each.stopListening) for each in self._ports])
         yield DeferredList(gone)

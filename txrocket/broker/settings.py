@@ -57,17 +57,6 @@ def _name(section: object, attribute: attrs.Attribute[Any], value: str | None) -
         raise ValueError(f"a name of 1 to {_NAME_LIMIT} characters was expected")
 
 
-def _masterRole(section: object, attribute: attrs.Attribute[Any], value: BrokerRole) -> None:
-    # To take such a role and not to replicate would promise what is not kept.
-    if value is not BrokerRole.ASYNC_MASTER:
-        raise ValueError("replication is not supported: only ASYNC_MASTER is")
-
-
-def _masterId(section: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    if value != MASTER_ID:
-        raise ValueError(f"replication is not supported: only {MASTER_ID}, a master, is")
-
-
 # What RocketMQ 4.9.8 has; paths and roles; and all by which messages are kept for less
 # time, are less safe once acknowledged, are given up, or are taken or given no more.
 _BLACK_LIST = ";".join(
@@ -93,7 +82,9 @@ class BrokerSettings:
     """
     The identity and the permissions of the broker.
 
-    @ivar brokerName: the machine's name if not set.
+    @ivar brokerName: the machine's name if not set; a master and its slaves share it.
+    @ivar brokerId: a slave's number, above 0.  A master has 0, whatever the file says: as in
+        Java.
     @ivar brokerIP1: the address for clients; that of the machine if not set.
     @ivar brokerIP2: the address for slaves.
     @ivar brokerPermission: 4 to read, 2 to write, 6 for both.
@@ -105,8 +96,8 @@ class BrokerSettings:
 
     brokerClusterName: str = attrs.field(default="DefaultCluster", validator=_name)
     brokerName: str | None = attrs.field(default=None, validator=_name)
-    brokerId: int = attrs.field(default=MASTER_ID, validator=_masterId)
-    brokerRole: BrokerRole = attrs.field(default=BrokerRole.ASYNC_MASTER, validator=_masterRole)
+    brokerId: int = MASTER_ID
+    brokerRole: BrokerRole = BrokerRole.ASYNC_MASTER
     brokerIP1: str | None = None
     brokerIP2: str | None = None
     brokerPermission: int = attrs.field(
@@ -115,6 +106,15 @@ class BrokerSettings:
     regionId: str = "DefaultRegion"
     traceOn: bool = attrs.field(default=True, metadata=_LIVE)
     configBlackList: str = _BLACK_LIST
+
+    def __attrs_post_init__(self) -> None:
+        if self.brokerRole is not BrokerRole.SLAVE:
+            object.__setattr__(self, "brokerId", MASTER_ID)
+        elif self.brokerId <= MASTER_ID:
+            raise ValueError(
+                f"brokerId={self.brokerId}: a broker with brokerRole=SLAVE has a number above"
+                f" {MASTER_ID}, another one than the other slaves of brokerName"
+            )
 
 
 def _refuse(what: str) -> Any:
@@ -299,6 +299,8 @@ class PullSettings:
         or for C{shortPollingTimeMills} only.
     @ivar pullThreadPoolQueueCapacity: how many pulls may be held.
     @ivar slaveReadEnable: whether a consumer that is far behind is sent to a slave.
+    @ivar offsetCheckInSlave: whether a slave corrects a consumer whose offset is out of range,
+        as a master does.  Otherwise the consumer tries again, because the slave may be behind.
     @ivar enablePropertyFilter: whether filters that look at properties may be used.
     @ivar filterSupportRetry: whether they are used for a group's retried messages too.
     """
@@ -309,6 +311,7 @@ class PullSettings:
         default=100_000, validator=atLeast(1), metadata=_LIVE
     )
     slaveReadEnable: bool = attrs.field(default=False, metadata=_LIVE)
+    offsetCheckInSlave: bool = attrs.field(default=False, metadata=_LIVE)
     enablePropertyFilter: bool = attrs.field(default=False, metadata=_LIVE)
     filterSupportRetry: bool = attrs.field(default=False, metadata=_LIVE)
 

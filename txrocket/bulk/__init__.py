@@ -62,6 +62,7 @@ __all__ = [
     "compiled",
     "decodePulls",
     "decodeSends",
+    "encodeHeads",
     "encodeRecords",
     "encodeSendResponses",
     "guardBus",
@@ -93,6 +94,7 @@ checkRecords = chosen.checkRecords
 collectRecords = chosen.collectRecords
 decodePulls = chosen.decodePulls
 decodeSends = chosen.decodeSends
+encodeHeads = chosen.encodeHeads
 encodeRecords = chosen.encodeRecords
 encodeSendResponses = chosen.encodeSendResponses
 guardBus = chosen.guardBus

@@ -505,7 +505,7 @@ static int isName(const struct span *topic)
     return 1;
 }
 
-/* Whether nothing of a record can have been lost: see torn in txrocket.store.commitlog, which
+/* Whether nothing of a record can have been lost: see torn in txrocket.store.log.commitlog, which
    looks closer at the others. */
 static int isSound(const struct record *each)
 {
@@ -2059,6 +2059,118 @@ failed:
     return NULL;
 }
 
+/* How many bytes the values of a row take at most; -1: it is not valid. */
+static long long roomOf(PyObject *row, Py_ssize_t values)
+{
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != values + 1) {
+        PyErr_Format(PyExc_ValueError, "%R is not a row of %zd values and a size", row, values);
+        return -1;
+    }
+    /* An object that is not a number could run code when it is read as one. */
+    if (!PyLong_Check(PyTuple_GET_ITEM(row, values))) {
+        PyErr_SetString(PyExc_TypeError, "the size of a body is not a number");
+        return -1;
+    }
+    long long room = 0;
+    for (Py_ssize_t i = 0; i < values; i++) {
+        PyObject *value = PyTuple_GET_ITEM(row, i);
+        Py_ssize_t size = 20;
+        if (PyUnicode_Check(value)) {
+            if (!PyUnicode_AsUTF8AndSize(value, &size))
+                return -1;
+        } else if (!PyLong_Check(value)) {
+            PyErr_Format(PyExc_TypeError, "%R is neither a number nor a text", value);
+            return -1;
+        }
+        room += size;
+    }
+    return room;
+}
+
+/* Write a header: the values of a row between pieces; NULL: a number is too large. */
+static char *putHeader(char *to, PyObject *pieces, PyObject *row)
+{
+    Py_ssize_t values = PyTuple_GET_SIZE(pieces) - 1;
+    for (Py_ssize_t i = 0; i <= values; i++) {
+        PyObject *piece = PyTuple_GET_ITEM(pieces, i), *value = PyTuple_GET_ITEM(row, i);
+        to = (char *)putBytes((uint8_t *)to, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece));
+        if (i == values)
+            break;
+        if (PyUnicode_Check(value)) {
+            struct span text;
+            text.data = PyUnicode_AsUTF8AndSize(value, &text.size);
+            if (!text.data)
+                return NULL;
+            to = (char *)putBytes((uint8_t *)to, text.data, text.size);
+        } else {
+            long long number;
+            if (!isNumber(value, 64, &number))
+                return NULL;
+            to = putNumber(to, number);
+        }
+    }
+    return to;
+}
+
+PyDoc_STRVAR(encodeHeadsDoc, "See txrocket.bulk.interface.Bulk.");
+
+static PyObject *encodeHeads(PyObject *module, PyObject *args)
+{
+    PyObject *pieces, *rows;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &pieces, &PyList_Type, &rows))
+        return NULL;
+    Py_ssize_t values = PyTuple_GET_SIZE(pieces) - 1;
+    size_t fixed = 8, size = 0;
+    for (Py_ssize_t i = 0; i <= values; i++) {
+        if (!PyBytes_Check(PyTuple_GET_ITEM(pieces, i))) {
+            PyErr_SetString(PyExc_TypeError, "a piece of a header is not bytes");
+            return NULL;
+        }
+        fixed += PyBytes_GET_SIZE(PyTuple_GET_ITEM(pieces, i));
+    }
+    if (values < 0) {
+        PyErr_SetString(PyExc_ValueError, "a header without pieces");
+        return NULL;
+    }
+    char *room = NULL;
+    PyObject *heads = PyList_New(0);
+    /* Nothing that is made below lets other code run, which might change the list. */
+    for (Py_ssize_t i = 0; heads && i < PyList_GET_SIZE(rows); i++) {
+        PyObject *row = PyList_GET_ITEM(rows, i);
+        long long need = roomOf(row, values), body;
+        if (need < 0 || !isNumber(PyTuple_GET_ITEM(row, values), 32, &body))
+            goto failed;
+        if (fixed + need > size) {
+            size = fixed + need;
+            char *larger = PyMem_Realloc(room, size);
+            if (!larger) {
+                PyErr_NoMemory();
+                goto failed;
+            }
+            room = larger;
+        }
+        char *end = putHeader(room + 8, pieces, row);
+        if (!end)
+            goto failed;
+        long long header = end - room - 8;
+        if (header > 0xFFFFFF || body < 0 || 4 + header + body > INT32_MAX) {
+            PyErr_Format(PyExc_ValueError, "a header of %lld bytes", header);
+            goto failed;
+        }
+        put32((uint8_t *)room, 4 + header + body);
+        put32((uint8_t *)room + 4, header);
+        if (!addNew(heads, PyBytes_FromStringAndSize(room, end - room)))
+            goto failed;
+    }
+    PyMem_Free(room);
+    return heads;
+failed:
+    PyMem_Free(room);
+    Py_XDECREF(heads);
+    return NULL;
+}
+
 PyDoc_STRVAR(messageIdsDoc, "The ids of records of these sizes, from an offset on, after a prefix.");
 
 static PyObject *messageIds(PyObject *module, PyObject *args)
@@ -2109,6 +2221,7 @@ static PyMethodDef methods[] = {
     {"decodeSends", decodeSends, METH_VARARGS, decodeSendsDoc},
     {"decodePulls", decodePulls, METH_VARARGS, decodePullsDoc},
     {"encodeRecords", encodeRecords, METH_VARARGS, encodeRecordsDoc},
+    {"encodeHeads", encodeHeads, METH_VARARGS, encodeHeadsDoc},
     {"encodeSendResponses", encodeSendResponses, METH_VARARGS, encodeSendResponsesDoc},
     {0}};
 

@@ -6,6 +6,7 @@ What is done to many messages at a time: the values, and the functions::
     decodeSends    frames of sends     --> messages
     decodePulls    frames of pulls     --> pulls
     encodeSendResponses                --> frames of responses to sends
+    encodeHeads    values of headers   --> frames up to their bodies
     encodeRecords  messages            --> records of the log
     batchRecords   a producer's batch  --> records of the log
     suspect        records             --> whether one may look torn
@@ -245,6 +246,19 @@ class Bulk(Protocol):
         @param head: what each response has before the offset in the message's id.
         @param tail: what it has behind its opaque; with a binary header, before it.
         @return: the frames for each owner, one behind the other; oneway sends have none.
+        """
+
+    def encodeHeads(
+        self, pieces: tuple[bytes, ...], rows: list[tuple[int | str, ...]], /
+    ) -> list[bytes]:
+        """
+        Frames up to their bodies, from JSON headers that differ in a few values.
+
+        @param pieces: what all headers have before, between and behind the values; see
+            L{responsePieces<txrocket.protocol.headertemplates.responsePieces>}.
+        @param rows: for each frame its values, numbers of 64 bits or texts that JSON need not
+            escape, and at last the size of its body.
+        @raise ValueError: if a header is longer than a frame can tell.
         """
 
     def encodeRecords(

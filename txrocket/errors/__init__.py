@@ -8,6 +8,7 @@ Every exception that txrocket raises on purpose, by layer::
       InvalidMessage   protocol.py    a message that exceeds a limit
       StoreError       store.py       the store cannot serve the call
       RemotingError    remoting.py    a request that got no response
+      ReplicaRefused   replication.py a broker that does not replicate with another
       ResponseError    responses.py   a response other than SUCCESS, one class per code
       SendFailed       client.py      a message that was not sent, after all attempts
       NotAssigned      client.py      a queue that the consumer does not own
@@ -37,6 +38,7 @@ from txrocket.errors.protocol import (
     MalformedField,
     MalformedHeader,
     MalformedRecord,
+    MalformedReplication,
     MalformedTrace,
     MessageTooLarge,
     MissingField,
@@ -51,6 +53,7 @@ from txrocket.errors.remoting import (
     RequestTimedOut,
     TooManyRequests,
 )
+from txrocket.errors.replication import LogsDiverged, ReplicaRefused
 from txrocket.errors.responses import (
     ConsumeMsgTimeout,
     ConsumerNotOnline,
@@ -93,10 +96,12 @@ from txrocket.errors.responses import (
 )
 from txrocket.errors.store import (
     DiskFull,
+    MalformedLog,
     StoreCorrupt,
     StoreError,
     StoreFailed,
     StoreInUse,
+    StoreIsReplica,
 )
 
 __all__ = [
@@ -118,10 +123,13 @@ __all__ = [
     "HeaderTooLong",
     "InvalidFrameLength",
     "InvalidMessage",
+    "LogsDiverged",
     "MalformedBody",
     "MalformedField",
     "MalformedHeader",
+    "MalformedLog",
     "MalformedRecord",
+    "MalformedReplication",
     "MalformedTrace",
     "MessageIllegal",
     "MessageTooLarge",
@@ -138,6 +146,7 @@ __all__ = [
     "QueryNotFound",
     "RemoteSystemError",
     "RemotingError",
+    "ReplicaRefused",
     "RequestCodeNotSupported",
     "RequestTimedOut",
     "ResponseError",
@@ -149,6 +158,7 @@ __all__ = [
     "StoreError",
     "StoreFailed",
     "StoreInUse",
+    "StoreIsReplica",
     "SubscriptionGroupNotExist",
     "SubscriptionNotExist",
     "SubscriptionNotLatest",

@@ -20,6 +20,7 @@ __all__ = [
     "MalformedField",
     "MalformedHeader",
     "MalformedRecord",
+    "MalformedReplication",
     "MalformedTrace",
     "MessageTooLarge",
     "MissingField",
@@ -129,6 +130,12 @@ class MalformedBody(ProtocolError):
 class MalformedRecord(ProtocolError):
     """
     A message record breaks the format, or its body does not match its CRC.
+    """
+
+
+class MalformedReplication(ProtocolError):
+    """
+    Bytes of the replication stream break the format, or do not match their CRC.
     """
 
 

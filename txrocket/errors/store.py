@@ -11,10 +11,12 @@ from txrocket.errors.base import RocketError
 
 __all__ = [
     "DiskFull",
+    "MalformedLog",
     "StoreCorrupt",
     "StoreError",
     "StoreFailed",
     "StoreInUse",
+    "StoreIsReplica",
 ]
 
 
@@ -50,3 +52,17 @@ class DiskFull(StoreError):
     """
 
     retriable: ClassVar[bool] = True
+
+
+class StoreIsReplica(StoreError):
+    """
+    The store follows the log of a master, and takes no messages of its own.
+    """
+
+    retriable: ClassVar[bool] = True
+
+
+class MalformedLog(StoreError):
+    """
+    Bytes that a master sent do not continue the log of this store.
+    """

@@ -14,6 +14,7 @@ __all__ = [
     "VERSION",
     "InspectCode",
     "LanguageCode",
+    "ReplicationCode",
     "RequestCode",
     "ResponseCode",
     "SerializeType",
@@ -212,12 +213,23 @@ class InspectCode(IntEnum):
     INSPECT_SUBSCRIPTIONS = 30003
 
 
+class ReplicationCode(IntEnum):
+    """
+    The codes of txrocket's own requests about roles, from administrators and from brokers of
+    the same group.
+    """
+
+    HA_STATUS = 30010
+    HA_PROMOTE = 30011
+    HA_DEMOTE = 30012
+
+
 def requestName(code: int) -> str:
     """
     The name of a request code for messages, such as C{PULL_MESSAGE (11)}; only the number
     if the code is unknown.
     """
-    for codes in (RequestCode, InspectCode):
+    for codes in (RequestCode, InspectCode, ReplicationCode):
         try:
             return f"{codes(code).name} ({code})"
         except ValueError:

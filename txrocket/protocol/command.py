@@ -45,7 +45,6 @@ from txrocket.protocol.headers.fields import (
     decodeHeader,
     headerFromFields,
 )
-from txrocket.protocol.headertemplates import NUMBERED, ONEWAY_FLAG, OPAQUE, REST, SUCCESS
 
 __all__ = [
     "ONEWAY_FLAG",
@@ -53,12 +52,12 @@ __all__ = [
     "RemotingCommand",
     "decodeCommand",
     "rawRequest",
-    "rawResponse",
     "requestCommand",
     "responseCommand",
 ]
 
 RESPONSE_FLAG: Final = 1
+ONEWAY_FLAG: Final = 2
 
 _JSON: Final = int(SerializeType.JSON)
 _BINARY: Final = int(SerializeType.ROCKETMQ)
@@ -148,22 +147,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         @raise InvalidMessage: if the frame exceeds the limit or cannot be encoded.
         """
         try:
-            if (
-                self.raw
-                and self.fields is None
-                and self.code == 0
-                and self.serializeType == _JSON
-                and self.flag == RESPONSE_FLAG
-                and self.language == _LANGUAGE
-                and self.version == VERSION
-            ):
-                # The answers that carry the traffic, for half of what a map costs.
-                said = b"" if self.remark is None else b',"remark":' + orjson.dumps(self.remark)
-                header = b"".join((SUCCESS, self.raw, OPAQUE % self.opaque, said, REST))
-            elif self.serializeType == _BINARY:
-                header = self._binaryHeader()
-            else:
-                header = self._jsonHeader()
+            header = self._binaryHeader() if self.serializeType == _BINARY else self._jsonHeader()
         except (orjson.JSONEncodeError, UnicodeEncodeError, StructError) as error:
             raise InvalidMessage(f"{self} cannot be written: {error}") from None
         size = len(header)
@@ -176,15 +160,6 @@ class RemotingCommand(msgspec.Struct, gc=False):
         return _PREFIX.pack(length, self.serializeType << 24 | size) + header
 
     def _jsonHeader(self) -> bytes:
-        if (
-            self.raw
-            and self.fields is None
-            and self.remark is None
-            and self.language == _LANGUAGE
-            and self.version == VERSION
-        ):
-            # The requests that carry the traffic: half of what a map costs.
-            return NUMBERED % (self.code, self.raw, self.flag, self.opaque)
         header: dict[str, object] = {"code": self.code}
         if self.fields is not None:
             # Java writes an empty map for a header without fields, and omits the member
@@ -286,16 +261,6 @@ def responseCommand(
     fields = None if header is None else header.toFields()
     return RemotingCommand(
         code, _LANGUAGE, VERSION, 0, RESPONSE_FLAG, remark, _NO_EXT, fields, body
-    )
-
-
-def rawResponse(extFields: bytes, remark: str | None = None, body: bytes = b"") -> RemotingCommand:
-    """
-    A response of ours that tells of success, with its C{extFields} as JSON already:
-    it spares making a map of them, half a microsecond.
-    """
-    return RemotingCommand(
-        0, _LANGUAGE, VERSION, 0, RESPONSE_FLAG, remark, Raw(extFields), None, body
     )
 
 

@@ -1,70 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-JSON headers that differ in a few numbers only, as bytes to be filled in::
+JSON headers that differ in a few values only, cut where those go::
 
-    {"code":0,"extFields":{...%d...},"flag":1,"language":"PYTHON","opaque":%d,...}
+    {"code":0,"extFields":{"a":"%","b":"%"},"flag":1,"language":"PYTHON","opaque":%,...}
 
-A few request codes carry the traffic.  Their headers are formatted from a template, which
-costs less than encoding a map; L{RemotingCommand<txrocket.protocol.command.RemotingCommand>}
-encodes the same bytes, which a test compares.
+A few codes carry the traffic.  To fill in such a header costs less than to encode a map.  The
+templates are cut from what L{RemotingCommand} encodes, so it alone knows how a header looks.
+Requests are filled in with C{%}, responses by
+L{Bulk.encodeHeads<txrocket.bulk.interface.Bulk.encodeHeads>}.
 """
 
 from __future__ import annotations
 
-from struct import Struct
+from collections.abc import Mapping
 from typing import Final
 
-import orjson
+from txrocket.protocol.command import RemotingCommand, rawRequest, responseCommand
 
-from txrocket.protocol.codes import VERSION
+__all__ = ["MARK", "requestTemplate", "responsePieces"]
 
-__all__ = [
-    "NUMBERED",
-    "ONEWAY_FLAG",
-    "OPAQUE",
-    "REQUEST",
-    "REST",
-    "SUCCESS",
-    "jsonHead",
-    "requestTemplate",
-    "responseTemplate",
-]
+#: The value of a field that is to be filled in.
+MARK: Final = "\x01value\x01"
 
-ONEWAY_FLAG: Final = 2
+# How JSON has it, and the opaque of a command that has no number yet.
+_MARK_JSON: Final = b"\\u0001value\\u0001"
+_NO_OPAQUE: Final = b'"opaque":0'
 
-_PREFIX: Final = Struct(">iI")
-
-#: The JSON header of a response with SUCCESS, in pieces.
-SUCCESS: Final = b'{"code":0,"extFields":'
-OPAQUE: Final = b',"flag":1,"language":"PYTHON","opaque":%d'
-REST: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
-
-#: The JSON header of a request, up to its opaque.
-REQUEST: Final = b'{"code":%d,"extFields":%b,"flag":%d,"language":"PYTHON","opaque":'
-NUMBERED: Final = REQUEST + b"%d" + REST
+_PREFIX: Final = 8
 
 
 def requestTemplate(code: int, extFields: bytes, *, oneway: bool = False) -> bytes:
     """
     Create a format for the JSON headers of many requests.  Its last argument is the
     C{opaque}, as C{%d}, after the arguments that C{extFields} expects.
+
+    @param extFields: a format, whose result is JSON.
     """
-    return REQUEST % (code, extFields, ONEWAY_FLAG if oneway else 0) + b"%d" + REST
+    # The encoder looks at no field.
+    before, after = _cut(rawRequest(code, extFields, oneway=oneway))
+    return b"%b%%d%b" % (before, after)
 
 
-def responseTemplate(extFields: bytes, remark: str | None = None) -> bytes:
+def responsePieces(fields: Mapping[str, str], remark: str | None = None) -> tuple[bytes, ...]:
     """
-    The JSON header of many responses of ours that tell of success, in which their numbers
-    are to be filled in, as C{%d}, behind whatever C{extFields} leaves to be filled in.
+    Cut the JSON header of responses that tell of success where their values go: the fields
+    that are L{MARK}, in their order, and at last the C{opaque}.
     """
-    said = b"" if remark is None else b',"remark":' + orjson.dumps(remark)
-    return b"".join((SUCCESS, extFields, OPAQUE, said, REST))
+    response = responseCommand(remark=remark)
+    response.fields = dict(fields)
+    before, after = _cut(response)
+    return (*before.split(_MARK_JSON), after)
 
 
-def jsonHead(header: bytes, size: int = 0) -> bytes:
+def _cut(command: RemotingCommand) -> tuple[bytes, bytes]:
     """
-    A frame up to its body, from its header in JSON.
-
-    @param size: of the body.
+    A header before and behind the number.
     """
-    return _PREFIX.pack(4 + len(header) + size, len(header)) + header
+    # No string in the header has these bytes, because JSON escapes quotes.
+    before, _, after = command.encodeHead()[_PREFIX:].partition(_NO_OPAQUE)
+    return before + _NO_OPAQUE[:-1], after

@@ -8,11 +8,11 @@ from __future__ import annotations
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from txrocket.errors import ProtocolError, ResponseError, RocketError
+from txrocket.errors import ProtocolError, RemoteSystemError, ResponseError, RocketError
 from txrocket.protocol.codes import ResponseCode, requestName
 from txrocket.protocol.command import RemotingCommand, responseCommand
 
-__all__ = ["faultResponse", "printableRemark"]
+__all__ = ["faultResponse", "internalError", "printableRemark"]
 
 _log = Logger()
 
@@ -43,10 +43,18 @@ def faultResponse(failure: Failure, request: RemotingCommand, address: str) -> R
         request=requestName(request.code),
         address=address,
     )
-    return _fault(
-        ResponseCode.SYSTEM_ERROR,
-        f"internal error while serving {requestName(request.code)}: "
-        f"{type(error).__name__}: {error}; the server's log has the details",
+    return _fault(ResponseCode.SYSTEM_ERROR, internalError(failure, request.code).remark)
+
+
+def internalError(failure: Failure, code: int) -> RemoteSystemError:
+    """
+    The error that tells a peer of a bug of ours, which is in the log in full.
+
+    @param code: of the request.
+    """
+    return RemoteSystemError(
+        f"internal error while serving {requestName(code)}: "
+        f"{type(failure.value).__name__}: {failure.value}; the server's log has the details"
     )
 
 

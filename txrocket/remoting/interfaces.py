@@ -52,16 +52,22 @@ class IBulkProcessor(IRequestProcessor):
     What serves many requests of a code at a time as well.
     """
 
-    def processAll(calls: list[Call]) -> list[int]:
+    def processAll(calls: list[Call], starts: list[int]) -> None:
         """
         Serve requests from the front of each call, as many as need no rule.
 
         Answers that depend on the commit of this turn are written by a function given to
         L{Turn.replyAll<txrocket.remoting.turn.Turn.replyAll>}.
 
+        If this method raises, the requests behind C{starts} are answered SYSTEM_ERROR and
+        never served again, because the method may have stored their messages.  So it moves
+        an entry past a request as soon as the request's answer is written or given to
+        C{replyAll}, and not before.
+
         @param calls: frames of several peers, complete and not decoded.
-        @return: for each call, where the first frame begins that is not served.  That one
-            is served by C{process}, and the rest is given to this method again.
+        @param starts: for each call, where the first frame begins that is not served; to be
+            moved on.  Afterwards that frame is served by C{process}, and the rest is given
+            to this method again.
         """
 
 

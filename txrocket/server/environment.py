@@ -29,7 +29,7 @@ from txrocket.remoting.settings import ServerSettings
 from txrocket.remoting.timebase import steady, wallOf
 from txrocket.remoting.tls import ClientTLS
 from txrocket.store.files import Files
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 
 __all__ = ["Environment", "freePort", "localAddress"]
 
@@ -191,19 +191,22 @@ def localAddress() -> str:
     return address
 
 
-def freePort(below: int = 0, interface: str = "127.0.0.1") -> int:
+def freePort(below: int = 0, above: int = 0, interface: str = "127.0.0.1") -> int:
     """
     A free port.
 
     @param below: the distance down to another port that must be free as well; 0 for none.
+    @param above: the distance up to another one; 0 for none.
     """
     while True:
-        with socket.socket() as first, socket.socket() as second:
+        with socket.socket() as first, socket.socket() as second, socket.socket() as third:
             first.bind((interface, 0))
             port: int = first.getsockname()[1]
             try:
                 if below:
                     second.bind((interface, port - below))
-            except OSError:
+                if above:
+                    third.bind((interface, port + above))
+            except (OSError, OverflowError):
                 continue
             return port

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from twisted.internet.interfaces import IProtocolFactory
+
 from txrocket.broker.nameserverlink import shortBackoff
 from txrocket.broker.parts import BrokerParts
 from txrocket.broker.plugins import Plugins, checkPlugins, loadSQL92
 from txrocket.broker.registration import NameServerRegistration
+from txrocket.broker.replication.settings import ReplicationSettings
 from txrocket.broker.service import Broker, Listener
 from txrocket.broker.settings import SECTIONS, BrokerSettings, PullSettings, RegistrationSettings
 from txrocket.config import Configuration
@@ -20,18 +23,25 @@ from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.settings import BrokerServerSettings, TLSSettings
 from txrocket.server.environment import Environment
 from txrocket.services.clients import buildClients
-from txrocket.services.core import VIP_DISTANCE, buildCore, listenPort
+from txrocket.services.core import HA_DISTANCE, VIP_DISTANCE, buildCore, listenPort
 from txrocket.services.delivery import buildDelivery
 from txrocket.services.processors import registerProcessors, serverFactory
+from txrocket.services.replication import buildReplication
 from txrocket.services.tables import buildTables
 from txrocket.services.tasks import periodicTasks
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["BROKER_SECTIONS", "broker"]
 
 #: The settings of a broker.
-BROKER_SECTIONS: tuple[type, ...] = (*SECTIONS, StoreSettings, BrokerServerSettings, TLSSettings)
+BROKER_SECTIONS: tuple[type, ...] = (
+    *SECTIONS,
+    StoreSettings,
+    ReplicationSettings,
+    BrokerServerSettings,
+    TLSSettings,
+)
 
 
 def broker(
@@ -56,12 +66,13 @@ def broker(
     delivery = buildDelivery(environment, configuration, core, tables, clients)
     parts = BrokerParts(core, tables, clients, delivery)
     registration = _registration(environment, configuration, parts, slices)
-    registerProcessors(environment, configuration, parts, checked, slices, registration.whenTold)
+    replication = buildReplication(environment, configuration, parts, registration)
+    registerProcessors(environment, configuration, parts, checked, slices, replication)
     _prepareSQL92(configuration, environment.inThread)
     return Broker(
         parts,
-        registration,
-        _listener(environment, configuration, core.remoting, port),
+        replication,
+        _listener(environment, configuration, core.remoting, port, replication.steps.links.gate),
         periodicTasks(environment, configuration, parts, slices),
         environment.start,
         environment.stop,
@@ -90,13 +101,19 @@ def _registration(
 
 
 def _listener(
-    environment: Environment, configuration: Configuration, remoting: Remoting, port: int
+    environment: Environment,
+    configuration: Configuration,
+    remoting: Remoting,
+    port: int,
+    slaves: IProtocolFactory,
 ) -> Listener:
     listen = configuration[BrokerServerSettings]
     ports = [port, port - VIP_DISTANCE] if port > VIP_DISTANCE else [port]
     return Listener(
         serverFactory(remoting, listen, configuration),
         [environment.listen(listen, each) for each in ports],
+        slaves,
+        environment.listen(listen, port + HA_DISTANCE),
     )
 
 

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from txrocket.broker.parts import Core
 from txrocket.broker.pull.longpoll import LongPoll
 from txrocket.broker.registration import Identity
+from txrocket.broker.replication.role import BrokerRoleState
 from txrocket.broker.settings import BrokerSettings, PullSettings
 from txrocket.broker.stats import Stats
 from txrocket.config import Configuration
@@ -23,11 +24,21 @@ from txrocket.protocol.record.fields import encodeHost
 from txrocket.remoting.remoting import Remoting
 from txrocket.remoting.settings import BrokerServerSettings
 from txrocket.server.environment import Environment, freePort, localAddress
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import StoreSettings
 
-__all__ = ["VIP_DISTANCE", "brokerIdentity", "buildCore", "flushingTurn", "listenPort"]
+__all__ = [
+    "HA_DISTANCE",
+    "VIP_DISTANCE",
+    "brokerIdentity",
+    "buildCore",
+    "flushingTurn",
+    "listenPort",
+]
+
+#: How far above its port a broker has one for its slaves.
+HA_DISTANCE = 1
 
 #: How far below its port a broker has a second one, for traffic that must not wait behind
 #: that of consumers.
@@ -38,7 +49,7 @@ def listenPort(configuration: Configuration) -> int:
     """
     The port that a broker listens on: the configured one, or a free one if that is 0.
     """
-    return configuration[BrokerServerSettings].listenPort or freePort(VIP_DISTANCE)
+    return configuration[BrokerServerSettings].listenPort or freePort(VIP_DISTANCE, HA_DISTANCE)
 
 
 def brokerIdentity(settings: BrokerSettings, port: int) -> tuple[Identity, bytes]:
@@ -59,7 +70,7 @@ def brokerIdentity(settings: BrokerSettings, port: int) -> tuple[Identity, bytes
         settings.brokerName or socket.gethostname(),
         f"{shown}:{port}",
         # As Java, whatever haListenPort says.
-        f"{settings.brokerIP2 or shown}:{port + 1}",
+        f"{settings.brokerIP2 or shown}:{port + HA_DISTANCE}",
         settings.brokerId,
     )
     return identity, storeHost
@@ -97,7 +108,7 @@ def buildCore(
     )
     configuration.follow(StoreSettings, store.apply)
     stats = Stats(identity.cluster, environment.now, environment.elapsed)
-    return Core(identity, storeHost, remoting, store, longPoll, stats)
+    return Core(identity, storeHost, remoting, store, longPoll, stats, BrokerRoleState())
 
 
 def flushingTurn(

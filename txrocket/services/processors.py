@@ -24,6 +24,9 @@ from txrocket.broker.delivery.reroute import Reroutes
 from txrocket.broker.parts import BrokerParts
 from txrocket.broker.plugins import CheckedPlugins
 from txrocket.broker.pull.consumeprogress import ConsumeProgress
+from txrocket.broker.replication.durability import Durability
+from txrocket.broker.replication.member.service import Replication
+from txrocket.broker.replication.role import BrokerRoleState
 from txrocket.broker.runtimeinfo import RuntimeInfo
 from txrocket.broker.settings import BrokerSettings, PoolSettings, PullSettings, SendSettings
 from txrocket.config import Configuration
@@ -33,6 +36,7 @@ from txrocket.processors.admin.consumestats import ConsumptionProcessor
 from txrocket.processors.admin.groups import GroupProcessor
 from txrocket.processors.admin.inspect import InspectProcessor
 from txrocket.processors.admin.resetoffset import ResetOffsetProcessor
+from txrocket.processors.admin.roles import RoleProcessor
 from txrocket.processors.admin.settingchanges import SettingChanges
 from txrocket.processors.admin.topics import TopicProcessor
 from txrocket.processors.bodylimits import bounded
@@ -43,15 +47,18 @@ from txrocket.processors.clients.queuelocks import LockProcessor
 from txrocket.processors.cooperate import Slices
 from txrocket.processors.messages.endtransaction import EndTransactionProcessor
 from txrocket.processors.messages.pull import PullProcessor
+from txrocket.processors.messages.pull.pullchecks import PullChecks
+from txrocket.processors.messages.pull.pulltogether import PullTogether
 from txrocket.processors.messages.query import QueryProcessor
 from txrocket.processors.messages.reply import ReplyProcessor
-from txrocket.processors.messages.reroute import SendReroute
 from txrocket.processors.messages.send import SendProcessor
+from txrocket.processors.messages.send.reroute import SendReroute
+from txrocket.processors.messages.send.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendhooks import SendHooks
+from txrocket.processors.messages.send.sendresponse import SendResponses
+from txrocket.processors.messages.send.sendtogether import SendTogether
 from txrocket.processors.messages.sendback import SendBackProcessor
-from txrocket.processors.messages.sendchecks import SendChecks
-from txrocket.processors.messages.sendhooks import SendHooks
-from txrocket.processors.messages.sendresponse import SendResponses
-from txrocket.processors.messages.sendtogether import SendTogether
+from txrocket.processors.rolechecks import roleChecked
 from txrocket.remoting.executors import InlineExecutor, TurnExecutor
 from txrocket.remoting.interfaces import IExecutor, Process
 from txrocket.remoting.remoting import BulkFunctionProcessor, FunctionProcessor, Remoting
@@ -94,21 +101,18 @@ def registerProcessors(
     parts: BrokerParts,
     plugins: CheckedPlugins,
     slices: Slices,
-    whenRegistered: Callable[[], Deferred[None]],
+    replication: Replication,
 ) -> None:
     """
     Have a broker serve all requests.
-
-    @param whenRegistered: gives a Deferred that fires once the name servers know of the
-        last change.
     """
-    remoting, inline = parts.core.remoting, InlineExecutor()
+    remoting, inline, role = parts.core.remoting, InlineExecutor(), parts.core.role
     for processor in (
-        *messageProcessors(environment, configuration, parts, plugins),
+        *messageProcessors(environment, configuration, parts, plugins, replication.durability),
         *clientProcessors(environment, parts, slices),
     ):
         many: Mapping[int, ProcessAll] = getattr(processor, "codesOfMany", dict)()
-        register(remoting, processor.codes(), inline, many=many)
+        register(remoting, processor.codes(), inline, many=many, role=role)
     pools = configuration[PoolSettings]
     query = TurnExecutor(
         environment.clock,
@@ -120,8 +124,14 @@ def registerProcessors(
     search = QueryProcessor(store, parts.clients.consumers, filters.described)
     register(remoting, search.codes(), query)
     admin = TurnExecutor(environment.clock, name="admin", size=pools.adminBrokerThreadPoolNums)
-    for processor in adminProcessors(environment, configuration, parts, slices, whenRegistered):
-        register(remoting, processor.codes(), admin)
+    whenRegistered = replication.registration.whenTold
+    for processor in (
+        *adminProcessors(
+            environment, configuration, parts, slices, whenRegistered, replication.durability
+        ),
+        RoleProcessor(replication),
+    ):
+        register(remoting, processor.codes(), admin, role=role)
     threads = environment.executor("plugins", _PLUGIN_THREADS, _PLUGIN_QUEUE)
     for codes, blocking in plugins.codes:
         # Only the author of a plugin knows how large a body may be.
@@ -133,37 +143,28 @@ def messageProcessors(
     configuration: Configuration,
     parts: BrokerParts,
     plugins: CheckedPlugins,
+    durability: Durability,
 ) -> Sequence[_Processor]:
     """
     The processors of messages: send, send back, reply, pull and the end of transactions.
     """
     core, tables, delivery = parts.core, parts.tables, parts.delivery
-    store, stats, remoting = core.store, core.stats, core.remoting
+    store = core.store
     own, now = configuration.live(BrokerSettings), environment.now
-    checks = SendChecks(store, tables.topics, own, configuration.live(SendSettings), now)
+    checks = SendChecks(
+        durability, core.role, tables.topics, own, configuration.live(SendSettings), now
+    )
     responses = SendResponses(core.storeHost, own)
     hooks = SendHooks(plugins.sendHooks, checks)
     send = SendProcessor(
-        SendTogether(store, checks, responses, stats, remoting.turn),
+        SendTogether(store, checks, responses, core.stats, core.remoting.turn),
         SendReroute(delivery.reroutes, delivery.halfMessages, delivery.retries, checks),
         hooks,
         choose=environment.choose,
     )
-    pull = PullProcessor(
-        store,
-        tables.topics,
-        parts.clients.subscriptions,
-        tables.offsets,
-        core.longPoll,
-        stats,
-        own,
-        configuration.live(PullSettings),
-        brokerName=core.identity.name,
-        storeHost=core.storeHost,
-        now=now,
-        turn=remoting.turn,
-        frameLimit=remoting.limits.frame,
-    )
+    subscriptions, pulls = parts.clients.subscriptions, configuration.live(PullSettings)
+    mayPull = PullChecks(tables.topics, subscriptions, own, pulls, core.role)
+    pull = PullProcessor(PullTogether(core, mayPull, tables.offsets), now)
     return (send, pull, *_storedAgain(environment, parts, checks, responses, hooks))
 
 
@@ -189,10 +190,11 @@ def _storedAgain(
             checks,
             responses,
             hooks,
-            now=environment.now,
             choose=environment.choose,
         ),
-        EndTransactionProcessor(store, delivery.halfMessages, delivery.reroutes, stats.put),
+        EndTransactionProcessor(
+            store, checks.durability, delivery.halfMessages, delivery.reroutes, stats.put
+        ),
     )
 
 
@@ -218,9 +220,13 @@ def adminProcessors(
     parts: BrokerParts,
     slices: Slices,
     whenRegistered: Callable[[], Deferred[None]],
+    durability: Durability,
 ) -> Sequence[_Processor]:
     """
     The processors of administrators' requests.
+
+    @param whenRegistered: gives a Deferred that fires once the name servers know of the
+        last change.
     """
     core, tables, clients = parts.core, parts.tables, parts.clients
     identity, store, consumers = core.identity, core.store, clients.consumers
@@ -230,8 +236,8 @@ def adminProcessors(
     return (
         ConsumptionProcessor(progress, tables.offsets, consumers, slices, environment.now),
         ResetOffsetProcessor(progress, consumers, slices),
-        TopicProcessor(tables, progress, slices, whenRegistered),
-        GroupProcessor(tables, progress, slices, identity.address),
+        TopicProcessor(tables, progress, slices, whenRegistered, durability),
+        GroupProcessor(tables, progress, slices, identity.address, durability),
         ConsumerCallProcessor(consumers, store, identity.name),
         InspectProcessor(
             lambda most, group: clients.locks.first(most, environment.elapsed(), group),
@@ -256,15 +262,19 @@ def register(
     *,
     many: Mapping[int, ProcessAll] = MappingProxyType({}),
     bound: bool = True,
+    role: BrokerRoleState | None = None,
 ) -> None:
     """
     Have a processor's codes served.
 
     @param many: by code, the functions that serve many requests at a time.
     @param bound: whether to refuse requests whose bodies are too large.
+    @param role: refuses the requests that a broker of this role does not serve.
     """
     for code, function in codes.items():
         process = bounded(code, function) if bound else function
+        if role is not None:
+            process = roleChecked(role, code, process)
         processAll = many.get(code)
         processor = (
             FunctionProcessor(process)

@@ -12,9 +12,13 @@ The message store: RocketMQ 4.9.7's files, byte for byte::
 It knows records, offsets and files; no network, no request codes, no rules of
 business.  The commit log is the truth: everything else can be made from it.
 
-    put --> CommitLog --> written --> Follow --> ConsumeQueues, Index, arrived
-                            |
-                            +--> Flusher (fdatasync in a thread) --> flushed
+    append --> CommitLog --> written --> Dispatcher --> ConsumeQueues, Index, arrived
+                               |
+                               +--> Flusher (fdatasync in a thread) --> flushed
 
-All state belongs to the reactor's thread; another thread only waits for disks.
+The packages: L{log<txrocket.store.log>} takes messages in, L{queue<txrocket.store.queue>} and
+L{index<txrocket.store.index>} find them, L{read<txrocket.store.read>} gives them out,
+L{flush<txrocket.store.flush>} brings them to the disk, L{files<txrocket.store.files>} is the
+operating system, L{damage<txrocket.store.damage>} and L{verify<txrocket.store.verify>} find
+faults.  All state belongs to the reactor thread; another thread only waits for disks.
 """

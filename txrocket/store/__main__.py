@@ -24,10 +24,10 @@ from txrocket.config import Configuration
 from txrocket.errors import ConfigError, StoreError, StoreInUse
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
-from txrocket.store.files import Handles
-from txrocket.store.readonly import ReadOnlyFiles, inUse, openLog, whyNot
+from txrocket.store.files.handles import Handles
 from txrocket.store.settings import StoreSettings
 from txrocket.store.verify import Verifier, summary
+from txrocket.store.verify.readonly import ReadOnlyFiles, inUse, openLog, whyNot
 
 __all__ = ["main"]
 
@@ -46,7 +46,7 @@ class Bar:
 
     def show(self, done: int, total: int) -> None:
         """
-        So many of so many are done.
+        Show how much is done.
         """
         percent = done * 100 // total if total else 100
         if percent == self._shown or not self._stream.isatty():
@@ -86,7 +86,7 @@ def describe(message: MessageExt, withBody: bool) -> dict[str, Any]:
 
 def verify(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
     """
-    Check a folder and tell what was found.
+    Check a folder and print the findings.
     """
     bar = Bar(errors)
     settings = _settings(options.config)
@@ -201,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
         "--from", dest="start", type=_count, metavar="OFFSET", help="begin at this record"
     )
     show.add_argument("--topic", help="of this topic only")
-    show.add_argument("--limit", type=_count, metavar="N", help="so many at most")
+    show.add_argument("--limit", type=_count, metavar="N", help="at most N")
     show.add_argument("--body", action="store_true", help="with bodies, in base64")
     for each in (check, show):
         each.add_argument("--force", action="store_true", help="look though it is in use")
@@ -227,7 +227,7 @@ def main(
             )
         return run(options, out, errors)
     except BrokenPipeError:
-        # Whoever reads the records has had enough.
+        # The reader of the pipe has closed it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SOUND
     except (StoreError, ConfigError, OSError, ValueError) as error:

@@ -11,7 +11,7 @@ deleted within seconds.  So a step ahead counts only after it has stood for a da
     confirmed  ------------------------ goes on as if nothing had happened
 
 A step back counts at once: it makes files younger, and nothing is deleted too early.
-Steps are found by holding the time of day against a clock that nobody can set.
+Steps are found by comparing the time of day with a clock that cannot be set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["ConfirmedTime"]
 # counts like any other step.
 _STANDS: Final = 86_400.0
 
-# Up to so many seconds since the last look are no step: clocks drift, and are corrected.
+# A difference of this many seconds is no step: clocks drift, and are corrected.
 _DRIFT: Final = 60.0
 
 # How many steps wait to be confirmed, each by itself.  Further ones wait with the last.
@@ -44,11 +44,11 @@ class ConfirmedTime:
     def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
         """
         @param wall: the time of day, in seconds.
-        @param monotonic: a clock that nobody can set, in seconds.
+        @param monotonic: a clock that cannot be set, in seconds.
         """
         self._wall = wall
         self._monotonic = monotonic
-        # What to add to the monotonic clock.
+        # The difference to the monotonic clock.
         self._begun = wall() - monotonic()
         # Steps ahead that are not confirmed: when each was seen, and how long it is.
         self._steps: list[tuple[float, float]] = []

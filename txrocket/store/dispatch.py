@@ -11,7 +11,7 @@ Records come straight from memory while the store runs, and out of the files aft
 a start, or after a full disk kept the queues from being written.
 
 Ordinary messages are read many at a time (L{readRecords<txrocket.bulk.interface.Bulk
-.readRecords>}); halves, delayed messages and those out of their queue's order one by one.
+.readRecords>}); halves, delayed messages and messages out of order in their queue one by one.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from txrocket.protocol.record import (
     decodeRecord,
     measureRecord,
 )
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.index import Index
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeues import ConsumeQueues
 
 __all__ = [
     "SCHEDULE_TOPIC",
@@ -72,13 +72,13 @@ _Arrival: TypeAlias = tuple[QueueKey, int, int, MessageExt | int]
 # Takes an entry: topic, queue, queue offset, offset in the log, size, hash.
 Entered: TypeAlias = Callable[[str, int, int, int, int, int], None]
 
-# A number of so many digits has 63 bits at most.
+# A number of 18 digits has at most 63 bits.
 _DIGITS = 18
 
 
 def timeOf(text: str | None) -> int:
     """
-    The time in milliseconds that a text is; 0 if it is none.
+    A text as a time in milliseconds; 0 if it is no number.
     """
     # As many digits as an entry has room for.
     if text is None or len(text) > _DIGITS or not (text.isascii() and text.isdecimal()):
@@ -90,6 +90,8 @@ class Dispatcher:
     """
     Where the queues and the index stand.
 
+    @ivar queues: the consume queues.
+    @ivar index: the index, or L{None} if the store has none.
     @ivar position: the offset in the log up to which they know of it.
     @ivar timestamp: the store time of the last record they know of.
     """
@@ -106,13 +108,21 @@ class Dispatcher:
         @param delays: the delay levels in milliseconds.
         @param awaited: the queues of which C{arrived} needs to hear; L{None} for all.
         """
-        self._queues = queues
-        self._index = index
+        self.queues = queues
+        self.index = index
         self._delays = delays
         self._arrived = arrived
         self._awaited = awaited
         self.position = 0
         self.timestamp = 0
+
+    def forget(self) -> None:
+        """
+        Let go of queues and index, with all entries that are in no file.
+        """
+        self.queues.forget()
+        if self.index is not None:
+            self.index.forget()
 
     def dispatch(self, offset: int, data: bytes) -> None:
         """
@@ -124,15 +134,15 @@ class Dispatcher:
 
     def catchUp(self, log: CommitLog) -> None:
         """
-        Dispatch what the files have up to where the log is written.
+        Dispatch the whole records of the files up to the end of the log.
         """
         # Files may have been deleted meanwhile.
         for offset, data in log.scan(max(self.position, log.first), strict=False):
-            if offset >= log.written:
+            if offset >= log.whole:
                 break
-            self._dispatch(offset, data)
+            self._dispatch(offset, data[: log.whole - offset])
         # A blank, or nothing, may lie between the last record and the log's end.
-        self.position = max(self.position, log.written)
+        self.position = max(self.position, log.whole)
 
     def _dispatch(self, offset: int, data: bytes) -> None:
         """
@@ -140,12 +150,12 @@ class Dispatcher:
         dispatched again later.
         """
         arrivals: list[_Arrival] = []
-        end = self.enter(offset, data, self._queues.put, arrivals)
+        end = self.enter(offset, data, self.queues.put, arrivals)
         for key in dict.fromkeys(each[0] for each in arrivals if each[0][0] in TIMED_TOPICS):
             # If this process is killed and Java's broker takes the folder over, it
             # makes entries of its own, which have no time, and delivers at once.
-            self._queues.writeOne(key)
-        self._queues.write(room=0)
+            self.queues.writeOne(key)
+        self.queues.write(room=0)
         self.position = end
         if arrivals:
             self._tell(arrivals, data)
@@ -160,7 +170,7 @@ class Dispatcher:
         @param arrivals: gets the messages that a consumer may wait for.
         @return: the offset in the log at which the stretch ends.
         """
-        queues = self._queues
+        queues = self.queues
         awaited = self._awaited if arrivals is not None else ()
         position = 0
         while position < len(data):
@@ -170,8 +180,8 @@ class Dispatcher:
             position, count, pairs, timestamp, told = found
             if count:
                 queues.took(count)
-                if self._index is not None and pairs:
-                    self._index.add(pairs, timestamp)
+                if self.index is not None and pairs:
+                    self.index.add(pairs, timestamp)
                 self.timestamp = max(self.timestamp, timestamp)
                 if told and arrivals is not None:
                     arrivals += [(key, at, tag, place - offset) for place, key, at, tag in told]
@@ -225,7 +235,7 @@ class Dispatcher:
         # Halves and rollbacks have this bit; ordinary and committed messages do not.
         inQueue = not record.sysFlag & TRANSACTION_PREPARED_TYPE
         if inQueue:
-            (put or self._queues.put)(
+            (put or self.queues.put)(
                 record.topic,
                 record.queueId,
                 record.queueOffset,
@@ -234,20 +244,20 @@ class Dispatcher:
                 hashed,
             )
         rolledBack = record.sysFlag & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE
-        if self._index is not None and not rolledBack:
+        if self.index is not None and not rolledBack:
             keys = properties.get(PROPERTY_KEYS, "").split(" ")
             keys.insert(0, properties.get(PROPERTY_UNIQ_KEY, ""))
-            self._index.put(record.topic, keys, record.commitLogOffset, record.storeTimestamp)
+            self.index.put(record.topic, keys, record.commitLogOffset, record.storeTimestamp)
         self.timestamp = max(self.timestamp, record.storeTimestamp)
         return hashed if inQueue else None
 
     def hash(self, record: MessageExt) -> int:
         """
-        What the entry of a record holds beside its place.
+        The hash, or the time, that the entry of a record holds beside its place.
         """
         properties = record.properties
         if record.topic == SCHEDULE_TOPIC and PROPERTY_DELAY in properties:
-            # Whatever a client wrote there, the record is in the log now.
+            # A client may have written any text there, and the record is in the log now.
             with suppress(InvalidMessage):
                 level = min(record.delayTimeLevel, len(self._delays))
                 if level > 0:

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from twisted.logger import Logger
 
-from txrocket.errors import StoreInUse
+from txrocket.errors import StoreError, StoreInUse
 from txrocket.store.files import Files, Locked
 
 __all__ = ["StoreFolder"]
@@ -26,13 +26,15 @@ __all__ = ["StoreFolder"]
 class StoreFolder:
     """
     Locks the folder, and marks it.
+
+    @ivar root: the path of the folder.
     """
 
     _log = Logger()
 
     def __init__(self, files: Files, root: str, commitLogFolder: str) -> None:
         self._files = files
-        self._root = root
+        self.root = root
         self._commitLogFolder = commitLogFolder
         self._abortPath = os.path.join(root, "abort")
         self._locks: list[Callable[[], None]] = []
@@ -52,19 +54,19 @@ class StoreFolder:
         @raise StoreInUse: if another process has it.
         @raise OSError: if the disk fails.
         """
-        self._files.makeFolder(self._root)
+        self._files.makeFolder(self.root)
         if self._files.size(self._abortPath) is None:
-            self._syncAbove(self._root)
+            self._syncAbove(self.root)
         try:
             self._lock()
         except Locked as locked:
             # The lock file lies in the root; of other folders, the folder is locked.
-            folder = locked.args[0] if self._locks else self._root
+            folder = locked.args[0] if self._locks else self.root
             raise StoreInUse(f"{folder} is in use by another process") from None
         clean = self._files.size(self._abortPath) is None
         # Before anything is changed, for that may be interrupted as well.
         self._files.close(self._files.open(self._abortPath))
-        self._files.syncFolder(self._root)
+        self._files.syncFolder(self.root)
         return clean
 
     def close(self) -> None:
@@ -74,7 +76,7 @@ class StoreFolder:
         @raise OSError: if the disk fails.
         """
         self._files.remove(self._abortPath)
-        self._files.syncFolder(self._root)
+        self._files.syncFolder(self.root)
 
     def release(self) -> None:
         """
@@ -83,14 +85,26 @@ class StoreFolder:
         while self._locks:
             self._locks.pop()()
 
+    def space(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """
+        The bytes of the disk that holds the log, and how many of them are free; and the same
+        of the disk that holds all else.
+
+        @raise StoreError: if a disk does not tell.
+        """
+        try:
+            return self._files.space(self._commitLogFolder), self._files.space(self.root)
+        except OSError as error:
+            raise StoreError(f"looking at the room on the disk failed: {error}") from error
+
     def _lock(self) -> None:
-        self._locks.append(self._files.lock(os.path.join(self._root, "lock")))
-        for folder in (self._root, self._commitLogFolder):
+        self._locks.append(self._files.lock(os.path.join(self.root, "lock")))
+        for folder in (self.root, self._commitLogFolder):
             self._files.makeFolder(folder)
             unlock = self._files.lockFolder(folder)
             if unlock is not None:
                 self._locks.append(unlock)
-            elif folder != self._root:
+            elif folder != self.root:
                 self._log.warn(
                     "{folder} cannot be locked on its file system: see to it that no other "
                     "broker has it as its storePathCommitLog",

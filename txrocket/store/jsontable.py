@@ -56,7 +56,7 @@ _LONGEST = 64
 
 def sealed(data: bytes) -> bytes:
     """
-    A table's text with its checksum.  What is no JSON object stays as it is.
+    The text of a table with its checksum.  A text that is no JSON object stays as it is.
     """
     if not data.endswith(b"}"):
         return data

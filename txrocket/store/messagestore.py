@@ -4,7 +4,9 @@ The store as a broker sees it: RocketMQ's C{DefaultMessageStore}::
 
     append --> Appender --> CommitLog --> Dispatcher --> ConsumeQueues, Index
     get, query --> StoreReader
-    every second --> Housekeeping --> Flusher, Checkpointer, Retention
+    when the reactor turns --> LogWriter --> CommitLog, and StoreHealth if that fails
+    every second --> PeriodicTasks --> Flusher, Checkpointer, Retention
+    start, stop --> StoreSession --> StoreFolder, Recovery
 
 A message that was appended is not stored yet.  L{MessageStore.stored} tells when it is: in
 the files with ASYNC_FLUSH, on the disk with SYNC_FLUSH.
@@ -13,45 +15,48 @@ the files with ASYNC_FLUSH, on the disk with SYNC_FLUSH.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Generator
-from contextlib import suppress
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from txrocket.bulk import EncodedRecords, SentMessage
 from txrocket.errors import (
-    DiskFull,
     FlushDiskTimeout,
     StoreError,
     StoreFailed,
 )
 from txrocket.protocol.record import TopicField
-from txrocket.store.append import Appended, Appender
-from txrocket.store.checkpoint import CheckpointFile
-from txrocket.store.commitlog import CommitLog
 from txrocket.store.confirmedtime import ConfirmedTime
-from txrocket.store.consumequeues import ConsumeQueues
-from txrocket.store.deadlines import Deadlines
 from txrocket.store.dispatch import Arrived, Dispatcher
-from txrocket.store.files import FULL, Files, Handles, SyncFailed
-from txrocket.store.flush import Checkpointer, Flusher, InThread
+from txrocket.store.files import Files
+from txrocket.store.files.handles import Handles
+from txrocket.store.flush.checkpoint import CheckpointFile
+from txrocket.store.flush.checkpointer import Checkpointer
+from txrocket.store.flush.deadlines import Deadlines
+from txrocket.store.flush.flusher import Flusher, InThread
+from txrocket.store.flush.watermark import Watermark
 from txrocket.store.folder import StoreFolder
-from txrocket.store.housekeeping import Housekeeping
+from txrocket.store.health import StoreHealth
 from txrocket.store.index import Index
-from txrocket.store.reader import StoreReader
+from txrocket.store.log.append import Appended, Appender
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.log.write import Write, WriteSchedule
+from txrocket.store.log.writer import LogWriter
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.read.reader import StoreReader
 from txrocket.store.recovery import Recovery
+from txrocket.store.replica import ReplicaLog
+from txrocket.store.replica.cutter import LogCutter
 from txrocket.store.retention import Retention
+from txrocket.store.session import StoreSession
 from txrocket.store.settings import FlushDiskType, StoreSettings, delayLevels
-from txrocket.store.watermark import Watermark
-from txrocket.store.write import Write, WriteSchedule
+from txrocket.store.tasks import PeriodicTasks
 
 __all__ = ["Appended", "MessageStore"]
-
-_DAY = 86_400_000
 
 
 class MessageStore:
@@ -59,13 +64,16 @@ class MessageStore:
     The store in one folder.
 
     @ivar written: how far the log is in the files.
-    @ivar losses: how often a write failed.
+    @ivar replica: the log as bytes, for the replication between brokers.
     @ivar wall: the time of day in seconds.  The times of messages do not go back with it,
         lest searches by time be upset, unless it is set back by more than a day.
-    @ivar confirmed: the time of day by which is judged what is too old to be kept.
+    @ivar confirmed: the time of day that decides which files are too old.
     """
 
     _log = Logger()
+
+    # The log and the appender call the writer, which needs both.
+    writer: LogWriter
 
     def __init__(
         self,
@@ -86,8 +94,9 @@ class MessageStore:
         @param clock: for all that is periodic, and for time-outs.
         @param inThread: runs a function that blocks: two at a time, and searches.
         @param storeHost: the broker's address, as records hold it.
-        @param arrived: told of every message that has come to a queue.
-        @param memory: the machine's, in bytes: it decides what counts as old.
+        @param arrived: called for every message that has come to a queue.
+        @param memory: the memory of the machine in bytes, which decides which messages are
+            old.
         @param awaited: the queues, by topic and number, of which C{arrived} needs to
             hear; without it, all.
         @param syncInThread: runs a sync of the log; without it, C{inThread} does.
@@ -98,75 +107,54 @@ class MessageStore:
         @param needed: from where on the log has messages that wait to be delivered.
         """
         root = settings.storePathRootDir
-        self._files = files or Files()
-        self._handles = handles = Handles(self._files, settings.openFiles)
+        self.settings = settings
+        self._inThread = inThread
         self.wall: Callable[[], float] = wall or clock.seconds
         self.confirmed = ConfirmedTime(self.wall, clock.seconds)
-        self.settings = settings
-        self.log = log = CommitLog(
-            handles,
-            settings.commitLogFolder,
-            settings.mappedFileSizeCommitLog,
-            settings.maxMessageSize,
-            self._wrote,
-        )
+        self._handles = handles = Handles(files or Files(), settings.openFiles)
+        self.written = Watermark()
+        self.health = health = StoreHealth(root, self.written)
+        self.log = log = _commitLog(settings, handles, lambda *wrote: self.writer.wrote(*wrote))
         self.queues = queues = ConsumeQueues(
             handles, os.path.join(root, "consumequeue"), settings.mappedFileSizeConsumeQueue
         )
         self.index = index = _index(settings, handles, self.now)
-        self._inThread = inThread
-        self.folder = StoreFolder(self._files, root, settings.commitLogFolder)
-        self.dispatcher = Dispatcher(
-            queues, index, delayLevels(settings.messageDelayLevel), arrived, awaited
-        )
-        self.reader = StoreReader(settings, log, queues, index, self.dispatcher.hash, memory)
-        self._expose(self.reader)
-        self.flusher = Flusher(log, handles, syncInThread or inThread, self._fail)
+        delays = delayLevels(settings.messageDelayLevel)
+        self.dispatcher = dispatcher = Dispatcher(queues, index, delays, arrived, awaited)
+        self.reader = StoreReader(settings, log, dispatcher, memory, inThread)
+        self.flusher = Flusher(log, handles, syncInThread or inThread, health.fail)
         checkpointFile = CheckpointFile(handles, os.path.join(root, "checkpoint"))
-        self.checkpointer = Checkpointer(
-            self.flusher,
-            self.dispatcher,
-            queues,
-            index,
-            checkpointFile,
-            handles,
-            inThread,
-            self._fail,
+        self.checkpointer = checkpointer = Checkpointer(
+            self.flusher, dispatcher, checkpointFile, handles, inThread, health.fail
         )
+        self.tasks = PeriodicTasks(settings, clock, log, dispatcher, checkpointer, health)
         self.retention = Retention(
-            settings,
-            self._files,
-            log,
-            queues,
-            index,
-            self.confirmed.now,
-            lambda: self.checkpointer.last.offset or 0,
-            needed,
+            settings, handles.files, log, checkpointer, self.confirmed.now, needed
         )
-        self._recovery = Recovery(
-            log, queues, index, self.dispatcher, checkpointFile, settings, handles
+        soon = writeSoon or partial(clock.callLater, 0, lambda: self.writer.writeLater())
+        self._schedule = schedule = WriteSchedule(soon, self.wall, root)
+        self.appender = Appender(
+            log, storeHost, schedule, self.retention, health, lambda why: self.writer.notBegun(why)
         )
-        self.written = Watermark()
-        self._deadlines = Deadlines(
-            clock,
-            settings.syncFlushTimeout / 1000,
-            lambda after: FlushDiskTimeout(f"not known to be on disk after {after:g} s"),
+        self.writer = LogWriter(log, self.written, self.appender, dispatcher, health, self.tasks)
+        self._deadlines = _deadlines(settings, clock)
+        self.folder = StoreFolder(handles.files, root, settings.commitLogFolder)
+        recovery = Recovery(log, dispatcher, checkpointFile, settings, handles)
+        self.session = StoreSession(
+            self.folder, recovery, self.writer, checkpointer, self._deadlines, handles
         )
-        self._schedule = WriteSchedule(
-            writeSoon or partial(clock.callLater, 0, self._writeLater), self.wall, root
-        )
-        self.housekeeping = Housekeeping(
-            settings, clock, log, self.dispatcher, self.flusher, self.checkpointer, self._failed
-        )
-        self.appender = Appender(log, storeHost, self._schedule, self.retention, self._notBegun)
-        self.losses = 0
-        self._lost: StoreError | None = None
-        self._stopping = False
+        cutter = LogCutter(settings, log, dispatcher, checkpointFile, self.session, handles)
+        self.replica = ReplicaLog(self, cutter)
+        self._expose(self.reader)
 
     def _expose(self, reader: StoreReader) -> None:
         """
-        Offer what the reader offers.  Assigned and not called: a pull goes this way.
+        Offer the methods of the parts.  They are assigned because a call more for each pull
+        would cost too much.
         """
+        self.write = self.writer.write
+        self.commit = self.writer.commit
+        self.space = self.folder.space
         self.damage = reader.damage
         self.get = reader.messages.get
         self.getRecent = reader.messages.getRecent
@@ -175,6 +163,7 @@ class MessageStore:
         self.messages = reader.messagesAt
         self.messageAt = reader.messageAt
         self.query = reader.query
+        self.search = reader.search
         self.minOffset = reader.minOffset
         self.maxOffset = reader.maxOffset
         self.placeOf = reader.placeOf
@@ -186,9 +175,9 @@ class MessageStore:
 
     def apply(self, settings: StoreSettings) -> None:
         """
-        Take new settings, of which only those marked C{live} may differ.
+        Take new settings.  Only settings that are marked C{live} may differ.
         """
-        self.settings = self.retention.settings = self.housekeeping.settings = settings
+        self.settings = self.retention.settings = self.tasks.settings = settings
         self.reader.apply(settings)
 
     def now(self) -> int:
@@ -208,58 +197,20 @@ class MessageStore:
         @raise StoreFailed: if the disk fails.
         @raise StoreCorrupt: if it cannot be opened without losing data.
         """
-        root = self.settings.storePathRootDir
-        try:
-            self._open()
-        except OSError as error:
-            self._release()
-            if error.errno in FULL and not isinstance(error, SyncFailed):
-                free = self._files.space(os.path.dirname(root) or ".")[1]
-                raise DiskFull(f"{root}: {error}, {free} bytes are free") from error
-            raise StoreFailed(f"opening {root} failed: {error}") from error
-        except BaseException:
-            self._release()
-            raise
-        self.housekeeping.start(self.retention.clean)
-
-    def _open(self) -> None:
-        clean = self.folder.open()
-        self.flusher.flushed.advance(self._recovery.recover(clean=clean))
-        self.checkpointer.resume()
-        for topic, queueId, queue in self.queues:
-            self.appender.nexts[topic, queueId] = queue.maxOffset
-        # A damaged record's time is not followed into the far future.
-        if self.dispatcher.timestamp <= self.now() + _DAY:
-            self._schedule.timestamp = self.dispatcher.timestamp
+        self.flusher.flushed.advance(self.session.open(self.replica.isFollower))
+        self.appender.resume(self.dispatcher)
         self.written.advance(self.log.written)
+        self.replica.opened()
         self.reader.trustFrom(self.log.written)
+        self.tasks.start(self.retention.clean)
 
-    @inlineCallbacks
-    def stop(self) -> Generator[Deferred[Any], None, None]:
+    def stop(self) -> Deferred[None]:
         """
         Write and sync everything, and close the folder.
         """
-        root = self.settings.storePathRootDir
-        if self._stopping or not self.folder.isOpen:
-            return
-        self._stopping = True
-        self.housekeeping.stop()
-        try:
-            self.write()
-            if self.failure is not None:
-                raise self.failure
-            self.appender.failure = StoreFailed(f"{root} is closed")
-            self.dispatcher.catchUp(self.log)
-            yield self.checkpointer.checkpoint()
-            self.folder.close()
-        except (StoreError, FlushDiskTimeout, OSError) as error:
-            self._log.error(
-                "{folder} was not closed cleanly, the next start will check it: {error}",
-                folder=root,
-                error=error,
-            )
-        finally:
-            self._release()
+        self.tasks.stop()
+        self.replica.close()
+        return self.session.close()
 
     # --- append ----------------------------------------------------------
 
@@ -290,8 +241,9 @@ class MessageStore:
         # Half the price of calling the class.
         sent: SentMessage = tuple.__new__(SentMessage, fields)
         [(_, queueOffset, offset, size)] = self.appender.append([sent], [bornHost])[1]
-        timestamp = self._schedule.timestamp
-        return tuple.__new__(Appended, (offset, (size,), queueOffset, timestamp, offset + size))
+        schedule = self._schedule
+        place = offset, (size,), queueOffset, schedule.timestamp, offset + size, schedule.pending
+        return tuple.__new__(Appended, place)
 
     def appendMany(
         self,
@@ -316,7 +268,7 @@ class MessageStore:
         """
         Why no message is taken any more, or L{None}.
         """
-        return self.appender.failure
+        return self.health.failure
 
     @property
     def pendingWrite(self) -> Write:
@@ -324,76 +276,6 @@ class MessageStore:
         The write that a message waits for that is appended now.
         """
         return self._schedule.pending
-
-    def putBatch(
-        self,
-        topic: str,
-        queueId: int,
-        batch: bytes,
-        properties: bytes,
-        *,
-        bornTimestamp: int,
-        bornHost: bytes,
-        sysFlag: int = 0,
-        reconsumeTimes: int = 0,
-    ) -> Appended:
-        """
-        Append several messages, given in the client's form, one after the other.
-
-        @raise InvalidMessage: if one cannot be stored; then none is.
-        @raise MalformedRecord: if C{batch} is not a batch.
-        @raise StoreError: if the store takes no messages now.
-        """
-        rest = 0, sysFlag, reconsumeTimes
-        sent = SentMessage(None, (topic, queueId), batch, properties, bornTimestamp, *rest)
-        return self.appender.appendBatch(sent, bornHost)
-
-    def write(self) -> None:
-        """
-        Write all messages that were appended to the files.  The reactor does so when it
-        turns; a caller that cannot wait for that calls this.
-
-        @raise StoreError: if that fails: the messages are lost.
-        """
-        self._schedule.end()
-        try:
-            if self.failure is not None and self.log.end > self.log.written:
-                self.log.drop()
-                raise self.failure
-            self.log.write()
-        except StoreError as error:
-            self._dropped(error)
-            raise
-        self.written.advance(self.log.written)
-        if self.flusher.flushed.waiting:
-            self.housekeeping.flush()
-
-    def commit(self) -> None:
-        """
-        Bring what was appended in this turn into the files, if there is anything.
-        """
-        if self._schedule.isPending:
-            # Waiters get the error through their Deferreds, and appenders by their Write.
-            with suppress(StoreError):
-                self.write()
-
-    def settle(self, losses: int) -> StoreError | None:
-        """
-        Write all messages that were appended in this turn of the reactor, for a caller that
-        needs no Deferred for each message.
-
-        @param losses: what L{losses} was when the first of them was appended.
-        @return: why some of the messages are lost, and all of them may be; L{None} if all of
-            them are in the files.
-        """
-        # If messages are lost already, the rest waits until the reactor turns: a callback of
-        # the write may call this again, and must know of the loss.
-        if self.losses == losses:
-            # Waiters get the error through their Deferreds.  The loss reported here may be an
-            # earlier one.
-            with suppress(StoreError):
-                self.write()
-        return None if self.losses == losses else self._lost
 
     def stored(self, end: int) -> Deferred[None]:
         """
@@ -408,31 +290,8 @@ class MessageStore:
         if not flushed.called:
             self._deadlines.watch(flushed)
             if end <= self.log.written:
-                self.housekeeping.flush()
+                self.tasks.flush()
         return flushed
-
-    @inlineCallbacks
-    def search(
-        self, topic: str, key: str, begin: int, end: int, most: int
-    ) -> Generator[Deferred[Any], None, tuple[list[bytes], int, int]]:
-        """
-        What L{query} gives, with the index searched in a thread: a key of many
-        messages may take long.
-
-        @return: a Deferred that fails with L{StoreError} if the disk does not give
-            them.
-        """
-        if self.index is None:
-            return [], 0, 0
-        try:
-            search = self.index.search(topic, key, begin, end, self.reader.limit(most))
-            try:
-                yield self._inThread(search.run)
-            finally:
-                queried = self.index.ended(search)
-        except OSError as error:
-            raise StoreError(f"reading the index failed: {error}") from error
-        return self.reader.records(queried)
 
     def flushed(self) -> Deferred[None]:
         """
@@ -455,23 +314,9 @@ class MessageStore:
     def sharedTime(self) -> int | None:
         """
         The time that all messages since the last write bear, in milliseconds, and that
-        the next one would; L{None} if there are none.
+        the next one would; L{None} if no message was appended.
         """
         return self._schedule.timestamp if self._schedule.isPending else None
-
-    def space(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """
-        How many bytes the disk of the log has, and how many of them are free; and
-        the same of the disk of all else.
-
-        @raise StoreError: if a disk does not tell.
-        """
-        rest = self.settings.storePathRootDir
-        log = self.settings.storePathCommitLog or rest
-        try:
-            return self._files.space(log), self._files.space(rest)
-        except OSError as error:
-            raise StoreError(f"looking at the room on the disk failed: {error}") from error
 
     def removeTopic(self, topic: str) -> Deferred[None]:
         """
@@ -490,83 +335,38 @@ class MessageStore:
         except OSError as error:
             raise StoreError(f"removing the queues of {topic} failed: {error}") from error
         # A start after a crash takes queues that the checkpoint counts for lost.
-        self.housekeeping.isCheckpointDue = True
+        self.tasks.isCheckpointDue = True
         return self._inThread(delete).addErrback(self._notDeleted, topic)
-
-    # --- inside ----------------------------------------------------------
-
-    def _notBegun(self, error: StoreError) -> None:
-        """
-        No new file of the log could be begun.
-        """
-        if self.log.end == self.log.written:
-            self._dropped(error)
-        elif isinstance(error, StoreFailed):
-            self._fail(error)
-
-    def _writeLater(self) -> None:
-        try:
-            self.write()
-        except DiskFull:
-            # Waiters have got the error.
-            pass
-        except StoreError as error:
-            self._log.error("{error}", error=error)
-
-    def _wrote(self, offset: int, data: bytes) -> None:
-        # Of a new file as well: all that was appended before it is in the files.
-        self.appender.wrote()
-        try:
-            self.dispatcher.dispatch(offset, data)
-        except (OSError, StoreError) as error:
-            self._failed(error)
-            self._log.error("The queues fall behind the log, which is kept: {error}", error=error)
-
-    def _dropped(self, error: StoreError) -> None:
-        """
-        All messages that are not written are lost, and their waiters get the error.
-        """
-        self.appender.dropped(error)
-        self.losses += 1
-        self._lost = error
-        if isinstance(error, StoreFailed):
-            self._fail(error)
-        self.written.advance(self.log.written)
-        self.written.disappoint(error)
-        self.flusher.flushed.disappoint(error, self.log.written)
-        # Those before it may have been written, and still wait for the disk.
-        if self.flusher.flushed.waiting:
-            self.housekeeping.flush()
-
-    def _fail(self, error: StoreFailed) -> None:
-        if self.failure is None:
-            self.appender.failure = error
-            self.housekeeping.hasFailed = True
-            self._log.critical("{error}", error=error)
-            self.written.fail(error)
-
-    def _failed(self, error: Exception) -> None:
-        if isinstance(error, StoreFailed):
-            self._fail(error)
-        elif isinstance(error, SyncFailed):
-            root = self.settings.storePathRootDir
-            self._fail(StoreFailed(f"syncing {root} failed: {error}; start the store anew"))
 
     def _notDeleted(self, failure: Any, topic: str) -> None:
         failure.trap(OSError)
-        self._failed(failure.value)
+        self.health.judge(failure.value)
         self._log.error(
             "The files of {topic} were not deleted, the next start will try again: {error}",
             topic=topic,
             error=failure.value,
         )
 
-    def _release(self) -> None:
-        self._schedule.end()
-        self._deadlines.stop()
-        self.log.segments.close()
-        self._handles.close()
-        self.folder.release()
+
+def _commitLog(
+    settings: StoreSettings, handles: Handles, wrote: Callable[[int, bytes], None]
+) -> CommitLog:
+    """
+    The log, as the settings want it.
+    """
+    size, most = settings.mappedFileSizeCommitLog, settings.maxMessageSize
+    return CommitLog(handles, settings.commitLogFolder, size, most, wrote)
+
+
+def _deadlines(settings: StoreSettings, clock: IReactorTime) -> Deadlines:
+    """
+    The time-outs of senders that wait for the disk.
+    """
+    return Deadlines(
+        clock,
+        settings.syncFlushTimeout / 1000,
+        lambda after: FlushDiskTimeout(f"not known to be on disk after {after:g} s"),
+    )
 
 
 def _index(settings: StoreSettings, handles: Handles, now: Callable[[], int]) -> Index | None:

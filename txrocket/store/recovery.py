@@ -5,8 +5,8 @@ Opening a folder, after a clean stop or a crash.
 The log is read from where everything is known to be safe (L{CheckpointFile}), or
 where only Java has been here, from where Java would begin: the third last file
 after a clean stop, after a crash the last file that begins with a record older than
-Java's checkpoint.  Queues and index get what they miss on the way.  Reading passes over
-what is damaged (L{Holes}), and ends where no sound record follows; the log is cut there.
+Java's checkpoint.  Queues and index get their missing entries on the way.  Reading passes over
+damaged stretches (L{Holes}), and ends where no sound record follows; the log is cut there.
 
     first            safe                           end            cut
       |---------------|-----------|#######|----------|~~~~~~~~~~~~~~~|
@@ -27,17 +27,16 @@ from txrocket.protocol.record import (
     encodeBlank,
     storeTimestampAt,
 )
-from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import Confirm, ConsumeQueue
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.holes import Holes
 from txrocket.store.damage.losses import Losses
 from txrocket.store.damage.queueorder import Order
 from txrocket.store.dispatch import TIMED_TOPICS, Dispatcher
-from txrocket.store.files import Handles
-from txrocket.store.index import Index
-from txrocket.store.segments import SyncJob
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
+from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.queueend import Confirm
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Recovery"]
@@ -45,7 +44,7 @@ __all__ = ["Recovery"]
 
 class Recovery:
     """
-    Puts right what the last process left.
+    Brings log, queues and index in line with each other.
     """
 
     _log = Logger()
@@ -53,29 +52,35 @@ class Recovery:
     def __init__(
         self,
         log: CommitLog,
-        queues: ConsumeQueues,
-        index: Index | None,
         dispatcher: Dispatcher,
         checkpointFile: CheckpointFile,
         settings: StoreSettings,
         handles: Handles,
     ) -> None:
         self._handles = handles
-        self._order = Order(queues)
-        holes = Holes(log, handles.files, settings.storePathRootDir)
-        self._losses = Losses(log, queues, holes, self._order)
+        self._queues = dispatcher.queues
+        self._index = dispatcher.index
+        self._holes = Holes(log, handles.files, settings.storePathRootDir)
         self._commitLog = log
-        self._queues = queues
-        self._index = index
         self._dispatcher = dispatcher
         self._checkpointFile = checkpointFile
         self._settings = settings
+        self.forget()
 
-    def recover(self, *, clean: bool) -> int:
+    def forget(self) -> None:
+        """
+        Forget the holes that L{recover} has found, before it is called again.
+        """
+        self._order = Order(self._queues)
+        self._losses = Losses(self._commitLog, self._queues, self._holes, self._order)
+
+    def recover(self, *, clean: bool, follower: bool = False) -> int:
         """
         Load everything and bring it in line with the log.
 
         @param clean: whether the last process has closed the folder.
+        @param follower: whether the log is the copy of a master's.  Then nothing takes the
+            place of damaged records: the log ends before them, and the master has them.
         @return: where the log ends; up to there it is on the disk.
         @raise StoreCorrupt: if files are there that cannot be.
         """
@@ -92,24 +97,31 @@ class Recovery:
         known = checkpoint.offset if checkpoint.ours else None
         while known is not None and log.segments.end < known:
             gaps.append(log.segments.restore())
-        # If the log goes on behind what a clean stop has said, there was none.
+        # If the log goes on behind the checkpoint of a clean stop, a crash came after it.
         clean = clean and (known is None or self._isLast(checkpoint))
         log.end = log.written = log.segments.end
         self._losses.findGaps(gaps, known, clean)
+        if follower:
+            self._losses.refuseGaps()
         safe = self._safeOffset(checkpoint, clean)
         start = self._start(checkpoint, safe, clean)
-        end = self._replay(start, known or 0)
+        replay = self._replayCopy if follower else self._replay
+        end = replay(start, known or 0)
         self._cutAt(end)
         if not clean:
-            # What was kept may be in the system's memory only, and what was cut
-            # must not come back in parts among records that are yet to come.
+            # Kept records may be in the system's memory only.  Parts of the records that
+            # were cut must not come back among new records.
             log.segments.rewrite(min(safe, end), end)
             log.segments.syncFrom(min(safe, end))
         self._queues.follow(log.first)
-        if self._losses.keepNumbers(known or 0):
+        if not follower and self._losses.keepNumbers(known or 0):
             self._vouch(end)
             self._losses.fill(self._timeOf, self._dispatcher.timestamp)
         return end
+
+    def _writeSynced(self, checkpoint: Checkpoint) -> None:
+        self._checkpointFile.write(checkpoint)
+        self._checkpointFile.sync()
 
     def _start(self, checkpoint: Checkpoint, safe: int, clean: bool) -> int:
         """
@@ -127,10 +139,9 @@ class Recovery:
         if self._index is not None and not rewound:
             start = min(start, self._index.distrust(checkpoint.indexTimestamp))
         if start < safe or not rewound or (checkpoint.offset or 0) > safe:
-            # What it tells of is going to be made anew, and may get lost meanwhile.
+            # Its entries are going to be made anew, and may get lost meanwhile.
             time = self._timeOf(start) or 0
-            self._checkpointFile.write(Checkpoint(time, time, time))
-            self._checkpointFile.sync()
+            self._writeSynced(Checkpoint(time, time, time))
         for queue, queueEnd in ends.items():
             if not clean and queue.maxOffset > queueEnd:
                 self._losses.claims[queue] = queue.maxOffset, queue.lastOffset()
@@ -158,10 +169,7 @@ class Recovery:
             self._index.settle(second)
             second.run()
         time = self._dispatcher.timestamp
-        self._checkpointFile.write(
-            Checkpoint(time, time, time, end, mark, time, self._queues.total)
-        )
-        self._checkpointFile.sync()
+        self._writeSynced(Checkpoint(time, time, time, end, mark, time, self._queues.total))
 
     def _forgetAll(self) -> None:
         """
@@ -171,7 +179,7 @@ class Recovery:
             self._queues.remove(topic)
         if self._index is not None:
             self._index.clear()
-        self._commitLog.end = self._commitLog.written = 0
+        self._commitLog.end = self._commitLog.written = self._dispatcher.position = 0
 
     def _safeOffset(self, checkpoint: Checkpoint, clean: bool) -> int:
         """
@@ -267,10 +275,10 @@ class Recovery:
         clean: bool,
     ) -> int:
         """
-        From where the queues must be told of records again.  That is earlier
-        than what is safe if some are damaged, or deleted to be made anew.
+        The offset from which on records must be entered again.  It is before the safe
+        offset if queues are damaged, or were deleted to be made anew.
 
-        @param told: whether the checkpoint tells how many entries there were.
+        @param told: whether the checkpoint has the number of entries.
         """
         if told and not self._losses.floors:
             self._log.warn(
@@ -289,7 +297,7 @@ class Recovery:
     def _confirm(self, topic: str, queueId: int, ours: bool) -> Confirm:
         def confirm(queueOffset: int, offset: int, size: int, hashed: int) -> bool:
             if 0 <= offset < self._commitLog.first:
-                # Deleted, and only what is safe in its queue ever is.
+                # Deleted: only records whose entries are safe ever are.
                 return True
             found = self._commitLog.recordAt(offset)
             if found is None:
@@ -312,14 +320,14 @@ class Recovery:
 
     def _replay(self, start: int, known: int) -> int:
         """
-        Enter the records from an offset on in queues and index, past what is damaged.
+        Enter the records from an offset on in queues and index, past damaged stretches.
 
         @param known: the log does not end before it.
         @return: where the log ends.
         """
         end = start
         while True:
-            end = self._enter(end)
+            end = self._enter(end, self._settings.checkCRCOnRecover)
             following = self._losses.passOver(end, known)
             if following is None:
                 break
@@ -328,7 +336,28 @@ class Recovery:
         self._queues.write()
         return end
 
-    def _enter(self, start: int) -> int:
+    def _replayCopy(self, start: int, known: int) -> int:
+        """
+        Enter the records from an offset on in queues and index, up to the first damaged one.
+
+        @param known: up to where the log was on the disk.
+        @return: where the log ends.
+        """
+        # Of the last record a part may be still to come, which reads as zeros.
+        end = self._enter(start, strict=True)
+        self._order.settle()
+        self._queues.write()
+        base = self._commitLog.segments.baseOf(end)
+        if base is not None and base + self._commitLog.segments.size == known:
+            # The next file is still to come.
+            end = known if self._holes.isBlank(end) else end
+        self._losses.leave(end, known)
+        if self._holes.pastBlank(end) < known:
+            # It tells of records that are going to be cut.
+            self._writeSynced(Checkpoint())
+        return end
+
+    def _enter(self, start: int, strict: bool) -> int:
         """
         Enter the records from an offset on in queues and index, up to the first that is not
         sound.
@@ -336,7 +365,7 @@ class Recovery:
         @return: where the last one ends.
         """
         end = start
-        for offset, data in self._commitLog.scan(start, strict=self._settings.checkCRCOnRecover):
+        for offset, data in self._commitLog.scan(start, strict=strict):
             self._dispatcher.enter(offset, data, self._order.put)
             self._queues.write(room=0)
             end = offset + len(data)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Deleting what is old, as Java's C{CleanCommitLogService} does:
+Deleting old files, as Java's C{CleanCommitLogService} does::
 
-    disk in use    what happens
+    disk in use    action
     always         at the hours of deleteWhen, files older than fileReservedTime go
     above 75 %     they go at any hour
     above 85 %     the oldest files go, however young
@@ -22,10 +22,9 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from txrocket.errors import DiskFull
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.files import Files
-from txrocket.store.index import Index
+from txrocket.store.flush.checkpointer import Checkpointer
+from txrocket.store.log.commitlog import CommitLog
 from txrocket.store.settings import StoreSettings
 
 __all__ = ["Retention"]
@@ -51,38 +50,34 @@ class Retention:
         settings: StoreSettings,
         files: Files,
         log: CommitLog,
-        queues: ConsumeQueues,
-        index: Index | None,
+        checkpointer: Checkpointer,
         now: Callable[[], int],
-        safe: Callable[[], int],
         needed: Callable[[], int] | None = None,
     ) -> None:
         """
         @param now: the time of day in milliseconds, for the age of files and the hour.
-        @param safe: up to where queues and index are on the disk.
+        @param checkpointer: knows up to where queues and index are on the disk.
         @param needed: as the attribute; without it, no message waits to be delivered.
         """
         self.settings = settings
         self._files = files
         self._commitLog = log
-        self._queues = queues
-        self._index = index
+        self._checkpointer = checkpointer
         self._now = now
-        self._safe = safe
         self.full: DiskFull | None = None
         self.needed: Callable[[], int] = needed or (lambda: log.written)
 
     def clean(self, *, asked: bool = False) -> int:
         """
-        Look at the disk, and delete what must go.
+        Look at the disk, and delete the files that must go.
 
-        @param asked: whether somebody wants old files gone now.
+        @param asked: whether an operator wants old files deleted now.
         @return: how many files of the log were deleted.
         """
         settings = self.settings
         # A step of the clock has to be seen when it comes, be there something to do or not.
         isTime = self._isTime()
-        total, free = self._files.space(settings.storePathCommitLog or settings.storePathRootDir)
+        total, free = self._files.space(settings.commitLogFolder)
         used = 1.0 - free / total if total else 0.0
         self._watch(used, free)
         crowded = used > settings.diskMaxUsedSpaceRatio / 100
@@ -102,11 +97,12 @@ class Retention:
 
     def follow(self) -> None:
         """
-        Let queues and index forget what is no longer in the log.
+        Let queues and index forget the records that the log has no longer.
         """
-        self._queues.follow(self._commitLog.first)
-        if self._index is not None:
-            self._index.follow(self._commitLog.first)
+        dispatcher, first = self._checkpointer.dispatcher, self._commitLog.first
+        dispatcher.queues.follow(first)
+        if dispatcher.index is not None:
+            dispatcher.index.follow(first)
 
     def _watch(self, used: float, free: int) -> None:
         folder = self.settings.storePathRootDir
@@ -132,11 +128,12 @@ class Retention:
         oldest = self._now() - self.settings.fileReservedTime * _HOUR_MS
         deleted = 0
         needed = self._commitLog.written if forced else self.needed()
+        safe = self._checkpointer.last.offset or 0
         while len(segments.bases) > 1 and deleted < _AT_ONCE:
             base = segments.bases[0]
-            # Not what is written to, nor what queues might have to be made from: a
-            # queue that is lost with its records would begin to count anew.
-            if base + segments.size > min(self._commitLog.written, self._safe(), needed):
+            # Not the file that is written to, nor a file that queues may have to be made
+            # from: a queue that is lost with its records would begin at offset 0 again.
+            if base + segments.size > min(self._commitLog.written, safe, needed):
                 break
             if not forced and segments.modified(base) * 1000 > oldest:
                 break

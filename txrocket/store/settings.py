@@ -37,7 +37,7 @@ def delayLevels(text: str) -> list[int]:
     """
     The delays of C{messageDelayLevel} in milliseconds; level 1 is the first.
 
-    @raise ValueError: naming what is no delay.
+    @raise ValueError: with the text that is no delay.
     """
     levels = []
     for each in text.split():
@@ -74,8 +74,8 @@ def _levels(section: object, attribute: attrs.Attribute[Any], value: str) -> Non
 @attrs.frozen
 class StoreSettings:
     """
-    Times are milliseconds and sizes bytes, as in RocketMQ.  What is marked
-    C{live} may be changed while the store is open.
+    Times are milliseconds and sizes bytes, as in RocketMQ.  Settings
+    that are marked C{live} may be changed while the store is open.
 
     @ivar storePathCommitLog: the folder of the log; C{commitlog} in
         C{storePathRootDir} if not set.

@@ -18,12 +18,14 @@ class ClusterView(ABC):
     A cluster whose servers a test can reach as objects.
 
     @ivar nameServers: the addresses of the name servers, as C{host:port}.
-    @ivar brokers: the addresses of the brokers.
+    @ivar brokers: the addresses of the brokers that are masters when they start.
+    @ivar slaves: the addresses of the slaves, those of the first broker first.
     """
 
     def __init__(self) -> None:
         self.nameServers: list[str] = []
         self.brokers: list[str] = []
+        self.slaves: list[str] = []
 
     @abstractmethod
     def service(self, address: str) -> NameServer | Broker:

@@ -58,11 +58,13 @@ def brokerSettings(
     port: int,
     folder: str,
     nameServers: Sequence[str],
+    number: int = 0,
 ) -> Configuration:
     """
     A broker's settings.  Settings of the test that only name servers know are left out.
 
     @param folder: the folder of its files.
+    @param number: 0 for a master, else the number of a slave.
     @raise ConfigError: if a setting does not exist.
     """
     others = _keys(NAMESRV_SECTIONS) - _keys(BROKER_SECTIONS)
@@ -78,6 +80,7 @@ def brokerSettings(
             "namesrvAddr": ";".join(nameServers),
             "storePathRootDir": f"{folder}/store",
             **_texts({key: value for key, value in settings.items() if key not in others}),
+            **({"brokerRole": "SLAVE", "brokerId": str(number)} if number else {}),
         },
     )
 
@@ -88,7 +91,8 @@ def freePort(
     """
     A free port.
 
-    @param below: the distances down to further ports that must be free as well.
+    @param below: the distances down to further ports that must be free as well; up, if they
+        are negative.
     @param choose: returns a number below its argument.
     @raise OSError: if no such port is found.
     """

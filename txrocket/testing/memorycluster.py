@@ -11,7 +11,8 @@ A cluster in memory, on a clock: no sockets, no threads, no files, no waiting::
     cluster.stop()
 
 The servers are the real ones in another environment.  Each has a machine of its own, with
-an address on the cluster's network and a disk; both survive a crash.
+an address on the cluster's network and a disk; both survive a crash.  L{MemoryCluster.cut}
+cuts the network between two machines.
 """
 
 from __future__ import annotations
@@ -21,10 +22,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import Clock, deferLater
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from txrocket.broker.service import Broker
 from txrocket.errors import ConfigError
@@ -39,11 +38,15 @@ from txrocket.testing.cluster import ClusterView
 from txrocket.testing.clustersettings import Setting, brokerSettings, namesrvSettings
 from txrocket.testing.memoryfiles import MemoryFiles
 from txrocket.testing.memorynetwork import Machine, MemoryNetwork
+from txrocket.testing.memoryprocess import MemoryProcess
 
 __all__ = ["MemoryCluster"]
 
 # The clock's first time in seconds: 14 November 2023.
 _START = 1_700_000_000
+
+# The distance between the last numbers in the addresses of a master and its first slave.
+_APART = 50
 
 _NAMESRV_PORT = 9876
 _BROKER_PORT = 10911
@@ -68,12 +71,14 @@ class MemoryCluster(ClusterView):
         self,
         *,
         brokers: int = 1,
+        slaves: int = 0,
         nameServers: int = 1,
         settings: Mapping[str, Setting] | None = None,
         plugins: Plugins | None = None,
     ) -> None:
         """
-        @param brokers: the number of brokers.
+        @param brokers: the number of brokers that are masters when they start.
+        @param slaves: the number of slaves of each.
         @param nameServers: the number of name servers.
         @param settings: settings by RocketMQ's names, for all servers that know them.
         @param plugins: the plugins of each broker.
@@ -92,6 +97,9 @@ class MemoryCluster(ClusterView):
             self.nameServers.append(self._addNameServer(f"192.0.2.{1 + index}"))
         for index in range(brokers):
             self.brokers.append(self._addBroker(f"198.51.100.{1 + index}", f"broker-{index}"))
+            for number in range(1, slaves + 1):
+                host = f"198.51.100.{1 + index + number * _APART}"
+                self.slaves.append(self._addBroker(host, f"broker-{index}", number))
         self.connect: Connect = Machine(self._network, "203.0.113.1").connect
 
     def wall(self) -> float:
@@ -125,7 +133,7 @@ class MemoryCluster(ClusterView):
 
         @param address: the only server to start; L{None} for all.
         """
-        for each in [address] if address else [*self.nameServers, *self.brokers]:
+        for each in [address] if address else [*self.nameServers, *self.brokers, *self.slaves]:
             if self._machines[each].service is None:
                 service = self._machines[each].start()
                 if isinstance(service, Broker):
@@ -138,7 +146,7 @@ class MemoryCluster(ClusterView):
 
         @param address: the only server to stop; L{None} for all.
         """
-        for each in [address] if address else [*self.brokers, *self.nameServers]:
+        for each in [address] if address else [*self.slaves, *self.brokers, *self.nameServers]:
             stopping = self._machines[each].stop()
             if stopping is not None:
                 self.resultOf(stopping)
@@ -150,6 +158,29 @@ class MemoryCluster(ClusterView):
         """
         self._machines[address].crash()
         self.advance()
+
+    def cut(self, address: str, other: str, *, oneWay: bool = False) -> None:
+        """
+        Cut the network between the machines of two servers.  Connections stay, and what is
+        sent waits.
+
+        @param oneWay: whether only what goes from the first to the second is cut.
+        """
+        for ends in self._ways(address, other, oneWay):
+            self._network.cut(*ends)
+
+    def heal(self, address: str, other: str, *, oneWay: bool = False) -> None:
+        """
+        Heal the network between the machines of two servers.
+
+        @param oneWay: whether only what goes from the first to the second is healed.
+        """
+        for ends in self._ways(address, other, oneWay):
+            self._network.heal(*ends)
+
+    def _ways(self, address: str, other: str, oneWay: bool) -> list[tuple[str, str]]:
+        here, there = (each.rpartition(":")[0] for each in (address, other))
+        return [(here, there)] if oneWay else [(here, there), (there, here)]
 
     def advance(self, seconds: float = 0.0) -> None:
         """
@@ -201,9 +232,10 @@ class MemoryCluster(ClusterView):
         self._machines[address] = _Host(self._network, host, make, self.wall)
         return address
 
-    def _addBroker(self, host: str, name: str) -> str:
+    def _addBroker(self, host: str, name: str, number: int = 0) -> str:
         def configuration() -> Any:
-            return brokerSettings(self._settings, name, host, _BROKER_PORT, "", self.nameServers)
+            servers = self.nameServers
+            return brokerSettings(self._settings, name, host, _BROKER_PORT, "", servers, number)
 
         def make(environment: Environment) -> Broker:
             return broker(environment, configuration(), self._plugins)
@@ -232,7 +264,7 @@ class _Host:
         self._files = MemoryFiles(wall)
         self._make = make
         self._wall = wall
-        self._process = _Process(self._clock)
+        self._process = MemoryProcess(self._clock)
         # Seeded, so that a failure can be reproduced.
         self._chance = Random(host)
         self.service: _Server | None = None
@@ -241,7 +273,7 @@ class _Host:
         """
         Start the server.
         """
-        self._process = _Process(self._clock)
+        self._process = MemoryProcess(self._clock)
         try:
             service = self._make(self._environment(self._process))
             service.startService()
@@ -267,7 +299,7 @@ class _Host:
         self._files.crash()
         self.service = None
 
-    def _environment(self, process: _Process) -> Environment:
+    def _environment(self, process: MemoryProcess) -> Environment:
         def executor(name: str, size: int, queueLimit: int) -> PoolExecutor:
             return PoolExecutor(process, process, name=name, size=size, queueLimit=queueLimit)
 
@@ -287,82 +319,3 @@ class _Host:
             # Twisted's TLS uses the reactor's timers, and the reactor does not run.
             raise ConfigError("a MemoryCluster does not support TLS: use a RealCluster")
         return self._machine.connect
-
-
-@implementer(IReactorTime)
-class _Process:
-    """
-    The reactor and the threads of one server, which end with it.
-    """
-
-    def __init__(self, clock: Any) -> None:
-        self._clock = clock
-
-    def seconds(self) -> float:
-        """
-        See L{IReactorTime}.
-        """
-        seconds: float = self._clock.seconds()
-        return seconds
-
-    def callLater(self, delay: float, callable: Any, *args: Any, **kwargs: Any) -> IDelayedCall:
-        """
-        See L{IReactorTime}.  The call does not happen if the process ends before.
-        """
-        call: IDelayedCall = self._clock.callLater(
-            delay, _ProcessCall(self, callable), *args, **kwargs
-        )
-        return call
-
-    def getDelayedCalls(self) -> list[IDelayedCall]:
-        """
-        See L{IReactorTime}.  Only the calls of this process.
-        """
-        return [
-            each
-            for each in self._clock.getDelayedCalls()
-            if isinstance(each.func, _ProcessCall) and each.func.process is self
-        ]
-
-    def callFromThread(self, callable: Any, *args: Any) -> None:
-        """
-        Call a function in the reactor's thread.
-        """
-        self.callLater(0, callable, *args)
-
-    def callInThreadWithCallback(self, onResult: Any, func: Any, *args: Any) -> None:
-        """
-        Do a thread's work later in the same thread, since there are no others.
-        """
-
-        def work() -> None:
-            try:
-                result = func(*args)
-            except Exception:
-                onResult(False, Failure())
-            else:
-                onResult(True, result)
-
-        self.callLater(0, work)
-
-    def crash(self) -> None:
-        """
-        End the process: none of its calls happens any more.
-        """
-        for each in self.getDelayedCalls():
-            each.cancel()
-
-
-class _ProcessCall:
-    """
-    A delayed call, marked with its process.
-    """
-
-    __slots__ = ("_callable", "process")
-
-    def __init__(self, process: _Process, callable: Any) -> None:
-        self.process = process
-        self._callable = callable
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._callable(*args, **kwargs)

@@ -4,6 +4,9 @@ A network in memory, on a clock.
 
 A L{Machine} is one address of the network.  Its listening ports and connections can be
 ended as the crash of a process ends them.
+
+L{MemoryNetwork.cut} cuts the way from one machine to another, and L{MemoryNetwork.heal} heals
+it.  Connections outlive that, as those of TCP do: their bytes come late.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from twisted.internet.error import (
     CannotListenError,
     ConnectingCancelledError,
     ConnectionRefusedError,
+    TimeoutError,
 )
 from twisted.internet.interfaces import (
     IListeningPort,
@@ -28,6 +32,7 @@ from twisted.internet.interfaces import (
 from zope.interface import implementer
 
 from txrocket.remoting.addresses import parseAddress
+from txrocket.remoting.peers import CONNECT_TIMEOUT
 from txrocket.testing.memorytransport import MemoryTransport
 
 __all__ = ["Machine", "MemoryNetwork"]
@@ -47,6 +52,37 @@ class MemoryNetwork:
         self.listening: dict[tuple[str, int], _Port] = {}
         self._instant = clock.seconds()
         self._arrivals = 0
+        # By the two machines of a cut way, what waits until it is healed.
+        self._cuts: dict[tuple[str, str], list[Callable[[], None]]] = {}
+
+    def cut(self, host: str, other: str) -> None:
+        """
+        Let nothing get from one machine to another, in this direction.
+        """
+        self._cuts.setdefault((host, other), [])
+
+    def heal(self, host: str, other: str) -> None:
+        """
+        Let everything get from one machine to another again.
+        """
+        for function in self._cuts.pop((host, other), ()):
+            function()
+
+    def isCut(self, host: str, other: str) -> bool:
+        """
+        Whether nothing gets from one machine to another.
+        """
+        return (host, other) in self._cuts
+
+    def whenHealed(self, host: str, other: str, function: Callable[[], None]) -> None:
+        """
+        Call a function once something gets from one machine to another; now, if it does.
+        """
+        waiting = self._cuts.get((host, other))
+        if waiting is None:
+            function()
+        else:
+            waiting.append(function)
 
     def soon(self, function: Callable[[], None]) -> None:
         """
@@ -68,6 +104,24 @@ class MemoryNetwork:
             function()
 
         self.clock.callLater(0, happen)
+
+
+class _Direction:
+    """
+    The way from one machine to another.
+    """
+
+    def __init__(self, network: MemoryNetwork, host: str, other: str) -> None:
+        self._network = network
+        self._ends = host, other
+        self.soon = network.soon
+
+    @property
+    def isCut(self) -> bool:
+        return self._network.isCut(*self._ends)
+
+    def whenHealed(self, function: Callable[[], None]) -> None:
+        self._network.whenHealed(*self._ends, function)
 
 
 class Machine:
@@ -200,15 +254,23 @@ class _Dial:
         def cancel(cancelled: Deferred[IProtocol]) -> None:
             cancelled.errback(ConnectingCancelledError(self._address))
 
-        machine = self._machine
-        crashes = machine.crashes
+        machine, network = self._machine, self._machine.network
+        crashes, there = machine.crashes, self._address.host
         connected: Deferred[IProtocol] = Deferred(cancel)
 
         def connect() -> None:
-            if not connected.called and machine.crashes == crashes:
+            if connected.called or machine.crashes != crashes:
+                return
+            if network.isCut(machine.host, there) or network.isCut(there, machine.host):
+                network.clock.callLater(CONNECT_TIMEOUT, giveUp)
+            else:
                 self._connect(protocolFactory, connected)
 
-        machine.network.soon(connect)
+        def giveUp() -> None:
+            if not connected.called and machine.crashes == crashes:
+                connected.errback(TimeoutError(f"nothing gets through to {there}"))
+
+        network.soon(connect)
         return connected
 
     def _connect(self, factory: IProtocolFactory, connected: Deferred[IProtocol]) -> None:
@@ -223,9 +285,11 @@ class _Dial:
             return
         factory.doStart()
         dialling = factory.buildProtocol(address)
-        soon = self._machine.network.soon
-        here = MemoryTransport(soon, self._machine.transports, own, address)
-        there = MemoryTransport(soon, port.machine.transports, address, own)
+        network = self._machine.network
+        out = _Direction(network, own.host, address.host)
+        back = _Direction(network, address.host, own.host)
+        here = MemoryTransport(out, self._machine.transports, own, address)
+        there = MemoryTransport(back, port.machine.transports, address, own)
         here.other, there.other = there, here
         here.whenLost = factory.doStop
         there.begin(accepting)

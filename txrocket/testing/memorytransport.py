@@ -9,12 +9,15 @@ socket's, and the transport pauses its producer::
     write --> buffer --(clock)--> dataReceived of the other end
                 | over 64 KiB: producer.pauseProducing
                 | empty again: producer.resumeProducing
+
+If the network between the two machines is cut, bytes wait in the buffer, and neither end
+hears that the other has closed, until it is healed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionAborted, ConnectionDone, ConnectionLost
@@ -22,11 +25,33 @@ from twisted.internet.interfaces import IConsumer, IPushProducer, ITCPTransport
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-__all__ = ["MemoryTransport"]
+__all__ = ["MemoryTransport", "Path"]
 
 # The bytes that Twisted's sockets read at a time, and buffer before they are full.
 _READ = 64 * 1024
 _FULL = 64 * 1024
+
+
+class Path(Protocol):
+    """
+    One direction between two machines.
+    """
+
+    @property
+    def isCut(self) -> bool:
+        """
+        Whether nothing gets through.
+        """
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """
+        Call a function at the next call of the clock.
+        """
+
+    def whenHealed(self, function: Callable[[], None]) -> None:
+        """
+        Call a function once something gets through; now, if it does.
+        """
 
 
 @implementer(ITCPTransport, IConsumer, IPushProducer)
@@ -43,16 +68,16 @@ class MemoryTransport:
 
     def __init__(
         self,
-        soon: Callable[[Callable[[], None]], None],
+        path: Path,
         transports: set[MemoryTransport],
         own: IPv4Address,
         peer: IPv4Address,
     ) -> None:
         """
-        @param soon: calls a function at the next call of the clock.
+        @param path: the direction to the other end.
         @param transports: the set that has this transport while the connection is open.
         """
-        self._soon = soon
+        self._path = path
         self._transports = transports
         self._own = own
         self._peer = peer
@@ -82,7 +107,7 @@ class MemoryTransport:
         self._transports.discard(self)
         self._up = self._reads = False
         self._unsent.clear()
-        self.other.breakSoon(ConnectionLost())
+        self._tell(ConnectionLost())
 
     def breakSoon(self, reason: Exception) -> None:
         """
@@ -90,7 +115,7 @@ class MemoryTransport:
         """
         self._reads = False
         self._unsent.clear()
-        self._soon(lambda: self._lose(reason))
+        self._path.soon(lambda: self._lose(reason))
 
     # --- the transport ---------------------------------------------------
 
@@ -127,7 +152,7 @@ class MemoryTransport:
         """
         if self._up:
             self._up = False
-            self.other.breakSoon(ConnectionLost())
+            self._tell(ConnectionLost())
             self.breakSoon(ConnectionAborted())
 
     def getHost(self) -> IPv4Address:
@@ -223,12 +248,21 @@ class MemoryTransport:
 
     # --- inside ----------------------------------------------------------
 
+    def _tell(self, reason: Exception) -> None:
+        """
+        Let the other end know that the connection has ended.
+        """
+        self._path.whenHealed(lambda: self.other.breakSoon(reason))
+
     def _sendSoon(self) -> None:
         if not self._sending:
             self._sending = True
-            self._soon(self._send)
+            self._path.soon(self._send)
 
     def _send(self) -> None:
+        if self._path.isCut:
+            self._path.whenHealed(lambda: self._path.soon(self._send))
+            return
         self._sending = False
         if self._up and self._unsent and self.other.takes:
             data = bytes(self._unsent[:_READ])
@@ -243,7 +277,7 @@ class MemoryTransport:
             self._full = False
             self._producer.resumeProducing()
         elif self.disconnecting:
-            self.other.breakSoon(ConnectionDone())
+            self._tell(ConnectionDone())
             self._lose(ConnectionDone())
 
     @property

@@ -24,8 +24,8 @@ __all__ = ["RealCluster"]
 
 _HOST = "127.0.0.1"
 
-# The distance from a broker's port down to its VIP port.
-_VIP = 2
+# The distances from a broker's port down to its VIP port, and up to that for its slaves.
+_OTHERS = (2, -1)
 
 # Another process may take a port between the check and the listening.
 _ATTEMPTS = 10
@@ -138,7 +138,7 @@ class RealCluster(ClusterView):
             )
             return broker(Environment.real(self._reactor), configuration, self._plugins)
 
-        started = self._start(make, (_VIP,))
+        started = self._start(make, _OTHERS)
         address = started.registration.identity.address
         self.brokers.append(address)
         self._services[address] = started

@@ -121,6 +121,13 @@ class QueueLocks:
                 self._count -= 1
         self._forgetEmpty(group, locks)
 
+    def clear(self) -> None:
+        """
+        Forget all locks: this broker is not the master any more, which alone gives them.
+        """
+        self._groups.clear()
+        self._count = 0
+
     def holders(self, group: str, now: int) -> dict[MessageQueue, Holder]:
         """
         The holders of a group's queues.

@@ -18,7 +18,7 @@ has one lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from twisted.internet.defer import Deferred, succeed
@@ -33,7 +33,7 @@ from txrocket.errors import InvalidMessage, MessageIllegal, StoreError
 from txrocket.message import PROPERTY_DELAY, PROPERTY_REAL_TOPIC, MessageExt
 from txrocket.protocol.bodies import DelayOffsetSerializeWrapper
 from txrocket.store.dispatch import SCHEDULE_TOPIC
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.jsontable import Table
 from txrocket.store.messagestore import Appended, MessageStore
 
@@ -202,6 +202,12 @@ class DelayLevels:
         if not self.offsets:
             return succeed(None)
         return self._table.save(DelayOffsetSerializeWrapper(dict(self.offsets)))
+
+    def adopt(self, offsets: Mapping[int, int]) -> None:
+        """
+        Take over how far the master has delivered each level.  L{save} writes it.
+        """
+        self.offsets = dict(offsets)
 
     def needed(self) -> int:
         """

@@ -14,6 +14,8 @@ The store knows nothing of this.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from itertools import takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -22,6 +24,7 @@ from twisted.logger import Logger
 from txrocket.errors import FlushDiskTimeout, InvalidMessage, MalformedRecord, StoreError
 from txrocket.message import PROPERTY_REAL_QID, PROPERTY_REAL_TOPIC, MessageExt
 from txrocket.protocol.record.fields import PROPERTIES_LIMIT, encodeTopic, tooManyProperties
+from txrocket.store.log.write import Write
 from txrocket.store.messagestore import Appended, MessageStore
 
 __all__ = [
@@ -171,45 +174,47 @@ def deliverAll(
     @return: a Deferred of how many, from the first on, are delivered; and the error that
         stopped the rest.
     """
-    # The end of the log after each of them, or after the one before it.
-    ends: list[int] = []
-    losses = store.losses
+    # A message that is skipped shares the write of the message before it.
+    writes: list[Write] = []
+    write, end = Write(), 0
+    write.isWritten = True
     error: StoreError | None = None
     try:
         for message in store.messages(places):
-            ends.append(_deliverOne(message, put) or (ends[-1] if ends else 0))
-            if store.losses != losses:
+            appended = _deliverOne(message, put)
+            if appended is not None:
+                write, end = appended.write, appended.end
+            writes.append(write)
+            if write.error is not None:
                 break
     except StoreError as failed:
         error = failed
-    if store.losses == losses:
+    lost = next((each.error for each in writes if each.error is not None), None)
+    if lost is not None:
+        # stored() would wait for the message that gets the lost one's place in the log.
+        error = error or lost
+    elif end:
         try:
-            if ends and ends[-1]:
-                yield store.stored(ends[-1])
-            return len(ends), error
+            yield store.stored(end)
         except FlushDiskTimeout:
-            # They are in the files, and consumers see them already.
-            return len(ends), error
+            # The messages are in the files, and consumers see them already.
+            pass
         except StoreError as failed:
             error = failed
-    # Some are lost, so stored() would never fire for them.  The first may be written,
-    # together with a file that they filled.
-    error = error or store.settle(losses)
-    written = store.written.offset
-    return sum(1 for end in ends if end <= written), error
+    return sum(1 for _ in takewhile(attrgetter("isWritten"), writes)), error
 
 
-def _deliverOne(message: MessageExt | None, put: Put) -> int:
+def _deliverOne(message: MessageExt | None, put: Put) -> Appended | None:
     """
-    @return: where the message ends in the log; 0 if it is skipped.
+    @return: L{None} if the message is skipped.
     @raise StoreError: if the store accepts no messages now.
     """
     if message is None:
-        return 0
+        return None
     try:
-        return put(message).end
+        return put(message)
     except (InvalidMessage, MalformedRecord) as error:
         _log.error(
             "The message {id} is not delivered: {error}", id=message.offsetMsgId, error=error
         )
-        return 0
+        return None

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from txrocket.store.consumequeue import FILLER_SIZE
+from txrocket.store.queue.entry import FILLER_SIZE
 
 __all__ = ["BucketState", "Entries", "TimerBucket", "Waiting"]
 

@@ -100,6 +100,8 @@ class Timers:
         self._current = wheel.bucket(self._store.now() // wheel.unit)
         self._coming: TimerBucket | None = None
         self._loaded: TimerProgress | None = None
+        self._adopted: TimerProgress | None = None
+        self._started = False
         self._timer: IDelayedCall | None = None
         self._used = False
         self._busy = False
@@ -158,7 +160,11 @@ class Timers:
         """
         Begin to deliver: the store is open.
         """
-        wheel, loaded = self._wheel, self._loaded
+        wheel, loaded = self._wheel, self._adopted or self._loaded
+        if self._started and self._adopted is None:
+            # The broker was a master before, and nothing was delivered since.
+            loaded = self.progress()
+        self._started, self._adopted, self._coming = True, None, None
         number, state = self._store.now() // wheel.unit, BucketState()
         self._used = wheel.used
         if loaded is not None:
@@ -198,10 +204,25 @@ class Timers:
 
         @return: a Deferred that fires once nothing is being written.
         """
+        progress = self.progress()
+        return succeed(None) if progress is None else self._table.save(progress)
+
+    def progress(self) -> TimerProgress | None:
+        """
+        How far messages are delivered; L{None} if none was ever parked.
+        """
+        if self._adopted is not None:
+            return self._adopted
         if not self._used:
-            return succeed(None)
+            return None
         current = self._current
-        return self._table.save(TimerProgress(current.number, current.state, self._offsets()))
+        return TimerProgress(current.number, current.state, self._offsets())
+
+    def adopt(self, progress: TimerProgress) -> None:
+        """
+        Take over how far the master has delivered messages.  L{save} writes it.
+        """
+        self._adopted = progress
 
     def needed(self) -> int:
         """
@@ -224,6 +245,8 @@ class Timers:
         return {"timerCongestNum": sum(end - offsets.get(each, 0) for each, end in ends.items())}
 
     def _offsets(self) -> dict[int, int]:
+        if self._adopted is not None:
+            return self._adopted.offsets
         return {
             **self._wheel.offsets,
             self._current.number % self._wheel.queues: self._current.base,

@@ -13,7 +13,7 @@ has one.  An owner then adds what the store and the other tables still know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
@@ -41,6 +41,8 @@ class ConfigTable(Generic[_Config]):
     @cvar wrapperKind: the class of the whole table: its map, then its version.
     @cvar member: the name of that map in the file.
     @ivar version: changes with every change of the table.
+    @ivar isCopy: whether this broker is a slave, and the table its master's.  Then the broker
+        itself creates nothing in it.
     """
 
     _log = Logger()
@@ -59,8 +61,10 @@ class ConfigTable(Generic[_Config]):
         self.version = DataVersion(now(), 0)
         self._table = dict(own)
         self.own = frozenset(own)
+        self.isCopy = False
         self._refusals = 0
-        self._text: TableText[str] = TableText(self._encodeMember, self._frame)
+        self._watchers: list[Callable[[str], None]] = []
+        self._text: TableText[str] = TableText(self.encodeMember, self._frame)
         self._text.touch(self._table)
         self._saved = SavedTable(file, self._text)
 
@@ -121,6 +125,33 @@ class ConfigTable(Generic[_Config]):
         self._remove(name)
         return self._save()
 
+    def watch(self, touched: Callable[[str], None]) -> None:
+        """
+        Have a function called with the name of each configuration that is new, changed or
+        removed.
+        """
+        self._watchers.append(touched)
+
+    def adopt(
+        self, put: Mapping[str, _Config], removed: Iterable[str], version: DataVersion
+    ) -> Deferred[None]:
+        """
+        Take over a change of the master's table.
+
+        @return: a Deferred that fires once it is on the disk.
+        """
+        changed = [name for name, config in put.items() if self._table.get(name) != config]
+        gone = [name for name in removed if name in self._table]
+        if not changed and not gone and version == self.version:
+            return self._saved.saved()
+        for name in changed:
+            self._put(put[name])
+        for name in gone:
+            self._remove(name)
+        saved = self._save(*changed)
+        self.version = version
+        return saved
+
     def wrapper(self) -> Any:
         """
         The whole table, as peers and the file get it.
@@ -179,6 +210,8 @@ class ConfigTable(Generic[_Config]):
 
     def _touch(self, name: str) -> None:
         self._text.touch([name])
+        for touched in self._watchers:
+            touched(name)
 
     def _save(self, *names: str) -> Deferred[None]:
         """
@@ -203,7 +236,10 @@ class ConfigTable(Generic[_Config]):
         self._refusals += 1
         return str(self._refusals).strip("0") == "1"
 
-    def _encodeMember(self, name: str, **changes: Any) -> bytes | None:
+    def encodeMember(self, name: str, **changes: Any) -> bytes | None:
+        """
+        A name and its configuration as JSON; L{None} if there is none of that name.
+        """
         config = self._table.get(name)
         if config is None:
             return None

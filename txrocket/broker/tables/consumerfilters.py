@@ -23,7 +23,7 @@ expression with an older version, and so may filter by an expression of last wee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -42,7 +42,7 @@ from txrocket.model import SubscriptionData
 from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.fastjson import Gradual, finish
 
-__all__ = ["SAVE_PERIOD", "ConsumerFilters"]
+__all__ = ["SAVE_PERIOD", "ConsumerFilters", "TopicFilters"]
 
 #: How often the table is written, in seconds.
 SAVE_PERIOD = 10.0
@@ -80,7 +80,7 @@ class _Filter(msgspec.Struct, frozen=True):
     topic: str = ""
 
 
-class _ByGroup(msgspec.Struct, frozen=True):
+class TopicFilters(msgspec.Struct, frozen=True):
     """
     C{FilterDataMapByTopic}.
     """
@@ -94,12 +94,14 @@ class _ByTopic(msgspec.Struct, frozen=True):
     The file.
     """
 
-    filterDataByTopic: dict[str, _ByGroup] = {}
+    filterDataByTopic: dict[str, TopicFilters] = {}
 
 
 class ConsumerFilters:
     """
     The filters of the groups at a broker.
+
+    @ivar isCopy: whether this broker is a slave, and the table its master's.
     """
 
     _log = Logger()
@@ -120,7 +122,7 @@ class ConsumerFilters:
         @param now: the time of day in milliseconds.
         """
         self._pull = pull
-        self._text = TableText(self._member, lambda: (b'{"filterDataByTopic":{', b"}}"))
+        self._text = TableText(self.encodeMember, lambda: (b'{"filterDataByTopic":{', b"}}"))
         self._saved = SavedTable(file, self._text)
         self._connected = connected
         self._expressionTypes = expressionTypes
@@ -132,6 +134,30 @@ class ConsumerFilters:
         self._table: dict[tuple[str, str], _Filter] = {}
         self._byTopic: dict[str, dict[str, _Filter]] = {}
         self._changed = False
+        self.isCopy = False
+        self._watchers: list[Callable[[str], None]] = []
+
+    def watch(self, touched: Callable[[str], None]) -> None:
+        """
+        Have a function called with each topic whose filters change.
+        """
+        self._watchers.append(touched)
+
+    def topics(self) -> Iterable[str]:
+        """
+        The topics that have filters.
+        """
+        return self._byTopic.keys()
+
+    def adopt(self, put: Mapping[str, TopicFilters], removed: Iterable[str]) -> None:
+        """
+        Take over the filters of topics from the master's table.
+        """
+        fresh = {topic: each.groupFilterData for topic, each in put.items()}
+        fresh |= {topic: {} for topic in removed}
+        for topic, filters in fresh.items():
+            for group in {*self._byTopic.get(topic, ()), *filters}:
+                self._put((topic, group), filters.get(group))
 
     def load(self) -> None:
         """
@@ -206,8 +232,11 @@ class ConsumerFilters:
 
     def follow(self) -> Gradual[None]:
         """
-        Bring the table up to date with the subscriptions of the connected consumers.
+        Bring the table up to date with the subscriptions of the connected consumers.  A slave
+        gets it from its master.
         """
+        if self.isCopy:
+            return
         now = self._now()
         alive = set()
         groups = [(name, list(wanted)) for name, wanted in self._connected()]
@@ -281,6 +310,8 @@ class ConsumerFilters:
             topic, group = key
             self._changed = True
             self._text.touch([topic])
+            for touched in self._watchers:
+                touched(topic)
             if value is None:
                 del self._table[key]
                 self._refused = False
@@ -293,11 +324,14 @@ class ConsumerFilters:
     def _bits(self, topic: str, group: str) -> _Bits:
         return _Bits(self._bloom.bits, self._bloom.positions(f"{group}#{topic}"))
 
-    def _member(self, topic: str) -> bytes | None:
+    def encodeMember(self, topic: str) -> bytes | None:
+        """
+        The filters of a topic as JSON, with their name; L{None} if there are none.
+        """
         filters = self._byTopic.get(topic)
         if filters is None:
             return None
-        return b"%s:%s" % (encodeBody(topic), encodeBody(_ByGroup(filters, topic)))
+        return b"%s:%s" % (encodeBody(topic), encodeBody(TopicFilters(filters, topic)))
 
 
 def _died(each: _Filter, when: int) -> _Filter:

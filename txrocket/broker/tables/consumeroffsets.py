@@ -13,7 +13,7 @@ refuses and logs a commit beyond that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -54,6 +54,19 @@ class ConsumerOffsets:
         self._changed = False
         # The queues whose commits beyond the maximum are logged already.
         self._beyond: set[tuple[str, str, int]] = set()
+        self._watchers: list[Callable[[tuple[str, str]], None]] = []
+
+    def watch(self, touched: Callable[[tuple[str, str]], None]) -> None:
+        """
+        Have a function called with topic and group of all offsets that change.
+        """
+        self._watchers.append(touched)
+
+    def keys(self) -> Iterable[tuple[str, str]]:
+        """
+        The pairs of a topic and a group that have offsets.
+        """
+        return self._table.keys()
 
     def load(self) -> None:
         """
@@ -101,8 +114,7 @@ class ConsumerOffsets:
         before = offsets.get(queueId)
         if before != offset:
             offsets[queueId] = offset
-            self._text.stale[key] = None
-            self._changed = True
+            self._touch(key)
             if before is not None and offset < before:
                 self._log.warn(
                     "{address} takes group {group} back in queue {queueId} of {topic},"
@@ -223,6 +235,49 @@ class ConsumerOffsets:
         """
         return iter(self._topics)
 
+    def adopt(
+        self, put: Mapping[str, Mapping[int, int]], removed: Iterable[str], *, mayGoBack: bool
+    ) -> None:
+        """
+        Take over offsets of the master's table, by C{topic@group}.
+
+        @param mayGoBack: whether an offset may be lower than it was: if a consumer or an
+            administrator has set it back, and not if the master has only missed commits.
+        """
+        for name, offsets in put.items():
+            topic, _, group = name.partition("@")
+            known = self._table.get((topic, group))
+            if known is None:
+                self._add((topic, group), dict(offsets))
+                continue
+            merged = dict(known)
+            for queueId, offset in offsets.items():
+                merged[queueId] = offset if mayGoBack else max(offset, known.get(queueId, offset))
+            if merged != known:
+                self._add((topic, group), merged)
+        for name in removed:
+            topic, _, group = name.partition("@")
+            if (topic, group) in self._table:
+                self._remove((topic, group))
+
+    def bringBack(self, maxOffset: Callable[[str, int], int]) -> int:
+        """
+        Set the offsets that are beyond the end of their queue back to it: the log was cut, or
+        lacks what the master's had.
+
+        @param maxOffset: the offset that the next message of a queue gets.
+        @return: how many offsets were set back.
+        """
+        count = 0
+        for key, offsets in self._table.items():
+            for queueId, offset in offsets.items():
+                most = maxOffset(key[0], queueId)
+                if offset > most:
+                    offsets[queueId] = most
+                    self._touch(key)
+                    count += 1
+        return count
+
     def wrapper(self) -> ConsumerOffsetSerializeWrapper:
         """
         All offsets, as peers and the file get them.
@@ -255,19 +310,23 @@ class ConsumerOffsets:
         self._table[key] = offsets
         self._groups.setdefault(topic, set()).add(group)
         self._topics.setdefault(group, set()).add(topic)
-        self._text.stale[key] = None
-        self._changed = True
+        self._touch(key)
 
     def _remove(self, key: tuple[str, str]) -> None:
         topic, group = key
         del self._table[key]
-        self._text.stale[key] = None
-        self._changed = True
+        self._touch(key)
         self._refused = False
         for table, outer, inner in ((self._groups, topic, group), (self._topics, group, topic)):
             table[outer].discard(inner)
             if not table[outer]:
                 del table[outer]
+
+    def _touch(self, key: tuple[str, str]) -> None:
+        self._text.stale[key] = None
+        self._changed = True
+        for touched in self._watchers:
+            touched(key)
 
     def _member(self, key: tuple[str, str]) -> bytes | None:
         offsets = self._table.get(key)

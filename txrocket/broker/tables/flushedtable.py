@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from txrocket.broker.tables.savedtable import SavedTable, TableFile
 from txrocket.broker.tables.tabletext import Whole
 from txrocket.protocol.bodies.codec import decodeBody, encodeBody
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.jsontable import Table
 from txrocket.store.messagestore import MessageStore
 

@@ -88,6 +88,9 @@ class Groups(ConfigTable[SubscriptionGroupConfig]):
             if full := self.fullReason(name):
                 self._refuse(name, full)
             config = SubscriptionGroupConfig(name)
+            if self.isCopy:
+                # The master creates it, and meanwhile it is served with default settings.
+                return config
             self._put(config)
             self._log.info("New consumer group {group}", group=name)
             self._saveLogged()

@@ -30,7 +30,7 @@ from twisted.python.failure import Failure
 
 from txrocket.broker.tables.tabletext import Source
 from txrocket.errors import StoreError, StoreFailed
-from txrocket.store.flush import InThread
+from txrocket.store.flush.flusher import InThread
 from txrocket.store.jsontable import Table
 
 __all__ = ["SavedTable", "TableFile"]

@@ -169,11 +169,14 @@ class Topics(ConfigTable[TopicConfig]):
 
     def ensure(self, name: str, queues: int, flag: int = 0) -> TopicConfig:
         """
-        A topic that the broker itself needs, created if it does not exist.
+        A topic that the broker itself needs, created if it does not exist.  A slave gets it
+        from its master.
         """
         config = self._table.get(name)
         if config is None:
             config = TopicConfig(name, queues, queues, _BOTH, topicSysFlag=flag)
+            if self.isCopy:
+                return config
             self._log.info("New topic: {config}", config=config)
             self._put(config)
             self._saveLogged(name)
@@ -192,6 +195,8 @@ class Topics(ConfigTable[TopicConfig]):
         Name servers are not told: two of them that do not agree would answer each change
         with another one, for ever.
         """
+        if self.isCopy:
+            return
         changed = [each for each in ordered ^ self._ordered if each in self._table]
         for name in changed:
             self._put(replace(self._table[name], order=name in ordered))
@@ -222,7 +227,7 @@ class Topics(ConfigTable[TopicConfig]):
         if self._limited is None or self._limited[0] != permission:
 
             def member(name: str) -> bytes | None:
-                return self._encodeMember(name, perm=permission)
+                return self.encodeMember(name, perm=permission)
 
             self._limited = permission, TableText(member, self._frame)
             self._limited[1].touch(self._table)

@@ -121,6 +121,7 @@ class TransactionChecks:
         Begin to read op messages: the store is open.
         """
         self._running = True
+        self._wanted, self._end = False, None
         self._opMessages.start(self._offsets)
         decided = self._opMessages.decidedUpTo
         # Without any half there is no offset, and none needs to be written.

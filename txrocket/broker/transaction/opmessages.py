@@ -84,6 +84,10 @@ class OpMessages:
         """
         Begin at the offsets of the group, within the queues.
         """
+        # A broker that becomes a master once more reads the ops again.
+        self._decided.clear()
+        self._spans.clear()
+        self._late, self._lateBefore = {}, {}
         self.first = self._begin(offsets, HALF_TOPIC)
         self._op = self._begin(offsets, OP_TOPIC)
 

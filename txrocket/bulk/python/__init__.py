@@ -2,7 +2,7 @@
 """
 L{Bulk<txrocket.bulk.interface.Bulk>} in Python::
 
-    requests   splitFrames decodeSends decodePulls encodeSendResponses
+    requests   splitFrames decodeSends decodePulls encodeSendResponses encodeHeads
     append     encodeRecords batchRecords suspect messageIds
     dispatch   readRecords indexEntries
     read       checkRecords readableRecords collectRecords
@@ -17,6 +17,7 @@ from txrocket.bulk.python.read import checkRecords, collectRecords, readableReco
 from txrocket.bulk.python.requests import (
     decodePulls,
     decodeSends,
+    encodeHeads,
     encodeSendResponses,
     splitFrames,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "collectRecords",
     "decodePulls",
     "decodeSends",
+    "encodeHeads",
     "encodeRecords",
     "encodeSendResponses",
     "guardBus",

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Reading the requests that carry the traffic, and writing the answers to sends.
+Reading the requests that carry the traffic, and encoding the answers to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 from txrocket.bulk.interface import (
@@ -23,7 +24,7 @@ from txrocket.protocol.frames import frameEnd, splitFrames
 from txrocket.protocol.headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from txrocket.protocol.record.fields import PROPERTIES_LIMIT
 
-__all__ = ["decodePulls", "decodeSends", "encodeSendResponses", "splitFrames"]
+__all__ = ["decodePulls", "decodeSends", "encodeHeads", "encodeSendResponses", "splitFrames"]
 
 # Bits of a send's sysFlag that tell of a transaction.
 _TRANSACTION: Final = 0xC
@@ -35,6 +36,10 @@ _SPECIAL: Final = frozenset(
         *("__STARTDELIVERTIME", "CLUSTER"),
     }
 )
+
+_PREFIX: Final = Struct(">iI")
+# A header's size has 24 bits.
+_HEADER_LIMIT: Final = 0xFFFFFF
 
 _BINARY: Final = int(SerializeType.ROCKETMQ)
 # In a response with a binary header: that it is one, and that it has no remark.
@@ -174,6 +179,23 @@ def _consumer(header: PullMessageRequestHeader) -> bytes | None:
         "\x02" if header.expressionType is None else header.expressionType,
     )
     return None if any("\x01" in each for each in parts) else "\x01".join(parts).encode()
+
+
+def encodeHeads(pieces: tuple[bytes, ...], rows: Sequence[tuple[int | str, ...]], /) -> list[bytes]:
+    """
+    See L{Bulk.encodeHeads<txrocket.bulk.interface.Bulk.encodeHeads>}.
+    """
+    heads = []
+    first, *others = pieces
+    for *values, size in rows:
+        parts = [first]
+        for value, piece in zip(values, others, strict=True):
+            parts += [str(value).encode(), piece]
+        header = b"".join(parts)
+        if len(header) > _HEADER_LIMIT:
+            raise ValueError(f"a header of {len(header)} bytes")
+        heads.append(_PREFIX.pack(4 + len(header) + int(size), len(header)) + header)
+    return heads
 
 
 def encodeSendResponses(

@@ -123,6 +123,7 @@ class Producer(MemberService):
         end = clock.seconds() + within
         drained = self._inFlight.drained()
         yield drained.addTimeout(within, clock).addErrback(self._notDrained)
+        self._sender.stop()
         leaving = self.cluster.removeProducer(self)
         if self._trace is not None:
             yield self._trace.traces.stop(max(0.0, end - clock.seconds()))

@@ -67,6 +67,7 @@ class MessageSender:
 
     @ivar topics: the topics whose routes the producer needs.
     @ivar inFlight: counts the sends that have not ended.
+    @ivar stop: ends the questions for routes that are asked on behalf of sends that are over.
     """
 
     _log = Logger()
@@ -85,6 +86,7 @@ class MessageSender:
         self._wallAhead = self._wallUntil = 0.0
         self._targets = SendTargets(cluster, group, options)
         self.topics = self._targets.topics
+        self.stop = self._targets.newTopics.stop
         self._watch = SendWatch(options.hooks)
         # Whether the first attempt goes to the next queue, and no hook is to see it.
         self._inTurn = options.faults is None and not options.hooks
@@ -216,7 +218,7 @@ class MessageSender:
         try:
             sending.target = target
             protocol = target.protocol
-            opaque = -1 if protocol is None else protocol.reserve()
+            opaque = -1 if protocol is None else protocol.outbox.reserve()
             if protocol is None or opaque < 0:
                 self._ask(sending, target)
                 return
@@ -227,7 +229,7 @@ class MessageSender:
                 request.opaque = opaque
                 sending.code = request.code
                 head = request.encodeHead(self._frameLimit)
-            protocol.post(sending, head, sending.body)
+            protocol.outbox.post(sending, head, sending.body)
         except Exception:
             self._end(sending, Failure())
 
@@ -270,7 +272,6 @@ class MessageSender:
         Ask for the route again, because the broker of the queue is in no known route.
         """
         error = ConnectFailed("", f"no master of broker {target.queue.brokerName} is known")
-
         found = self._targets.seek(sending)
         self._await(sending, found, lambda sending, route: self._again(sending, error))
 
@@ -294,7 +295,7 @@ class MessageSender:
             self._addLatency(sending, failed=False)
         if target.inherited:
             # The broker has created the topic with this message.
-            self._targets.refresh(sending.topic)
+            self._targets.newTopics.created(sending.topic, sending.deadline)
         if result.sendStatus is not _SEND_OK and self._mayGoElsewhere(sending):
             sending.stored = result
             self._retry(sending, responseError(response.code, response.remark))

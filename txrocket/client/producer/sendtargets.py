@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from txrocket.client.cluster import Cluster
+from txrocket.client.producer.newtopics import NewTopics
 from txrocket.client.producer.options import ProducerOptions
 from txrocket.client.producer.pendingsend import PendingSend
 from txrocket.client.routes import Route
@@ -28,9 +29,6 @@ from txrocket.model import MessageQueue
 from txrocket.remoting.protocol import RemotingProtocol
 
 __all__ = ["SendTarget", "SendTargets"]
-
-# How often a name server is asked for the route of a topic that was just created.
-_ATTEMPTS = 10
 
 
 class SendTarget:
@@ -62,6 +60,7 @@ class SendTargets:
     @ivar topics: the topics whose routes the producer needs.
     @ivar byTopic: the targets of each topic, in the order of its queues.
     @ivar turn: says which queue had its turn last.
+    @ivar newTopics: the topics that messages have created.
     @ivar version: the version of the routes that C{byTopic} follows from.
     """
 
@@ -75,6 +74,7 @@ class SendTargets:
         self.topics: dict[str, None] = {}
         self.byTopic: dict[str, list[SendTarget]] = {}
         self.version = -1
+        self.newTopics = NewTopics(cluster.routes, cluster.reactor)
 
     def of(self, route: Route) -> list[SendTarget]:
         """
@@ -162,20 +162,6 @@ class SendTargets:
 
         found = self._inTime(self._routes.refresh(sending.topic), sending)
         return found.addErrback(notFound)
-
-    def refresh(self, topic: str, attempts: int = _ATTEMPTS) -> None:
-        """
-        Ask for the route of a topic that was just created.  The broker tells the name
-        servers of it meanwhile, so a name server that does not know it yet is asked again.
-        """
-
-        def failed(failure: Failure) -> None:
-            # After a failure the old route is used on.
-            failure.trap(RocketError)
-            if attempts > 1 and failure.check(TopicNotExist):
-                self.refresh(topic, attempts - 1)
-
-        self._routes.refresh(topic).addErrback(failed)
 
     def _inTime(self, found: Deferred[Route], sending: PendingSend) -> Deferred[Route]:
         """

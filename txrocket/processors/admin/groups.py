@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from txrocket.broker.names import checkGroup
 from txrocket.broker.parts import Tables
 from txrocket.broker.pull.consumeprogress import ConsumeProgress
+from txrocket.broker.replication.durability import Durability
 from txrocket.model import SubscriptionGroupConfig
 from txrocket.processors.admin.topics import checkQueues
 from txrocket.processors.cooperate import Slices, cooperate, telling
@@ -48,10 +49,12 @@ class GroupProcessor:
         progress: ConsumeProgress,
         slices: Slices,
         address: str,
+        durability: Durability,
     ) -> None:
         """
         @param address: the broker's.
         """
+        self._durability = durability
         self._groups = tables.groups
         self._removal = tables.removal
         self._progress = progress
@@ -90,6 +93,7 @@ class GroupProcessor:
             before=before,
             after=config,
         )
+        saved.addCallback(lambda none: self._durability.tablesStored())
         return saved.addCallback(lambda none: responseCommand())
 
     def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
@@ -111,6 +115,7 @@ class GroupProcessor:
             before=self._groups.table.get(header.groupName),
         )
         removed = self._removal.group(header.groupName, withOffsets=header.removeOffset)
+        removed.addCallback(lambda none: self._durability.tablesStored())
         return removed.addCallback(lambda none: responseCommand())
 
     def progress(

@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from txrocket.broker.names import SYSTEM_TOPICS, checkNotSystem, checkTopic
 from txrocket.broker.parts import Tables
 from txrocket.broker.pull.consumeprogress import ConsumeProgress
+from txrocket.broker.replication.durability import Durability
 from txrocket.errors import RemoteSystemError
 from txrocket.model import TopicConfig, TopicFilterType
 from txrocket.processors.cooperate import Slices, cooperate, telling
@@ -66,11 +67,13 @@ class TopicProcessor:
         progress: ConsumeProgress,
         slices: Slices,
         told: Callable[[], Deferred[None]],
+        durability: Durability,
     ) -> None:
         """
         @param told: gives a Deferred that fires once the name servers know of the last
             change.
         """
+        self._durability = durability
         self._topics = tables.topics
         self._removal = tables.removal
         self._progress = progress
@@ -98,7 +101,8 @@ class TopicProcessor:
     ) -> Generator[Deferred[Any], Any, RemotingCommand]:
         """
         Create or change a topic.  The response comes once the topic is on the disk and
-        every name server that can be reached knows it, so a client may send at once.
+        every name server that can be reached knows it, so a client may send at once.  If
+        messages wait for a slave, it also has the topic.
 
         @raise RemoteSystemError: if the name is not valid or the broker's own, or the number
             of queues is out of bounds.
@@ -126,6 +130,7 @@ class TopicProcessor:
         )
         told = self._told()
         yield saved
+        yield self._durability.tablesStored()
         yield told
         return responseCommand()
 
@@ -143,7 +148,9 @@ class TopicProcessor:
             topic=topic,
             before=self._topics.get(topic),
         )
-        return self._removal.topic(topic).addCallback(lambda none: responseCommand())
+        removed = self._removal.topic(topic)
+        removed.addCallback(lambda none: self._durability.tablesStored())
+        return removed.addCallback(lambda none: responseCommand())
 
     def all(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """

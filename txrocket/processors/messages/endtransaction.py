@@ -22,10 +22,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from txrocket.broker.delivery.reroute import Reroutes, encodeSplit, realDestination
+from txrocket.broker.replication.durability import LATE, Durability
 from txrocket.broker.transaction.halfmessages import CHECK_MAX_TOPIC, HalfMessages
 from txrocket.broker.transaction.opmessages import HALF_TOPIC
 from txrocket.errors import (
-    FlushDiskTimeout,
     InvalidMessage,
     MalformedField,
     MessageIllegal,
@@ -74,6 +74,7 @@ class EndTransactionProcessor:
     def __init__(
         self,
         store: MessageStore,
+        durability: Durability,
         halfMessages: HalfMessages,
         reroutes: Reroutes,
         delivered: Callable[[str, int, int], None],
@@ -82,6 +83,7 @@ class EndTransactionProcessor:
         @param delivered: called with the topic, number and size of committed messages.
         """
         self._store = store
+        self._durability = durability
         self._halfMessages = halfMessages
         self._reroutes = reroutes
         self._delivered = delivered
@@ -112,7 +114,7 @@ class EndTransactionProcessor:
         if request.flag & ONEWAY_FLAG:
             # If the op is lost, the broker checks the half again.
             return None
-        stored = self._store.stored(end)
+        stored = self._durability.stored(end)
         stored.addCallbacks(
             lambda none: responseCommand(), self._notStored, errbackArgs=(header, peer)
         )
@@ -177,8 +179,8 @@ class EndTransactionProcessor:
     def _notStored(
         self, failure: Failure, header: EndTransactionRequestHeader, peer: RemotingProtocol
     ) -> RemotingCommand:
-        # As Java: if the disk is only slow, the message is in the log.
-        if failure.check(FlushDiskTimeout):
+        # As Java: if disk or slave is only slow, the message is in the log.
+        if failure.check(*LATE):
             return responseCommand()
         failure.trap(StoreError)
         error = failure.value

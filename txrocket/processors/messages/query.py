@@ -37,8 +37,8 @@ from txrocket.protocol.headers import (
 from txrocket.protocol.record import decodeRecord
 from txrocket.remoting.interfaces import Process
 from txrocket.remoting.protocol import RemotingProtocol
-from txrocket.store.consumequeue import entries
 from txrocket.store.messagestore import MessageStore
+from txrocket.store.queue.entry import entries
 
 __all__ = ["QueryProcessor"]
 

@@ -24,8 +24,8 @@ from twisted.logger import Logger
 from txrocket.broker.clients.producers import Producers
 from txrocket.broker.interfaces import SendMessageContext
 from txrocket.broker.parts import Core
+from txrocket.broker.replication.durability import LATE
 from txrocket.errors import (
-    FlushDiskTimeout,
     InvalidMessage,
     MessageIllegal,
     RemoteSystemError,
@@ -40,10 +40,10 @@ from txrocket.message import (
     decodeHost,
     splitProperties,
 )
-from txrocket.processors.messages.reroute import TRANSACTION
-from txrocket.processors.messages.sendchecks import SendChecks
-from txrocket.processors.messages.sendhooks import SendHooks
-from txrocket.processors.messages.sendresponse import SendResponses
+from txrocket.processors.messages.send.reroute import TRANSACTION
+from txrocket.processors.messages.send.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendhooks import SendHooks
+from txrocket.processors.messages.send.sendresponse import SendResponses
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, requestCommand, responseCommand
 from txrocket.protocol.headers import (
@@ -77,11 +77,9 @@ class ReplyProcessor:
         responses: SendResponses,
         hooks: SendHooks,
         *,
-        now: Callable[[], int],
         choose: Callable[[int], int],
     ) -> None:
         """
-        @param now: the time of day in milliseconds.
         @param choose: returns a number below its argument.
         """
         self._store = core.store
@@ -92,7 +90,6 @@ class ReplyProcessor:
         self._hooks = hooks
         host, port = decodeHost(core.storeHost)
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._now = now
         self._choose = choose
 
     def codes(self) -> dict[int, Process]:
@@ -141,6 +138,7 @@ class ReplyProcessor:
 
         @raise ResponseError: if it may not be sent.
         """
+        self._checks.checkRole()
         self._checks.checkBegun()
         config = self._checks.topic(header, peer)
         queueId = header.queueId if header.queueId >= 0 else self._choose(config.writeQueueNums)
@@ -221,7 +219,7 @@ class ReplyProcessor:
         sending: SendMessageContext,
         header: SendMessageRequestHeader | SendMessageRequestHeaderV2,
     ) -> ReplyMessageRequestHeader:
-        now = self._now()
+        now = self._checks.now()
         given = sending.properties.removesuffix("\x02")
         properties = f"{given}\x02{PROPERTY_PUSH_REPLY_TIME}\x01{now}"
         return ReplyMessageRequestHeader(
@@ -269,8 +267,9 @@ class ReplyProcessor:
                 header.reconsumeTimes or 0,
             )
             end = appended.end
-            yield self._store.stored(end) if waits else self._store.written.reaches(end)
-        except FlushDiskTimeout:
+            stored = self._checks.durability.stored
+            yield stored(end) if waits else self._store.written.reaches(end)
+        except LATE:
             # It is in the log.
             pass
         except (InvalidMessage, StoreError) as error:

@@ -9,7 +9,8 @@ C{asyncConsumerSendMsgBack} of Java's C{SendMessageProcessor}::
         \\-> no retries left: at once, to %DLQ%group
 
 The consumer commits past the message once it gets the response.  So the broker responds when
-the new message is stored: with SYNC_FLUSH, when it is on the disk.
+the new message is stored: with SYNC_FLUSH, when it is on the disk; with SYNC_MASTER, when a
+slave has it, if one is there.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from txrocket.broker.delivery.retries import Retries
 from txrocket.broker.stats import Stats
 from txrocket.errors import (
     FlushDiskTimeout,
+    FlushSlaveTimeout,
     InvalidMessage,
     MalformedRecord,
     NoPermission,
     RemoteSystemError,
+    SlaveNotAvailable,
     StoreError,
 )
 from txrocket.message import (
@@ -39,7 +42,7 @@ from txrocket.message import (
     MessageExt,
 )
 from txrocket.model import PERM_WRITE, SubscriptionGroupConfig
-from txrocket.processors.messages.sendchecks import SendChecks
+from txrocket.processors.messages.send.sendchecks import SendChecks
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import ConsumerSendMsgBackRequestHeader
@@ -163,8 +166,16 @@ class SendBackProcessor:
             self._stats.sentBack(group, origin)
             return responseCommand()
 
-        stored = self._store.stored(appended.end).addCallback(saved)
+        durability = self._checks.durability
+        stored = durability.stored(appended.end).addErrback(self._late).addCallback(saved)
         return stored.addCallbacks(taken, self._notStored)
+
+    def _late(self, failure: Failure) -> None:
+        """
+        A slave is late, or there is none.  The message is stored here, and Java does not wait
+        for one at all.
+        """
+        failure.trap(SlaveNotAvailable, FlushSlaveTimeout)
 
     def _notStored(self, failure: Failure) -> NoReturn:
         failure.trap(FlushDiskTimeout, StoreError)

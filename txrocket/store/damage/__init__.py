@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Damaged files: what a damaged log has lost, what must not be given twice because of it, and
-what can still be served.
+Damaged files: the records that a damaged log has lost, the queue offsets that must not be
+given twice because of it, and the records that can still be served.
 """

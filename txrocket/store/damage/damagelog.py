@@ -39,7 +39,7 @@ class DamageLog:
         A queue's entry and the log do not give a sound message.
 
         @param place: the offset in the log that the entry names.
-        @param fault: what is wrong.
+        @param fault: the fault, as text.
         """
         if self._isNew((topic, queueId, queueOffset)):
             self._log.error(

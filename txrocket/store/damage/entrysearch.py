@@ -10,7 +10,7 @@ It lies between the records of the entries before and behind it::
     log     ...[ 6 ]..[?]...[?]..[?]...[ 8 ]...
                     '-- searched -----'
 
-Damage is rare, so this is slow and bounded, and what was found is remembered.
+Damage is rare, so the search is slow and bounded, and its result is remembered.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from txrocket.protocol.record import (
     TRANSACTION_PREPARED_TYPE,
     decodeRecord,
 )
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.consumequeue import ConsumeQueue, entries
 from txrocket.store.damage.recordcheck import HEAD_SIZE, Origin, entryFault, headFault
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.entry import entries
 
 __all__ = ["EntrySearch", "FoundRecord"]
 
@@ -68,6 +69,12 @@ class EntrySearch:
         self._log = log
         self._hashOf = hashOf
         self._known: dict[tuple[str, int, int], FoundRecord | None] = {}
+
+    def forget(self) -> None:
+        """
+        Forget all answers.
+        """
+        self._known.clear()
 
     def isKnown(self, origin: Origin, queueOffset: int) -> bool:
         """

@@ -2,9 +2,9 @@
 """
 Unreadable stretches of the log, with sound records behind them.
 
-One damaged bit must not cost the records behind it.  A sound record can be told
-anywhere: it has the magic code, says its own place, and its body has the right CRC.
-So a start looks on past what it cannot read::
+One damaged bit must not cost the records behind it.  A sound record can be recognised
+anywhere: it has the magic code, its own offset, and a body with the right CRC.
+So a start looks for sound records behind bytes that it cannot read::
 
     |-- sound --|#### hole ####|-- sound --|      a bit or a sector was damaged
     |-- sound --|~~ torn ~~|0000000000000000      a write that was never finished
@@ -36,9 +36,9 @@ from txrocket.protocol.record import (
     encodeRecord,
     encodeTopic,
 )
-from txrocket.store.commitlog import HOLE_TOPIC, CommitLog, torn
 from txrocket.store.files import Files
-from txrocket.store.segments import Gap
+from txrocket.store.files.segments import Gap
+from txrocket.store.log.commitlog import HOLE_TOPIC, CommitLog, torn
 
 __all__ = ["DAMAGED", "SMALLEST", "Hole", "Holes"]
 
@@ -55,7 +55,7 @@ _SECTOR = 512
 _MAGIC = struct.pack(">i", MESSAGE_MAGIC_CODE)
 _LONG = struct.Struct(">q")
 _SIZE_AND_MAGIC = struct.Struct(">2i")
-# Size, magic code and physical offset: what a record's place tells as well.
+# Size, magic code and physical offset follow from the place of a record.
 _PLACE_END = PHYSICAL_OFFSET_POSITION + _LONG.size
 _HOST = encodeHost("127.0.0.1", 0)
 # Of a filler, all but its body.
@@ -67,7 +67,7 @@ class Hole(NamedTuple):
     A stretch of the log that cannot be read.
 
     @ivar lost: the records in it whose headers can be read.
-    @ivar unknown: how many bytes are behind those.
+    @ivar unknown: how many bytes are behind these records.
     """
 
     start: int
@@ -88,9 +88,9 @@ class Holes:
 
     def after(self, start: int, cut: Gap | None = None) -> Hole | None:
         """
-        What keeps the log from going on where its sound records end.
+        Find the hole that begins where sound records end.
 
-        @param cut: what the last file has lost at its end.
+        @param cut: the bytes that the last file has lost at its end.
         @return: the hole there; L{None} if the log ends, be it with a torn record.
         """
         found = self.nextSound(start)
@@ -104,7 +104,7 @@ class Holes:
 
     def between(self, start: int, end: int) -> Hole:
         """
-        What can be told of a stretch that has no sound record.
+        The hole of a stretch without a sound record, with the headers that can be read.
         """
         lost: list[MessageExt] = []
         at = start
@@ -124,7 +124,7 @@ class Holes:
         segments = self._commitLog.segments
         stop = segments.end if stop is None else stop
         record = self._legible(start)
-        # A body may hold what looks like a record: go by the size, where that leads on.
+        # A body may hold bytes that look like a record: follow the size, if it leads on.
         if record is not None:
             following = start + record.storeSize
             if self._isSound(following) or self.isBlank(following):
@@ -157,7 +157,7 @@ class Holes:
         @param timestamp: a store time for the records that fill it.
         @return: the file that has its bytes; L{None} if there are nothing but zeros.
         """
-        path = self._save(hole)
+        path = self.save(hole)
         segments = self._commitLog.segments
         start = hole.start
         while start < hole.end:
@@ -176,7 +176,7 @@ class Holes:
 
     def pastBlank(self, offset: int) -> int:
         """
-        Where the log goes on behind a blank; the same place if there is none.
+        Where the log goes on behind a blank; the same offset if no blank is there.
         """
         segments = self._commitLog.segments
         base = segments.baseOf(offset)
@@ -191,6 +191,36 @@ class Holes:
         """
         head = self._commitLog.segments.read(offset, BLANK_SIZE)
         return head[4:] == encodeBlank(0)[4:]
+
+    def save(self, hole: Hole) -> str | None:
+        """
+        Copy the bytes of a hole to a file of their own, and wait until it is on the disk.
+        """
+        folder = os.path.join(self._root, DAMAGED)
+        path = os.path.join(folder, f"{hole.start:020d}-{hole.end - hole.start}")
+        segments = self._commitLog.segments
+        handle = None
+        offset = hole.start
+        while offset < hole.end:
+            found = segments.nextData(offset)
+            base = segments.baseOf(offset)
+            assert base is not None
+            if found is None:
+                offset = base + segments.size
+                continue
+            data = segments.read(found, min(_CHUNK, max(hole.end - found, 0)))
+            if any(data):
+                if handle is None:
+                    self._files.makeFolder(folder)
+                    handle = self._files.open(path)
+                self._files.pwrite(handle, data, found - hole.start)
+            offset = found + max(len(data), 1)
+        if handle is None:
+            return None
+        self._files.sync(handle)
+        self._files.close(handle)
+        self._files.syncFolder(folder)
+        return path
 
     # --- inside ----------------------------------------------------------
 
@@ -216,7 +246,7 @@ class Holes:
 
     def _restored(self, start: int, end: int) -> MessageExt | None:
         """
-        The record that fills a stretch, but for what its place tells as well.
+        The record that fills a stretch, compared without the fields that follow from its place.
         """
         if not SMALLEST <= end - start <= self._commitLog.limit:
             return None
@@ -270,7 +300,7 @@ class Holes:
             if offset >= fileEnd or len(data) <= _PLACE_END:
                 offset = fileEnd
             else:
-                # One that lies across the end of what was read.
+                # A record may lie across the end of the bytes that were read.
                 offset -= _PLACE_END
 
     def _sampled(self, start: int, end: int) -> int | None:
@@ -279,7 +309,7 @@ class Holes:
 
         Most of a log's last file was never written to, and not every file system tells
         without reading all of it.  A few looks, each twice as far away as the one before,
-        find what is as long as the zeros before it.
+        find data that is as long as the zeros before it.
         """
         segments = self._commitLog.segments
         if segments.baseOf(end) is not None:
@@ -325,7 +355,7 @@ class Holes:
         while end - start >= SMALLEST:
             size = end - start
             if size > self._commitLog.limit:
-                # What is left must be long enough for another one.
+                # The rest must be long enough for another record.
                 size = self._commitLog.limit - _AROUND
             topic = HOLE_TOPIC[: max(1, size - SMALLEST + 1)]
             body = bytes(size - (SMALLEST - 1) - len(topic))
@@ -339,7 +369,7 @@ class Holes:
                     0,
                     0,
                     start,
-                    # The log keeps those, and no queue and no index does.
+                    # The log keeps rollbacks; queues and index do not.
                     TRANSACTION_ROLLBACK_TYPE,
                     timestamp,
                     _HOST,
@@ -348,33 +378,3 @@ class Holes:
                 ),
             )
             start += size
-
-    def _save(self, hole: Hole) -> str | None:
-        """
-        Copy the bytes of a hole to a file of their own, and wait until it is on the disk.
-        """
-        folder = os.path.join(self._root, DAMAGED)
-        path = os.path.join(folder, f"{hole.start:020d}-{hole.end - hole.start}")
-        segments = self._commitLog.segments
-        handle = None
-        offset = hole.start
-        while offset < hole.end:
-            found = segments.nextData(offset)
-            base = segments.baseOf(offset)
-            assert base is not None
-            if found is None:
-                offset = base + segments.size
-                continue
-            data = segments.read(found, min(_CHUNK, max(hole.end - found, 0)))
-            if any(data):
-                if handle is None:
-                    self._files.makeFolder(folder)
-                    handle = self._files.open(path)
-                self._files.pwrite(handle, data, found - hole.start)
-            offset = found + max(len(data), 1)
-        if handle is None:
-            return None
-        self._files.sync(handle)
-        self._files.close(handle)
-        self._files.syncFolder(folder)
-        return path

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a damaged log has lost, and what must not be given again because of it.
+The records that a damaged log has lost, and the queue offsets that must not be given again.
 
 A start meets holes in two ways: files that are missing or too short when they are loaded,
 and records that cannot be read while the log is filed again.  Either way the place in the
@@ -16,17 +16,19 @@ from collections.abc import Callable
 
 from twisted.logger import Logger
 
+from txrocket.errors import StoreCorrupt
 from txrocket.protocol.record import TRANSACTION_PREPARED_TYPE
-from txrocket.store.commitlog import CommitLog, torn
-from txrocket.store.consumequeue import ENTRY_SIZE, ConsumeQueue
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.holes import SMALLEST, Hole, Holes
 from txrocket.store.damage.queueorder import Order
-from txrocket.store.segments import Gap
+from txrocket.store.files.segments import Gap
+from txrocket.store.log.commitlog import CommitLog, torn
+from txrocket.store.queue.consumequeue import ConsumeQueue
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.entry import ENTRY_SIZE
 
 __all__ = ["Losses"]
 
-# How many entries, all queues together, may stand for records that nobody can count.
+# How many entries, all queues together, may stand for records that cannot be counted.
 _MOST_SKIPPED = 1_000_000
 
 
@@ -35,8 +37,8 @@ class Losses:
     The holes of a log.
 
     @ivar floors: how many entries each queue had at the checkpoint, if that is known.
-    @ivar claims: how many entries a queue had when it was loaded, and which place in the
-        log the last one told; for queues that had more than is sure.
+    @ivar claims: how many entries a queue had when it was loaded, and the offset in the
+        log of the last one; for queues with more entries than are sure.
     """
 
     _log = Logger()
@@ -51,14 +53,14 @@ class Losses:
         self.claims: dict[ConsumeQueue, tuple[int, int]] = {}
         # Where the log ends, if a clean stop has said it.
         self._final: int | None = None
-        # What the last file lacked behind all that is known of.
+        # The bytes that the last file lacked behind the last known record.
         self._cut: Gap | None = None
 
     def findGaps(self, gaps: list[Gap], known: int | None, clean: bool) -> None:
         """
-        Find what the log has lost where its files were missing or too short.
+        Find the stretches of the log whose files were missing or too short.
 
-        @param gaps: what was not there.
+        @param gaps: the bytes that the files lack.
         @param known: up to where the log was on the disk, if that is known.
         @param clean: whether the last process has closed the folder.
         """
@@ -80,6 +82,42 @@ class Losses:
             if not self._holes.isBlank(start):
                 self._found.append(self._holes.between(start, end))
                 self._queues.void(start, end)
+
+    def refuseGaps(self) -> None:
+        """
+        Refuse a log whose files were missing or too short, because no filler may stand in the
+        copy of a master's log.
+
+        @raise StoreCorrupt: if there are such files.
+        """
+        if self._found:
+            start, end, *_ = min(self._found)
+            raise StoreCorrupt(
+                f"{self._commitLog.segments.folder}: the bytes from {start} to {end} are missing, "
+                "and this broker follows a master.  Move the folder of the store away to have "
+                "all of it copied again, or start this broker as a master to keep the rest"
+            )
+
+    def leave(self, end: int, known: int) -> None:
+        """
+        Save the bytes of a copied log behind its last sound record, and tell of them.  The
+        bytes of a record that was never finished are not saved.
+
+        @param end: where that record ends.
+        @param known: up to where the log was on the disk.
+        """
+        segments = self._commitLog.segments
+        start = self._holes.pastBlank(end)
+        if start >= known and self._holes.nextSound(start) is None:
+            return
+        saved = self._holes.save(Hole(start, segments.end, (), segments.end - start))
+        self._log.error(
+            "{folder}: the log cannot be read at {start} and is cut there, because the master has "
+            "the messages; {saved}",
+            folder=segments.folder,
+            start=start,
+            saved="nothing was behind it" if saved is None else f"the bytes are in {saved}",
+        )
 
     def passOver(self, end: int, known: int) -> int | None:
         """
@@ -104,13 +142,13 @@ class Losses:
 
     def keepNumbers(self, known: int) -> bool:
         """
-        Let no number be given again that a record may have had which cannot be read.
+        Give no queue offset again that an unreadable record may have had.
 
-        Records of a queue behind a hole tell how many were in it.  Where there are none,
-        the entries tell that the queue had before; else it goes on as far behind as the
-        hole may have had records.
+        The first record of a queue behind a hole shows how many records the hole had.  If no
+        record follows, the entries that the queue had before show it.  Without them, the
+        queue goes on behind as many offsets as the hole may have had records.
 
-        @param known: for what is before it, the queues have all their entries.
+        @param known: the queues have all entries for records before this offset.
         @return: whether there are holes, or a queue had to go on behind numbers.
         """
         self._found.sort(key=lambda hole: hole.start)
@@ -119,10 +157,10 @@ class Losses:
         most = max(_MOST_SKIPPED // max(len(queues), 1), 1)
         for topic, queueId, queue in queues:
             if queue.maxOffset < self.floors.get(queue, 0):
-                # The record of its last entry may be what is damaged.
+                # The record of its last entry may be damaged.
                 self._queues.skip((topic, queueId), self.floors[queue], known)
         for hole in self._found:
-            # After a clean stop they have entries for what is damaged.
+            # After a clean stop the queues have entries for damaged records.
             self._queues.void(hole.start, hole.end)
             for topic, queueId, queue in queues:
                 if hole.end > known and queue.lastOffset() < hole.end:

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from txrocket.store.consumequeue import FILLER_SIZE
-from txrocket.store.consumequeues import ConsumeQueues
 from txrocket.store.damage.holes import SMALLEST
+from txrocket.store.queue.consumequeues import ConsumeQueues
+from txrocket.store.queue.entry import FILLER_SIZE
 
 __all__ = ["Order"]
 
@@ -42,7 +42,7 @@ class _Held(NamedTuple):
 
 class Order:
     """
-    Puts entries into queues, and holds back what does not fit.
+    Puts entries into queues, and holds entries back that do not fit.
     """
 
     _log = Logger()
@@ -83,16 +83,16 @@ class Order:
 
     def settle(self) -> None:
         """
-        No record follows: believe what is held back.
+        No record follows: put the entries that are held back.
         """
         for key in list(self._held):
             self._decide(key, None)
 
     def _decide(self, key: tuple[str, int], queueOffset: int | None) -> None:
         """
-        Deal with what a queue holds back.
+        Put the entries that a queue holds back, or drop them.
 
-        @param queueOffset: that of the queue's next record; L{None} if there is none.
+        @param queueOffset: the queue offset of the next record; L{None} if no record follows.
         """
         held = self._held.pop(key, None)
         if held is None:

@@ -78,8 +78,8 @@ def fits(
     checkBelow: int,
 ) -> bool:
     """
-    Whether L{recordFault} has nothing against a record, for most of those: a third of the
-    price.
+    Whether a record is sound, in most cases.  It costs a third of L{recordFault}, which
+    decides the other cases.
 
     @param checkBelow: the body is compared with its CRC if the record is before this
         offset of the log.
@@ -111,7 +111,7 @@ def fits(
 
 def entryFault(offset: int, size: int, first: int, end: int, largest: int) -> str | None:
     """
-    Find what is wrong with an entry, before the log is read.
+    Find the fault of an entry, before the log is read.
 
     @param first: where the log begins.
     @param end: where it ends.
@@ -128,7 +128,7 @@ def headFault(
     data: bytes, position: int, size: int, offset: int, origin: Origin, queueOffset: int
 ) -> str | None:
     """
-    Find what is wrong with the head of a record.
+    Find the fault in the head of a record.
 
     @param size: the entry's, as C{offset}.
     """
@@ -160,9 +160,9 @@ def recordFault(
     checkBody: bool,
 ) -> str | None:
     """
-    Find what is wrong with a record.
+    Find the fault of a record.
 
-    @param data: what was read of the log.
+    @param data: bytes of the log.
     @param position: where in it the record begins.
     @param size: the entry's, as C{offset}.
     @param checkBody: whether to compare the body with its CRC.

@@ -15,12 +15,11 @@ A key is C{topic#key}; each of a message's keys has an entry, and its unique id
 too.  The hash is the absolute value of Java's C{hashCode}.  Entries that fall into
 one slot are chained from the newest to the oldest.
 
-Entries are only added, but slots change in place, and a change that reaches the
-disk before what it points to would cut the chain.  So slots change in memory, and
-are written to the file only after the entries they point to are on the disk
-(L{Index.seal}, L{Index.settle}).  What a crash may leave are slots that point past
-the entries that count; the chain leads back from there, and they are put right
-before the entries behind are written again (L{Index.rewind}).
+Entries are only added, but slots change in place.  A slot that reaches the disk before the
+entry it points to would cut the chain.  So slots change in memory, and are written to the
+file only after their entries are on the disk (L{Index.seal}, L{Index.settle}).  A crash may
+leave slots that point past the entries that count.  The chain leads back from there, and
+L{Index.rewind} corrects such slots before entries are written again.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from txrocket.bulk import PAIR, keyHash
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
 from txrocket.store.index.file import IndexFile, TimeOf
 from txrocket.store.index.search import IndexSearch, Queried
-from txrocket.store.segments import SyncJob
 
 __all__ = ["Index", "IndexMark", "Queried"]
 
@@ -83,7 +82,7 @@ class Index:
             if name.isascii() and name.isdigit():
                 indexFile = self._file(name)
                 if damaged or self._handles.files.size(indexFile.path) != indexFile.size:
-                    # Those behind it go, too: all is made anew from there on.
+                    # Later files go, too: the log makes all entries anew from there on.
                     damaged = True
                     self._remove(indexFile)
                     continue
@@ -92,7 +91,7 @@ class Index:
 
     def rewind(self, mark: IndexMark | None, timeOf: TimeOf, *, doubt: bool) -> bool:
         """
-        Go back to what was whole at a checkpoint.
+        Go back to the entries of a checkpoint.
 
         @param mark: the newest file then; L{None} if there was none.
         @param timeOf: the store time of the record at an offset.
@@ -129,7 +128,7 @@ class Index:
 
     def put(self, topic: str, keys: Iterable[str], offset: int, timestamp: int) -> None:
         """
-        Add a record's keys.  Those of records that are in it are left as they are.
+        Add the keys of a record.  A record that is in the index already is left as it is.
         """
         pairs = [PAIR.pack(keyHash(topic, key), offset) for key in keys if key]
         self.add(b"".join(pairs), timestamp)
@@ -192,7 +191,7 @@ class Index:
         """
         Write all entries, to be synced before L{settle} is called.
 
-        @return: what will be sure then.
+        @return: how far the index is safe then.
         """
         if not self._indexFiles:
             return None
@@ -208,7 +207,7 @@ class Index:
 
     def settle(self, job: SyncJob) -> None:
         """
-        Write the slots of what was sealed.
+        Write the slots of the sealed entries.
         """
         for indexFile, header in self._unsettled:
             if indexFile in self._indexFiles:
@@ -226,12 +225,31 @@ class Index:
 
     def cut(self, end: int, timeOf: TimeOf) -> None:
         """
-        The log ends at C{end}: forget what lies behind it.
+        The log ends at C{end}: forget the entries for records behind it.
         """
         while self._indexFiles and self._indexFiles[-1].beginOffset >= end:
             self._remove(self._indexFiles.pop())
         if self._indexFiles:
             self._indexFiles[-1].cut(end, timeOf)
+
+    def markAt(self, end: int) -> IndexMark | None:
+        """
+        What the index had when the log ended at an offset.
+        """
+        for indexFile in reversed(self._indexFiles):
+            count = indexFile.countBefore(end)
+            if count > 1:
+                return IndexMark(indexFile.name, count)
+        return None
+
+    def forget(self) -> None:
+        """
+        Let go of all files, and of the entries and slots that are in none.
+        """
+        for indexFile in self._indexFiles:
+            self._handles.forget(indexFile.path)
+        self._indexFiles.clear()
+        self._unsettled.clear()
 
     def clear(self) -> None:
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-One file of the index, and what is not in it yet::
+One file of the index, and the entries that are not in it yet::
 
     entries   gathered in memory, written by seal
     slots     changed in memory, written by settle, once the entries they point to are on
@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import sys
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
 from txrocket.bulk import PAIR, indexEntries
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
 from txrocket.store.index.search import ENTRY, IndexChain
 
 __all__ = ["IndexFile", "TimeOf"]
@@ -46,7 +47,7 @@ def _slotAt(slot: int) -> int:
 
 class IndexFile:
     """
-    One file, and what is not in it yet.
+    One file, and the entries that are not in it yet.
     """
 
     def __init__(self, handles: Handles, path: str, slots: int, capacity: int) -> None:
@@ -69,7 +70,7 @@ class IndexFile:
         self._changed: dict[int, int] = {}
         self._table: bytearray | None = None
         self._dirty = bytearray()
-        # What to write once the entries are on the disk: the first slot, and it and more.
+        # Slots to write once the entries are on the disk: the first, and the bytes from it on.
         self._sealed: list[tuple[int, bytes]] = []
 
     @property
@@ -174,7 +175,7 @@ class IndexFile:
 
     def _sealRuns(self, table: bytearray) -> None:
         """
-        Copy the runs that have changed, those that lie side by side together.
+        Copy the runs that have changed, neighbours at once.
         """
         size, start, view = _RUN * _SLOT.size, 0, memoryview(table)
         while (start := self._dirty.find(1, start)) >= 0:
@@ -237,7 +238,7 @@ class IndexFile:
 
     def cut(self, end: int, timeOf: TimeOf) -> None:
         """
-        Forget the last entries, those of records from an offset on.
+        Forget the entries for records from an offset of the log on.
         """
         count = self.count
         while count > 1 and self._entry(count - 1)[1] >= end:
@@ -245,6 +246,14 @@ class IndexFile:
         if count < self.count:
             self.rewind(count, timeOf)
             self.straighten()
+
+    def countBefore(self, end: int) -> int:
+        """
+        The count that the file had when the log ended at an offset.
+        """
+        # Entries are in the order of the log.
+        numbers = range(1, self.count)
+        return 1 + bisect_left(numbers, end, key=lambda at: self._entry(at)[1])
 
     def _header(self) -> bytes:
         return _HEADER.pack(

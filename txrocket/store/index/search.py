@@ -40,7 +40,7 @@ class IndexChain:
     have has many: a thread does that.
 
     @ivar handle: the file's, pinned.
-    @ivar first: the newest entry, 0 if there is none.
+    @ivar first: the newest entry; 0 if the chain is empty.
     @ivar base: where entry 0 is in the file.
     @ivar written: entries from here on are in C{gathered}.
     """

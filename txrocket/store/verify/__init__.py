@@ -9,7 +9,7 @@ filled in the log's order, so both are read beside it, each entry once::
     queue    a       c   d   ?        e is missing
     index    a a b     x d d e        x points nowhere
 
-What is wrong is told once for each place and kind, with a count: one damaged file
+A fault is reported once for each place and kind, with a count, because one damaged file
 makes thousands of wrong entries.
 """
 
@@ -20,21 +20,21 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from txrocket.store.commitlog import CommitLog
 from txrocket.store.dispatch import Dispatcher
-from txrocket.store.files import Handles
-from txrocket.store.readonly import Note, ReadOnlyFiles, openLog
+from txrocket.store.files.handles import Handles
+from txrocket.store.log.commitlog import CommitLog
 from txrocket.store.settings import StoreSettings, delayLevels
 from txrocket.store.verify.checkpoint import CheckpointCheck
 from txrocket.store.verify.index import IndexCheck
 from txrocket.store.verify.log import LogCheck
 from txrocket.store.verify.queues import QueuesCheck
+from txrocket.store.verify.readonly import Note, ReadOnlyFiles, openLog
 from txrocket.store.verify.tables import TablesCheck
 
 __all__ = ["Problem", "Report", "Verifier", "summary"]
 
 _DEFAULTS = StoreSettings("")
-# How often progress is told, in records.
+# How many records lie between two reports of progress.
 _EVERY = 1024
 # How much of a lock file is read.
 _LOCK_SHOWN = 16
@@ -61,10 +61,10 @@ class Problem:
 @attrs.define
 class Report:
     """
-    What was found.
+    The findings.
 
     @ivar closed: whether the last process has closed the folder.
-    @ivar bad: the first record that is none: its offset, and why.
+    @ivar bad: the offset of the first bytes that are no record, and the fault.
     @ivar unfiled: how many entries of queues and index the next start will make,
         because the folder was not closed and they were not known to be safe.
     """
@@ -122,7 +122,7 @@ class Verifier:
         @param slots: C{maxHashSlotNum}, which index files do not tell.
         @param levels: C{messageDelayLevel}: the queues of delayed messages tell
             by it when each is due.  If not given, any delay may be right.
-        @param progress: told how many bytes of how many are done.
+        @param progress: gets how many bytes are done, and how many there are.
         """
         self._root = root
         self._commitLog = commitLog

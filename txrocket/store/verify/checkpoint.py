@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 
 from txrocket.message import MessageExt
-from txrocket.store.checkpoint import Checkpoint, CheckpointFile
-from txrocket.store.files import Handles
-from txrocket.store.readonly import Note
+from txrocket.store.files.handles import Handles
+from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
+from txrocket.store.verify.readonly import Note
 
 __all__ = ["CheckpointCheck"]
 
@@ -26,9 +26,9 @@ _OWN = slice(64, 121)
 
 class CheckpointCheck:
     """
-    A checkpoint that is told of all records.
+    Compares a checkpoint with all records.
 
-    @ivar there: what it says.
+    @ivar there: the checkpoint.
     @ivar tidy: whether the folder is as we have closed it.
     """
 

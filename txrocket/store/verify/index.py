@@ -5,8 +5,8 @@ Checking index files beside the log.
 A key is found only if the slot of its hash leads to its entry, so the slots and
 the links between entries are made again and compared.
 
-How many slots are used is in the header too.  After a crash some are counted twice, so
-only a number that cannot be is told.
+The header also counts the slots in use.  After a crash some are counted twice, so only a
+number that cannot be right is reported.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import NamedTuple
 from txrocket.bulk import keyHash
 from txrocket.errors import StoreError
 from txrocket.message import PROPERTY_UNIQ_KEY
-from txrocket.store.commitlog import CommitLog
-from txrocket.store.files import Handles
+from txrocket.store.files.handles import Handles
 from txrocket.store.index import Index
-from txrocket.store.readonly import Note
+from txrocket.store.log.commitlog import CommitLog
+from txrocket.store.verify.readonly import Note
 
 __all__ = ["IndexCheck"]
 
@@ -58,7 +58,7 @@ class _Entry(NamedTuple):
 
 class IndexCheck(Index):
     """
-    An index that compares what is put into it with what it has.
+    An index that compares the keys of records with its entries.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class IndexCheck(Index):
         """
         There is a record: its keys must be there.
         """
-        # Without files the store was told to keep none, and of a file that cannot be
-        # read it has been told already.
+        # Without files the index was switched off; a file that cannot be read is reported
+        # already.
         if not self._paths or len(self._counts) < len(self._paths):
             return
         expected = {keyHash(topic, each): each for each in keys if each}
@@ -120,26 +120,26 @@ class IndexCheck(Index):
 
     def marks(self) -> dict[str, int]:
         """
-        What each file's header counts, by the file's name.
+        The count in the header of each file, by the file's name.
         """
         return {os.path.basename(path): count for path, count in self._counts.items()}
 
     def _take(self, offset: int, expected: dict[int, str], timestamp: int) -> None:
         """
-        Go on up to the entries of later records, and strike off what is found.
+        Go on up to the entries of later records, and strike off the keys that are found.
         """
         while self._current is not None and self._current.offset <= offset:
             if self._current.offset == offset:
                 expected.pop(self._current.hashed, None)
                 self._times(self._current, timestamp)
-            # Java, after a crash, may index again what is in the index already.
+            # Java, after a crash, may index a record a second time.
             elif not self._points(self._current):
                 self._nowhere(self._current)
             self._current = next(self._entries, None)
 
     def _times(self, entry: _Entry, timestamp: int) -> None:
         """
-        Compare the times that are told of an entry's record.
+        Compare the time of a record with the times of its entry and its file.
         """
         header = entry.header
         expected = min(max((timestamp - header.beginTimestamp) // 1000, 0), _INT_MAX)
@@ -156,7 +156,7 @@ class IndexCheck(Index):
 
     def _points(self, entry: _Entry) -> bool:
         if entry.offset < self._log.first:
-            # It told of a record that has been deleted.
+            # Its record has been deleted.
             return True
         found = self._log.recordAt(entry.offset)
         if found is None:
@@ -184,7 +184,7 @@ class IndexCheck(Index):
 
     def _count(self, path: str) -> int:
         """
-        What a file's header counts: one more than it has entries; 0 if it is none.
+        The count in the header of a file, one more than its entries; 0 if it is no index file.
         """
         size = os.path.getsize(path)
         room = size - _HEADER.size - self._slotCount * 4

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Checking the log: every record, every field of which the format says something, and
-what lies between and behind the records::
+Checking the log: every record, every field for which the format has a rule, and the bytes
+between and behind the records::
 
     | a | b | ????? | d |blank| e | f | 0 0 0 0 0
               |                         |
               unreadable: looked past   must be zeros
 
-The CRC covers the body alone.  Topic, queue, queue offset, tags and keys are told by
-queues and index, which are checked beside the log.  These a record has nowhere else, so
-that another value of the same kind is not told from the right one:
+The CRC covers the body alone.  Queues and index confirm topic, queue, queue offset, tags and
+keys, and are checked beside the log.  These fields are in the record alone, so a wrong value
+of the right kind cannot be found:
 
   - flag, born timestamp, address and port of both hosts, reconsume times
   - the store timestamp of a record without keys
   - properties other than tags and keys
-  - what is in a file behind the 8 bytes of a blank
+  - the bytes of a file behind the 8 bytes of a blank
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from txrocket.protocol.record import (
     TRANSACTION_ROLLBACK_TYPE,
     decodeRecord,
 )
-from txrocket.store.commitlog import CommitLog, Scanned
-from txrocket.store.readonly import Note, firstData, whyNot
+from txrocket.store.log.commitlog import CommitLog, Scanned
+from txrocket.store.verify.readonly import Note, firstData, whyNot
 
 __all__ = ["LogCheck", "faults"]
 
@@ -59,14 +59,14 @@ _LATEST = 1 << 43
 _MOST_QUEUES = 1 << 16
 _MOST_TIMES = 1 << 20
 
-# What a record has beside body, topic and properties, and for each IPv6 address.
+# The bytes of a record beside body, topic and properties; more for each IPv6 address.
 _FIXED = 91
 _V6_MORE = 12
 
 
 def faults(record: MessageExt) -> Iterator[str]:
     """
-    What cannot be in a record, though it has a sound shape.
+    The values that cannot be in a record, though it has a sound shape.
     """
     for name, value, least, most in (
         ("a queue id", record.queueId, 0, _MOST_QUEUES),
@@ -95,7 +95,7 @@ def _bodyFaults(record: MessageExt) -> Iterator[str]:
     flags = record.sysFlag
     v6 = bool(flags & BORNHOST_V6_FLAG) + bool(flags & STOREHOSTADDRESS_V6_FLAG)
     around = _FIXED + v6 * _V6_MORE + len(record.topic.encode()) + len(record.propertiesData)
-    # Nobody looks at it, so nobody else tells.
+    # No reader checks the CRC of an empty body.
     if record.storeSize == around and record.bodyCRC:
         yield f"no body, and a CRC of {record.bodyCRC}"
 
@@ -123,7 +123,7 @@ class LogCheck:
 
     def __init__(self, log: CommitLog, note: Note, tidy: bool) -> None:
         """
-        @param tidy: whether what lies behind the last record must be zeros.
+        @param tidy: whether all bytes behind the last record must be zeros.
         """
         self._log = log
         self._note = note
@@ -134,7 +134,7 @@ class LogCheck:
 
     def records(self) -> Iterator[Scanned]:
         """
-        All records, those behind unreadable stretches too.
+        All records, also behind unreadable stretches.
         """
         start: int | None = self._log.first
         while start is not None:
@@ -180,7 +180,7 @@ class LogCheck:
         """
         Find out why there are no more records.
 
-        @return: where there are more; L{None} if there are none.
+        @return: where the next record is; L{None} if no record follows.
         """
         segments = self._log.segments
         stop = self.end
@@ -218,7 +218,7 @@ class LogCheck:
                 if scanned is not None and scanned.offset == start:
                     return start
                 position = data.find(_MAGIC, position + 1)
-            # What lies across two chunks is looked at twice.
+            # Bytes that lie across two chunks are searched twice.
             at += len(data) if len(data) < _CHUNK else _CHUNK - BLANK_SIZE
             if not data:
                 break

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from txrocket.message import PROPERTY_DELAY, MessageExt
-from txrocket.store.consumequeue import ENTRY_SIZE, FILLER_SIZE, entries
-from txrocket.store.consumequeues import ASIDE, ConsumeQueues
 from txrocket.store.dispatch import SCHEDULE_TOPIC
-from txrocket.store.files import Handles
-from txrocket.store.readonly import Note, firstData, openSegments, sizeOfFirst
-from txrocket.store.segments import Segments
+from txrocket.store.files.handles import Handles
+from txrocket.store.files.segments import Segments
+from txrocket.store.queue.consumequeues import ASIDE, ConsumeQueues
+from txrocket.store.queue.entry import ENTRY_SIZE, FILLER_SIZE, entries
+from txrocket.store.verify.readonly import Note, firstData, openSegments, sizeOfFirst
 
 __all__ = ["QueuesCheck"]
 
@@ -60,7 +60,7 @@ class _Queue:
 
     def raw(self, queueOffset: int) -> tuple[int, int, int]:
         """
-        What is in an entry's place; zeros where there is no file.
+        The bytes in the place of an entry; zeros where no file is.
         """
         if not 0 <= queueOffset - self._heldAt < len(self._held):
             data = self.segments.read(queueOffset * ENTRY_SIZE, _CHUNK * ENTRY_SIZE)
@@ -72,7 +72,7 @@ class _Queue:
 
     def entry(self, queueOffset: int) -> tuple[int, int, int] | None:
         """
-        An entry; L{None} where there is none.
+        An entry; L{None} if its place is empty.
         """
         found = self.raw(queueOffset)
         return found if found[1] > 0 else None
@@ -80,7 +80,7 @@ class _Queue:
 
 class QueuesCheck(ConsumeQueues):
     """
-    Queues that compare what is put into them with what they have.
+    Queues that compare the entries of records with their own.
 
     @ivar record: the record that is being put.
     """
@@ -98,7 +98,7 @@ class QueuesCheck(ConsumeQueues):
         @param unreadable: stretches of the log in which records cannot be read.
         @param delaysKnown: whether the delay levels are known.  If not, the entry of a
             delayed message must have any time that a delay can lead to.
-        @param tidy: whether what lies behind the last entry must be zeros.
+        @param tidy: whether all bytes behind the last entry must be zeros.
         """
         super().__init__(handles, folder, ENTRY_SIZE)
         self._root = folder
@@ -202,8 +202,7 @@ class QueuesCheck(ConsumeQueues):
 
     def finish(self, first: int) -> None:
         """
-        All records have been put: what else is there tells of deleted records,
-        or is too much.
+        All records have been put: each other entry belongs to a deleted record, or is a fault.
 
         @param first: where the log begins.
         """

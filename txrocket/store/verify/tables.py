@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Checking the tables in C{config/} and their C{.bak}: checksum, shape, and whether what
-they say can be.
+Checking the tables in C{config/} and their C{.bak}: checksum, shape, and range of values.
 
-A table that Java has written has no checksum.  There, another number of the same kind
-is not told from the right one.
+A table that Java has written has no checksum, so a wrong number of the right kind cannot be
+found there.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from txrocket.errors import ProtocolError
 from txrocket.protocol.fastjson import parse
 from txrocket.store.dispatch import SCHEDULE_TOPIC
 from txrocket.store.jsontable import checked
-from txrocket.store.readonly import Note
+from txrocket.store.verify.readonly import Note
 
 __all__ = ["TablesCheck"]
 
@@ -127,7 +126,7 @@ def _offsets(value: Any, ends: Ends) -> Iterator[str]:
             yield f"{str(key)[:80]!r} is {str(offsets)[:80]}"
             continue
         for queue, offset in offsets.items():
-            # What groups have reached in a topic outlives the topic.
+            # The offsets of groups outlive their topic.
             end = ends.get((topic, _integer(queue)), (1 << 63) - 1)
             if _integer(queue) < 0 or not _number(offset, 0, end):
                 yield f"{key!r} has {str(offset)[:80]} in queue {queue}, which ends at {end}"

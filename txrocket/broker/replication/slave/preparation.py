@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a slave does to its log before it follows a master of ours.
+
+The order is what makes a crash harmless.  The group is joined first, so that the bytes of one
+group never lie in the folder of another.  The log is cut before the epochs are: an epoch that
+is forgotten while its bytes are there would be taken for the one before it::
+
+    join --> cut or begin anew --> forget epochs --> take over the master's epochs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from txrocket.broker.replication.handshake import whereToBegin
+from txrocket.broker.replication.interfaces import SlaveParts
+from txrocket.protocol.ha.hello import MasterHello
+from txrocket.store.replica.cut import Cut
+
+__all__ = ["Preparation"]
+
+
+@attrs.define
+class Preparation:
+    """
+    Makes a slave's log a beginning of its master's.
+
+    @ivar lastCut: what was cut last.
+    @ivar lastAside: the folder that keeps the content that was set aside last; empty if none.
+    """
+
+    parts: SlaveParts
+    lastCut: Cut | None = None
+    lastAside: str = ""
+
+    def prepare(self, hello: MasterHello, lastFile: bool) -> None:
+        """
+        Cut what the master does not have, or begin anew.
+
+        @param lastFile: whether a log that begins anew does so with the master's last file.
+        @raise ReplicaRefused: if this broker must not follow that master.
+        @raise StoreError: if the disk fails.
+        """
+        parts = self.parts
+        beginning = whereToBegin(parts, hello, lastFile)
+        if parts.identity.groupId != hello.groupId:
+            parts.identity.join(hello.groupId)
+        if beginning.isAnew:
+            self.beginAnew(beginning.offset)
+        elif beginning.offset < parts.log.end:
+            self._cut(beginning.offset)
+        else:
+            parts.epochs.cutAt(beginning.offset)
+        self.takeEpochs(hello.epochs, parts.log.end)
+
+    def beginAnew(self, offset: int) -> None:
+        """
+        Set everything aside, and begin with an empty log.
+
+        @raise StoreError: if the disk fails.
+        """
+        parts = self.parts
+        aside = parts.log.beginAt(offset)
+        parts.epochs.cutAt(0)
+        self.lastAside = aside or self.lastAside
+        parts.startedAnew(offset, aside)
+
+    def takeEpochs(self, epochs: Sequence[tuple[int, int]], offset: int) -> None:
+        """
+        Take over the master's epochs that start up to an offset.
+
+        @raise StoreError: if the disk fails.
+        """
+        own = self.parts.epochs
+        for epoch, start in epochs:
+            if start <= offset and (not own.entries or epoch > own.entries[-1][0]):
+                own.append(epoch, start)
+
+    def _cut(self, offset: int) -> None:
+        parts = self.parts
+        entries = parts.epochs.entries
+        cut = parts.log.cut(offset, entries[-1][0] if entries else 0)
+        parts.epochs.cutAt(cut.offset)
+        self.lastCut = cut
+        parts.cutBack(cut)
