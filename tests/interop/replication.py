@@ -124,7 +124,11 @@ class Check:
             await sending
             await pair.caughtUp()
             self._done(f"{broker.name} back")
+        load.codes.clear()
         await load.send(quarter)
+        # The load of a busy machine may keep a slave for longer than a master waits.
+        isSync = pair.kinds.role == "SYNC_MASTER"
+        assert not isSync or load.codes[0] > sum(load.codes.values()) / 2, load.codes
 
     async def _still(self) -> int:
         """
@@ -330,8 +334,10 @@ class Replication:
     @property
     def page(self) -> str:
         """
-        Its part of the page.
+        Its part of the page; nothing if nothing was run.
         """
+        if not self._weak.findings and set(self._matrix.results.values()) <= {LACKING}:
+            return ""
         return _TEXT.format(
             count=_MESSAGES,
             pairs=pairsTable(self._matrix.results),

@@ -142,12 +142,11 @@ class Load:
 
     async def prepare(self) -> None:
         """
-        Make the topics.
+        Make the topics, once the broker has become the master.
         """
         for topic in TOPICS:
             header = CreateTopicRequestHeader(topic, "TBW102", QUEUES, QUEUES, 6, "SINGLE_TAG", 0)
-            answer = await self._master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-            assert not answer.code, answer
+            await self._until(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def send(self, count: int) -> None:
         """
