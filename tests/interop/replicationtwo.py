@@ -14,7 +14,7 @@ from pathlib import Path
 from twisted.internet.utils import getProcessOutputAndValue
 
 from tests.interop.cells import sleep
-from tests.interop.replicationfiles import logBytes
+from tests.interop.replicationfiles import dirtyPages, logBytes
 from tests.interop.replicationload import GROUP, maxOffsets, sendOne
 from tests.interop.replicationpair import (
     Broker,
@@ -101,43 +101,72 @@ class MasterAndSlave:
 
     async def _unflushed(self) -> Finding:
         code, _ = await sendOne(self.pair.master, "Plain", b"unflushed")
-        child = self.pair.slave.child
-        assert child is not None
-        dirty = _dirty(child.transport.pid, str(self.pair.slave.store / "commitlog"))
-        seen = f"answered {answerName(code)} though the slave does not flush"
-        # Our slave does not map its log, so what is dirty there cannot be told from outside.
-        return Finding(code == 0, f"{seen}; {dirty} kB are in its memory only" if dirty else seen)
+        pages = dirtyPages(self.pair.slave.store / "commitlog")
+        where = (
+            "where it cannot be told what is on a disk"
+            if pages is None
+            else (f"with {pages} pages of the slave's log in memory only")
+        )
+        return Finding(code == 0 and pages != 0, f"answered {answerName(code)} {where}")
 
     async def _tables(self) -> Finding:
         pair = self.pair
         await pair.slave.end()
         await self._startSlave(flushIntervalCommitLog=500, flushCommitLogThoroughInterval=10_000)
-        await sendOne(pair.master, "Plain", b"again")
-        await pair.caughtUp()
-
-        async def attached() -> bool:
-            return (await sendOne(pair.master, "Plain", b"attached"))[0] == 0
-
-        await until(attached, 20.0, "the slave is there")
+        await self._attached()
         header = CreateTopicRequestHeader("Fresh", "TBW102", 4, 4, 6, "SINGLE_TAG", 0)
         await pair.master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         topics = (await pair.slave.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body
         isLate = b'"Fresh"' not in topics
-        for broker, offset in ((pair.master, 1), (pair.slave, 2)):
-            update = UpdateConsumerOffsetRequestHeader(GROUP, "Plain", 0, offset)
-            await broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, update)
-        end = reactor.seconds() + _SYNCHRONISED[self._kind]
-        offset = 2
-        while reactor.seconds() < end and offset == 2:
-            await sleep(0.2)
-            query = QueryConsumerOffsetRequestHeader(GROUP, "Plain", 0)
-            answer = await pair.slave.ask(RequestCode.QUERY_CONSUMER_OFFSET, query)
-            offset = answer.decodeHeader(QueryConsumerOffsetResponseHeader).offset
+        offset = await self._returned()
         there = "not there" if isLate else "there"
         return Finding(
             isLate or offset < 2,
-            f"a topic that was acknowledged is {there} at once; an offset of 2 becomes {offset}",
+            f"a topic that was acknowledged is {there} at once;"
+            f" an offset of 2 is {offset} once the master is back",
         )
+
+    async def _returned(self) -> int:
+        """
+        A group commits at the slave while its master is away.
+
+        @return: where the group is once the master is back.
+        """
+        pair = self.pair
+
+        async def commit(broker: Broker, offset: int) -> None:
+            update = UpdateConsumerOffsetRequestHeader(GROUP, "Plain", 0, offset)
+            await broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, update)
+
+        async def committed() -> int:
+            query = QueryConsumerOffsetRequestHeader(GROUP, "Plain", 0)
+            answer = await pair.slave.ask(RequestCode.QUERY_CONSUMER_OFFSET, query)
+            if answer.code:
+                return 0
+            return answer.decodeHeader(QueryConsumerOffsetResponseHeader).offset
+
+        await commit(pair.master, 1)
+        await until(committed, 30.0, "the slave has the offset")
+        # So that it is on the master's disk.
+        await pair.master.end()
+        await commit(pair.slave, 2)
+        await pair.startMaster()
+        await self._attached()
+        end = reactor.seconds() + _SYNCHRONISED[self._kind]
+        while reactor.seconds() < end and await committed() == 2:
+            await sleep(0.2)
+        return await committed()
+
+    async def _attached(self) -> None:
+        """
+        Wait until the master has a slave.
+        """
+        master = self.pair.master
+
+        async def acknowledged() -> bool:
+            return (await sendOne(master, "Plain", b"attached"))[0] == 0
+
+        await until(acknowledged, 60.0, "the slave is there")
 
     async def _turned(self) -> Finding:
         pair, mark = self.pair, b"a body that is turned"
@@ -188,11 +217,10 @@ class MasterAndSlave:
             return
         if slave.child is None:
             await slave.start()
-        command = [sys.executable, "-m", "txrocket.server.main", "ha", "promote", slave.address]
-        out, err, code = await getProcessOutputAndValue(
-            command[0], command[1:], env=dict(os.environ)
-        )
-        assert code == 0, f"{command}: {out!r} {err!r}"
+        program = str(Path(sys.executable).with_name("txrocket"))
+        arguments = ("ha", "promote", slave.address)
+        out, err, code = await getProcessOutputAndValue(program, arguments, dict(os.environ))
+        assert code == 0, f"{arguments}: {out!r} {err!r}"
 
     async def _alone(self) -> Finding:
         # Since the last script, the one that was the slave is the master.
@@ -211,17 +239,3 @@ class MasterAndSlave:
             came == 0,
             f"{came} of 1 late message came; ending a transaction is answered {answerName(code)}",
         )
-
-
-def _dirty(pid: int, folder: str) -> int:
-    """
-    How many kilobytes of the files of a folder a process has changed in memory only.
-    """
-    found, isOf = 0, False
-    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-        first = line.split(maxsplit=1)[0]
-        if not first.endswith(":"):
-            isOf = folder in line
-        elif isOf and first in ("Private_Dirty:", "Shared_Dirty:"):
-            found += int(line.split()[1])
-    return found
