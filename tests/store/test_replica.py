@@ -206,7 +206,7 @@ class AppendTests(ReplicaTestCase):
             bad[place] ^= 1
             with self.assertRaises(MalformedLog, msg=str(place)):
                 self.slave.replica.append(0, bytes(bad))
-            self.assertEqual((0, {}), (self.slave.replica.end, self.slave.appender.nexts))
+            self.assertEqual((0, []), (self.slave.replica.end, self.slave.queues.topics()))
         self.slave.replica.append(0, data[:_FILE])
         self.slave.replica.append(_FILE, data[_FILE:])
         self.assertEqualLogs()
@@ -225,12 +225,28 @@ class AppendTests(ReplicaTestCase):
         replica.append(0, bytes(bad[: end + 200]))
         self.assertEqual(end + 200, replica.end)
         self.successResultOf(self.slave.flushed())
-        self.assertEqual(end + 200, replica.flushed)
+        self.assertEqual(end, replica.flushed)
         self.assertRaises(MalformedLog, replica.append, end + 200, bytes(bad[end + 200 :]))
         self.assertEqual((end, end), (replica.end, replica.flushed))
         replica.append(end, data[end:])
         self.successResultOf(self.slave.flushed())
         self.assertEqual((len(data), len(data)), (replica.end, replica.flushed))
+        self.assertEqualLogs()
+
+    def test_halfRecordInNoFile(self) -> None:
+        """
+        Nothing of a record is in a file before it is whole, and nothing of it is read.
+        """
+        end = put(self.master, b"one").end
+        put(self.master, b"two" * 100)
+        copy(self.master, self.slave, 50, until=end + 150)
+        replica = self.slave.replica
+        file = self.slaveDisk.file(f"{ROOT}/commitlog/{0:020d}")
+        self.assertFalse(any(file.data[end:]))
+        self.assertEqual((end + 150, b""), (replica.end, replica.read(end, 1000)))
+        replica.dropHalf()
+        self.assertEqual(end, replica.end)
+        copy(self.master, self.slave)
         self.assertEqualLogs()
 
     def test_longRecordTellsSetting(self) -> None:
@@ -285,10 +301,10 @@ class AppendTests(ReplicaTestCase):
 
         self.slaveDisk.before = fail
         self.assertRaises(DiskFull, copy, self.master, self.slave, 1000)
-        self.assertEqual(0, self.slave.replica.end)
+        self.assertEqual((1000, 0), (self.slave.replica.end, self.slave.log.written))
         broken[:] = ["pwrite"]
         self.assertRaises(DiskFull, copy, self.master, self.slave, 1000)
-        self.assertEqual(0, self.slave.replica.end)
+        self.assertEqual((1000, 0), (self.slave.replica.end, self.slave.log.written))
         broken.clear()
         copy(self.master, self.slave, 1000, until=4000)
         broken[:] = ["pwrite", "allocate"]

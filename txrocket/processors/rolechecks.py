@@ -7,12 +7,11 @@ Requests that a broker refuses because of its role, as a table::
     END_TRANSACTION                     SLAVE_NOT_AVAILABLE         SERVICE_NOT_AVAILABLE
     create, change or delete a          SYSTEM_ERROR                SERVICE_NOT_AVAILABLE
         topic or a group
-    lock queues, commit offsets,        served                      SERVICE_NOT_AVAILABLE
-        pull
+    lock queues, commit offsets         served                      SERVICE_NOT_AVAILABLE
 
 A slave's codes are Java's.  A suspended broker does not know whether there is a newer master,
-so it promises nothing.  Sends are refused by their own checks, because the response has more
-fields.
+so it promises nothing.  Sends and pulls are refused by checks of their own, because many of
+them are served together.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ _BY_SLAVES: Final[dict[int, Callable[[], ResponseError] | None]] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: _notChanged,
     RequestCode.LOCK_BATCH_MQ: None,
     RequestCode.UPDATE_CONSUMER_OFFSET: None,
-    RequestCode.PULL_MESSAGE: None,
 }
 
 

@@ -14,7 +14,7 @@ from txrocket.broker.parts import BrokerParts
 from txrocket.broker.plugins import Plugins, checkPlugins, loadSQL92
 from txrocket.broker.registration import NameServerRegistration
 from txrocket.broker.replication.settings import ReplicationSettings
-from txrocket.broker.service import Broker, Listener
+from txrocket.broker.service import Broker, Listener, PeriodicTask
 from txrocket.broker.settings import SECTIONS, BrokerSettings, PullSettings, RegistrationSettings
 from txrocket.config import Configuration
 from txrocket.processors.cooperate import Slices, begun, cooperator
@@ -28,7 +28,7 @@ from txrocket.services.delivery import buildDelivery
 from txrocket.services.processors import registerProcessors, serverFactory
 from txrocket.services.replication import buildReplication
 from txrocket.services.tables import buildTables
-from txrocket.services.tasks import periodicTasks
+from txrocket.services.tasks import MASTER_LOOK, periodicTasks
 from txrocket.store.flush.flusher import InThread
 from txrocket.store.settings import StoreSettings
 
@@ -73,7 +73,10 @@ def broker(
         parts,
         replication,
         _listener(environment, configuration, core.remoting, port, replication.steps.links.gate),
-        periodicTasks(environment, configuration, parts, slices),
+        [
+            *periodicTasks(environment, configuration, parts, slices),
+            PeriodicTask("Looking for the master", MASTER_LOOK, replication.look),
+        ],
         environment.start,
         environment.stop,
     )

@@ -20,7 +20,10 @@ from txrocket.processors.cooperate import cooperate
 from txrocket.protocol.fastjson import Gradual
 from txrocket.server.environment import Environment
 
-__all__ = ["periodicTasks"]
+__all__ = ["MASTER_LOOK", "periodicTasks"]
+
+#: Seconds until a slave without its master asks the name servers for it again.
+MASTER_LOOK = 5.0
 
 # Seconds between two looks for silent clients.
 _SCAN_INTERVAL = 10.0

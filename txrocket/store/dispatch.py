@@ -134,15 +134,15 @@ class Dispatcher:
 
     def catchUp(self, log: CommitLog) -> None:
         """
-        Dispatch the whole records of the files up to the end of the log.
+        Dispatch the records of the files up to the end of the log.
         """
         # Files may have been deleted meanwhile.
         for offset, data in log.scan(max(self.position, log.first), strict=False):
-            if offset >= log.whole:
+            if offset >= log.written:
                 break
-            self._dispatch(offset, data[: log.whole - offset])
+            self._dispatch(offset, data)
         # A blank, or nothing, may lie between the last record and the log's end.
-        self.position = max(self.position, log.whole)
+        self.position = max(self.position, log.written)
 
     def _dispatch(self, offset: int, data: bytes) -> None:
         """

@@ -200,7 +200,6 @@ class MessageStore:
         self.flusher.flushed.advance(self.session.open(self.replica.isFollower))
         self.appender.resume(self.dispatcher)
         self.written.advance(self.log.written)
-        self.replica.opened()
         self.reader.trustFrom(self.log.written)
         self.tasks.start(self.retention.clean)
 
@@ -209,7 +208,6 @@ class MessageStore:
         Write and sync everything, and close the folder.
         """
         self.tasks.stop()
-        self.replica.close()
         return self.session.close()
 
     # --- append ----------------------------------------------------------

@@ -157,7 +157,7 @@ class PeriodicTasks:
         """
         Dispatch the records that a full disk has kept from the queues.
         """
-        if self._dispatcher.position < self._commitLog.whole:
+        if self._dispatcher.position < self._commitLog.written:
             try:
                 self._dispatcher.catchUp(self._commitLog)
             except (OSError, StoreError) as error:

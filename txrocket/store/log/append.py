@@ -224,6 +224,8 @@ class Appender:
         for topic, queueId, queue in dispatcher.queues:
             self.nexts[topic, queueId] = queue.maxOffset
         self.schedule.resume(dispatcher.timestamp)
+        # The last file may be another one: have room reserved for the first message.
+        self._log.fileEnd = 0
 
     def _admit(self) -> None:
         refusal = self._health.refusal or self._retention.full

@@ -67,8 +67,6 @@ class CommitLog:
     @ivar segments: the files.
     @ivar end: where the next record goes.
     @ivar written: how far the log is in the files.
-    @ivar half: how many bytes before that are of a record of which the rest is still to come:
-        a slave gets records in pieces.
     @ivar direct: as L{Files<txrocket.store.files.Files>} have it.
     @ivar largest: how many bytes a record has at most, including records that were appended
         before the limit was lowered.
@@ -99,7 +97,6 @@ class CommitLog:
         self._spoiled = 0  # up to where a write that failed may have come
         self.end = 0
         self.written = 0
-        self.half = 0
 
     @property
     def first(self) -> int:
@@ -114,13 +111,6 @@ class CommitLog:
         How long a record is at most.
         """
         return self._limit
-
-    @property
-    def whole(self) -> int:
-        """
-        Up to where the files have whole records.
-        """
-        return self.written - self.half
 
     def reserve(self, size: int, bodySize: int) -> int:
         """
@@ -200,22 +190,6 @@ class CommitLog:
                 raise self._explain(error, self.segments.size) from error
         self.add(data)
         self._writeAll()
-
-    def dropHalf(self) -> None:
-        """
-        Let the log end with its last whole record.
-
-        @raise StoreFailed: if the disk fails.
-        """
-        # Zeros in the place of the bytes need no room.
-        while self.half:
-            size = min(self.half, _CHUNK)
-            try:
-                self.segments.write(self.written - size, bytes(size))
-            except OSError as error:
-                raise self._explain(error, size) from error
-            self.half -= size
-            self.end = self.written = self.written - size
 
     def drop(self) -> None:
         """

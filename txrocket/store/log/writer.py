@@ -74,24 +74,22 @@ class LogWriter:
         if self._flushed.waiting:
             self._tasks.flush()
 
-    def adopt(self, data: bytes, start: int, records: bytes, half: int) -> None:
+    def adopt(self, data: bytes, *, isPad: bool) -> None:
         """
         Write the next bytes of a master's log, as they are.
 
-        @param start: where in the log the first record begins that is whole with them.
-        @param records: the records that are.
-        @param half: how many bytes are behind these then.
+        @param data: whole records, and maybe a blank behind them.
+        @param isPad: whether they fill a file instead, and are no records.
         @raise StoreError: if that fails; nothing is written.
         """
-        log = self._commitLog
+        log, start = self._commitLog, self._commitLog.written
         try:
             log.adopt(data)
         except StoreFailed as error:
             self._health.fail(error)
             raise
-        log.half = half
-        if records:
-            self.wrote(start, records)
+        if not isPad:
+            self.wrote(start, data)
         self.written.advance(log.written)
         if self._flushed.waiting:
             self._tasks.flush()
@@ -135,7 +133,6 @@ class LogWriter:
         Let go of the files of the log.
         """
         self._commitLog.segments.abandon()
-        self._commitLog.half = 0
 
     def release(self) -> None:
         """

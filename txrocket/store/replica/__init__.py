@@ -9,23 +9,22 @@ C{appendToCommitLog}::
                                                          +--> Dispatcher: queues, index, pulls
 
 A slave's log has the bytes of its master's, file by file.  Queues and index are not copied: a
-slave makes its own from the whole records.  A record whose end is still to come is in the log,
-and in no queue.
+slave makes its own from the whole records.  A record whose end is still to come is in no file and
+in no queue: see L{txrocket.store.replica.recordstream}.
 
 While a store follows, it takes no messages; L{ReplicaLog.lead} has it take messages again.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 
-from txrocket.errors import MalformedLog, StoreError, StoreFailed, StoreIsReplica
+from txrocket.errors import MalformedLog, StoreError, StoreIsReplica
 from txrocket.store.replica.cut import Cut
 from txrocket.store.replica.cutter import LogCutter
-from txrocket.store.replica.recordstream import RecordStream
+from txrocket.store.replica.recordstream import Half, RecordStream
 
 if TYPE_CHECKING:
     from txrocket.store.messagestore import MessageStore
@@ -54,9 +53,10 @@ class ReplicaLog:
     @property
     def end(self) -> int:
         """
-        Up to where the log is in the files.
+        Where the log ends.  All its whole records are in the files; of a record that a
+        master has not sent to its end, the first bytes are in memory.
         """
-        return self._log.written
+        return self._log.written + self._stream.half.size
 
     @property
     def flushed(self) -> int:
@@ -82,21 +82,15 @@ class ReplicaLog:
         @raise StoreError: if the files do not have the offset, or the disk does not give it.
         """
         log = self._log
-        if not log.first <= offset <= log.written:
-            raise StoreError(f"the log begins at {log.first} and ends at {log.written}: {offset}")
+        if not log.first <= offset <= self.end:
+            raise StoreError(f"the log begins at {log.first} and ends at {self.end}: {offset}")
         return log.read(offset, most)
 
     def whenGrown(self, offset: int) -> Deferred[None]:
         """
-        A Deferred that fires once the log ends behind an offset.
+        A Deferred that fires once the files have more than the bytes before an offset.
         """
         return self._store.written.passes(offset)
-
-    def opened(self) -> None:
-        """
-        The folder was opened: the log ends with a whole record.
-        """
-        self._stream.begin(self._log.written)
 
     # --- a slave's -------------------------------------------------------
 
@@ -108,7 +102,7 @@ class ReplicaLog:
         """
         if not self.isFollower:
             self._store.write()
-            self._stream.begin(self._log.written)
+            self._stream.half = Half()
             self._store.health.following = StoreIsReplica(
                 f"{self._store.settings.storePathRootDir} follows the log of a master, and takes "
                 "no messages"
@@ -116,14 +110,14 @@ class ReplicaLog:
 
     def append(self, offset: int, data: bytes) -> None:
         """
-        Take the next bytes of the master's log, within one file.  Whole records are in their
-        queues then.
+        Take the next bytes of the master's log, within one file.  The records that are whole
+        then are in the files and in their queues.
 
         @param offset: where in the log they belong, which must be its end.
         @raise MalformedLog: if they cannot be the next bytes of a log.  Nothing of them is
-            written, and the log ends with its last whole record.
-        @raise DiskFull: if there is no room: nothing of them is written, and they may be
-            given again.
+            kept, and the log ends with its last whole record.
+        @raise DiskFull: if there is no room: nothing of them is kept, and they may be given
+            again.
         @raise StoreError: if they do not belong at the end of the log, or the store does not
             follow.
         """
@@ -131,18 +125,27 @@ class ReplicaLog:
         self._check(offset, len(data))
         if not data:
             return
+        before = stream.half
         try:
-            checked = stream.check(data)
+            checked = stream.check(self._log.written, data)
         except MalformedLog:
-            self._dropHalf()
+            self.dropHalf()
             raise
         # First: a consumer that is told of a message may ask for more.
-        before = stream.accept(checked.half)
-        try:
-            self._store.writer.adopt(data, checked.start, checked.whole, checked.half.have)
-        except StoreError:
-            stream.accept(before)
-            raise
+        stream.half = checked.half
+        if checked.data:
+            try:
+                self._store.writer.adopt(checked.data, isPad=checked.isPad)
+            except StoreError:
+                stream.half = before
+                raise
+
+    def dropHalf(self) -> None:
+        """
+        Forget the record of which the end is still to come: the log ends before it.
+        """
+        if self._stream.half.size:
+            self._stream.half = Half()
 
     def cut(self, offset: int, epoch: int) -> Cut:
         """
@@ -159,10 +162,13 @@ class ReplicaLog:
         """
         log = self._log
         self._checkFollower()
-        if not log.first <= offset <= log.written:
-            raise StoreError(f"the log begins at {log.first} and ends at {log.written}: {offset}")
-        if offset == log.written:
+        if not log.first <= offset <= self.end:
+            raise StoreError(f"the log begins at {log.first} and ends at {self.end}: {offset}")
+        if offset == self.end:
             return Cut(offset, 0, 0, "")
+        self.dropHalf()
+        if offset >= log.written:
+            return Cut(log.written, 0, 0, "")
         cut = self._cutter.cut(offset, epoch, self._store.health.fail)
         self._begunAnew()
         return cut
@@ -185,14 +191,6 @@ class ReplicaLog:
         self._begunAnew()
         return folder
 
-    def close(self) -> None:
-        """
-        Let the log end with its last whole record, before the store is stopped.
-        """
-        # The next start drops the half record as well.
-        with suppress(StoreError):
-            self._dropHalf()
-
     def lead(self) -> None:
         """
         Take messages again, behind the last whole record.
@@ -202,28 +200,23 @@ class ReplicaLog:
         """
         if not self.isFollower:
             return
-        log, stream = self._log, self._stream
-        if stream.isPad:
-            # A blank is whole with its 8 bytes: the rest of its file was never written.
+        store, log = self._store, self._log
+        if self._stream.half.pad:
+            # Of a blank only the first bytes matter; the rest of its file reads as zeros.
             log.end = log.written = log.segments.end
-            log.half = 0
-        elif stream.half:
-            self._dropHalf()
-            # A producer's records take the place, and must not be found in pieces of both.
-            log.segments.syncFrom(log.written)
-        self._store.dispatcher.catchUp(log)
-        self._store.appender.resume(self._store.dispatcher)
-        self._store.written.advance(log.written)
-        self._store.health.following = None
-        stream.begin(log.written)
+        self._stream.half = Half()
+        store.dispatcher.catchUp(log)
+        store.appender.resume(store.dispatcher)
+        store.written.advance(log.written)
+        store.health.following = None
 
     def _check(self, offset: int, size: int) -> None:
-        log, fileSize = self._log, self._log.segments.size
+        fileSize = self._log.segments.size
         self._checkFollower()
         if self._store.retention.full is not None:
             raise self._store.retention.full
-        if offset != log.written:
-            raise StoreError(f"the log ends at {log.written}: nothing can be added at {offset}")
+        if offset != self.end:
+            raise StoreError(f"the log ends at {self.end}: nothing can be added at {offset}")
         if offset % fileSize + size > fileSize:
             raise StoreError(f"{size} bytes at {offset} do not lie within one file of {fileSize}")
 
@@ -233,36 +226,18 @@ class ReplicaLog:
         if self._store.failure is not None:
             raise self._store.failure
 
-    def _dropHalf(self) -> None:
-        """
-        Let the log end with its last whole record.
-        """
-        if self._log.half:
-            try:
-                self._log.dropHalf()
-            except StoreFailed as error:
-                self._store.health.fail(error)
-                raise
-            self._goBack(self._log.written)
-        self._stream.begin(self._log.written)
-
     def _begunAnew(self) -> None:
         """
         The log was cut, and the folder recovered.
         """
         store, end = self._store, self._log.written
-        self._goBack(end)
+        reason = StoreError(f"the log was cut at {end}")
+        store.written.goBack(end, reason)
+        store.flusher.goBack(end, reason)
+        # Recovery has synced everything.
         store.written.advance(end)
         store.flusher.flushed.advance(end)
         store.appender.resume(store.dispatcher)
         store.reader.forget()
         store.tasks.isCheckpointDue = True
-        self._stream.begin(end)
-
-    def _goBack(self, offset: int) -> None:
-        """
-        The log was cut at an offset.
-        """
-        reason = StoreError(f"the log was cut at {offset}")
-        self._store.written.goBack(offset, reason)
-        self._store.flusher.goBack(offset, reason)
+        self._stream.half = Half()

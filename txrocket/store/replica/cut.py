@@ -56,7 +56,7 @@ def boundaryAt(log: CommitLog, offset: int) -> int:
     begins there.
     """
     base = log.segments.baseOf(offset)
-    if base is None or offset in (base, log.whole):
+    if base is None or offset in (base, log.written):
         return offset
     if log.read(offset, BLANK_SIZE)[4:] == _MAGIC or next(log.scan(offset, strict=False), None):
         return offset
@@ -153,9 +153,9 @@ def _stretches(log: CommitLog, start: int) -> Iterator[bytes]:
     The whole records from an offset on, many at a time.
     """
     for offset, data in log.scan(start, strict=False):
-        if offset >= log.whole:
+        if offset >= log.written:
             return
-        yield data[: log.whole - offset]
+        yield data[: log.written - offset]
 
 
 def _sizes(data: bytes) -> Iterator[int]:

@@ -9,6 +9,18 @@ same epoch with the same start agree up to there, and as far as both have bytes 
     theirs   |--- 1 ---|- 2 -|--- 3 ------|     (1, 0) (2, 500) (3, 700)
                              ^ commonEnd: here mine is cut
 
+So no byte may be in a log under the epoch of another master.  A slave keeps to this order, each
+step being on the disk before the next one:
+
+ 1. it cuts its log at L{commonEnd}, or L{sets it aside<txrocket.store.replica.ReplicaLog.beginAt>}
+    after it has forgotten all epochs;
+ 2. it forgets the epochs that start at the end of its log or behind it (L{EpochFile.cutAt}), even
+    if nothing was cut: a power loss may have taken their bytes;
+ 3. it takes the epoch of the master that the next byte belongs to (L{EpochFile.append}), and then
+    the byte.
+
+A broker that begins to lead takes an epoch that none has had before, at the end of its log.
+
 The file C{epochFileCheckpoint} is that of RocketMQ 5 (C{CheckpointFile}, C{EpochFileCache})::
 
     2             how many there are
@@ -76,8 +88,8 @@ def _ends(epochs: Sequence[Epoch], end: int) -> dict[Epoch, int]:
     Where each epoch of a log ends.
     """
     held = [each for each in epochs if each.start <= end]
-    ends = [*(each.start for each in held[1:]), end]
-    return dict(zip(held, ends[: len(held)], strict=True))
+    starts = [*(each.start for each in held), end]
+    return dict(zip(held, starts[1:], strict=True))
 
 
 def encodeEpochs(epochs: Sequence[Epoch]) -> bytes:
@@ -175,10 +187,10 @@ class EpochFile:
 
     def append(self, epoch: int, start: int) -> None:
         """
-        Begin an epoch.  One that starts where the last one does takes its place, because that
-        one has no bytes.
+        Begin an epoch at the end of the log.  Epochs that start there, or behind it, have no
+        bytes and are forgotten.
 
-        @raise StoreError: if the epoch, or its start, is lower than the last one's.
+        @raise StoreError: if the epoch is not higher than the last one.
         @raise DiskFull: if there is no room.
         @raise StoreFailed: if the disk fails.
         """
@@ -187,37 +199,21 @@ class EpochFile:
             return
         if not 0 <= epoch <= _INT_MAX or not 0 <= start <= _LONG_MAX:
             raise StoreError(f"epoch {epoch} at {start} is not valid")
-        if last is not None and (epoch <= last.epoch or start < last.start):
+        if last is not None and epoch <= last.epoch:
             raise StoreError(f"epoch {epoch} at {start} does not follow on {tuple(last)}")
-        kept = self._entries
-        if last is not None and last.start == start:
-            kept = kept[:-1]
+        kept = [each for each in self._entries if each.start < start]
         self._save((*kept, Epoch(epoch, start)))
 
     def cutAt(self, offset: int) -> None:
         """
-        The log was cut at an offset: forget the epochs that have no bytes any more.  The
-        caller cuts the log first: an epoch that is forgotten before its bytes are would be
-        taken for the one before it.
+        Forget the epochs that start at an offset or behind it, because the log ends there.
 
         @raise DiskFull: if there is no room.
         @raise StoreFailed: if the disk fails.
         """
-        self._keep([each for each in self._entries if each.start < offset])
-
-    def endAt(self, end: int) -> None:
-        """
-        The log was opened, and ends at an offset: forget the epochs that start behind it.  A
-        power loss has taken their bytes, or came between a cut and L{cutAt}.
-
-        @raise DiskFull: if there is no room.
-        @raise StoreFailed: if the disk fails.
-        """
-        self._keep([each for each in self._entries if each.start <= end])
-
-    def _keep(self, entries: list[Epoch]) -> None:
-        if len(entries) < len(self._entries):
-            self._save(tuple(entries))
+        kept = tuple(each for each in self._entries if each.start < offset)
+        if kept != self._entries:
+            self._save(kept)
 
     def _save(self, entries: tuple[Epoch, ...]) -> None:
         data = encodeEpochs(entries)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The log of a master as a stream of pieces: which records are whole, and whether the bytes can
-be those of a log at all::
+The log of a master as a stream of pieces: which records are whole, and whether the bytes can be
+those of a log at all::
 
     pieces    |------------|-----------|--------|------------|
-    log       | record | record | rec ord | blank ~~~~~~~~~~~~| record ...
-                                ^ half    ^ spans its file
+    log       | record | record | rec ord | blank, pad ~~~~~~| record ...
+                                ^ half
 
-A piece ends anywhere: inside a record, inside the 8 bytes of a blank, behind them.  Bytes that
-cannot be a record are found as soon as its head is there, and a damaged body when the record
-is whole.
+A piece ends anywhere: inside a record, inside the 8 bytes of a blank, inside the pad behind them
+that fills the file.  Bytes that cannot be a record are found as soon as its head is there, and a
+damaged body when the record is whole.
+
+Half a record stays in memory until it is whole, because it must not be in a file.  If a power
+loss took a middle part of a record that was written in two pieces, only zeros in its head
+would tell, and the CRC of a record does not cover its head.
 """
 
 from __future__ import annotations
@@ -38,32 +42,31 @@ _PLACE_END = PHYSICAL_OFFSET_POSITION + _LONG.size
 
 class Half(NamedTuple):
     """
-    The last record or blank of a stream, of which the end is still to come.
+    The end of a stream.
 
-    @ivar start: where in the log it begins.
-    @ivar pieces: its bytes; of a blank, those behind the first 8 are not kept.
-    @ivar have: how many bytes of it are there.
-    @ivar need: how many must be there before there is more to check.
-    @ivar isBlank: whether it is a blank, of which at least the 8 bytes are there.
+    @ivar pieces: the bytes of a record of which the rest is still to come.
+    @ivar size: how many bytes these are.
+    @ivar need: how many there must be before there is more to check.
+    @ivar pad: how many bytes of a pad are still to come; 0 outside of a pad.
     """
 
-    start: int
-    pieces: tuple[bytes, ...]
-    have: int
-    need: int
-    isBlank: bool = False
+    pieces: tuple[bytes, ...] = ()
+    size: int = 0
+    need: int = BLANK_SIZE
+    pad: int = 0
 
 
 class Checked(NamedTuple):
     """
     What a piece is found to be.
 
-    @ivar start: where in the log the whole records begin.
-    @ivar whole: the records that are whole now, and the first bytes of a blank.
+    @ivar data: the bytes for the file: records that are whole now, a blank, its pad.
+    @ivar isPad: whether these are a part of a pad, and no records.
+    @ivar half: the end of the stream then.
     """
 
-    start: int
-    whole: bytes
+    data: bytes
+    isPad: bool
     half: Half
 
 
@@ -71,8 +74,7 @@ class RecordStream:
     """
     Where a stream stands.
 
-    @ivar half: how many bytes before its end are of a record that is not whole.
-    @ivar isPad: whether it stands inside a blank, behind the 8 bytes that are written of it.
+    @ivar half: its end.
     """
 
     def __init__(self, fileSize: int, limit: int) -> None:
@@ -82,53 +84,21 @@ class RecordStream:
         """
         self._fileSize = fileSize
         self._limit = limit
-        self._half = Half(0, (), 0, BLANK_SIZE)
+        self.half = Half()
 
-    @property
-    def half(self) -> int:
-        return self._half.have
-
-    @property
-    def start(self) -> int:
-        """
-        Where the record begins that is not whole.
-        """
-        return self._half.start
-
-    @property
-    def isPad(self) -> bool:
-        return self._half.isBlank
-
-    def begin(self, offset: int) -> None:
-        """
-        A record begins at an offset of the log.
-        """
-        self._half = Half(offset, (), 0, BLANK_SIZE)
-
-    def check(self, data: bytes) -> Checked:
+    def check(self, start: int, piece: bytes) -> Checked:
         """
         Look at the next piece, which is within one file.  Nothing is changed.
 
+        @param start: where in the log the half record begins, or where the piece does.
         @raise MalformedLog: if these bytes cannot be the next ones of a log.
         """
-        start, pieces, have, need, isBlank = half = self._half
-        have += len(data)
-        if have < need:
-            kept = pieces if isBlank else (*pieces, data)
-            return Checked(start, b"", half._replace(pieces=kept, have=have))
-        if isBlank:
-            return Checked(start, b"".join(pieces), Half(start + need, (), 0, BLANK_SIZE))
-        return self._walk(start, b"".join((*pieces, data)) if pieces else data)
-
-    def accept(self, half: Half) -> Half:
-        """
-        Go on behind a piece.
-
-        @param half: what L{check} has found at its end.
-        @return: what there was before.
-        """
-        before, self._half = self._half, half
-        return before
+        pieces, size, need, pad = self.half
+        if pad:
+            return Checked(piece, True, Half(pad=pad - len(piece)))
+        if size + len(piece) < need:
+            return Checked(b"", False, Half((*pieces, piece), size + len(piece), need))
+        return self._walk(start, b"".join((*pieces, piece)) if pieces else piece)
 
     def _walk(self, start: int, data: bytes) -> Checked:
         """
@@ -144,14 +114,8 @@ class RecordStream:
             rest = length - position
             size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
             self._checkHead(start + position, size, magic)
-            if magic == BLANK_MAGIC_CODE and rest < size:
-                head = data[position : position + BLANK_SIZE]
-                half = Half(start + position, (head,), rest, size, isBlank=True)
-                return Checked(start, data[:position], half)
             if magic == BLANK_MAGIC_CODE:
-                # Behind it another file begins, and with it another piece.
-                position += size
-                break
+                return Checked(data, False, Half(pad=size - rest))
             if rest >= _PLACE_END:
                 self._checkPlace(start + position, data, position)
             if rest < size:
@@ -160,8 +124,7 @@ class RecordStream:
             self._checkRecord(start + position, data, position)
             position += size
         kept = data[position:]
-        half = Half(start + position, (kept,) if kept else (), len(kept), need)
-        return Checked(start, data[:position], half)
+        return Checked(data[:position], False, Half((kept,) if kept else (), len(kept), need))
 
     def _checkHead(self, place: int, size: int, magic: int) -> None:
         room = self._fileSize - place % self._fileSize

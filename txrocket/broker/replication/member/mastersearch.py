@@ -58,6 +58,14 @@ class MasterSearch:
         self._ask = registration.ask
 
     @inlineCallbacks
+    def taken(self) -> Generator[Deferred[Any], Any, frozenset[int]]:
+        """
+        The numbers of the group's members that name servers know.
+        """
+        tables = yield DeferredList([self._known(each) for each in self._registration.addresses])
+        return frozenset(number for _, table in tables for number in table)
+
+    @inlineCallbacks
     def find(self) -> Generator[Deferred[Any], Any, FoundMaster | None]:
         """
         Ask all name servers for a master, and the master whether it is one.

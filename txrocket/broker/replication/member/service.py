@@ -93,7 +93,6 @@ class Replication:
             fails with L{ConfigError} if the broker may take no role.
         """
         self._running = True
-        self.steps.epochs.endAt(self._parts.core.store.replica.end)
         self.steps.follow()
         if self._file.role is Role.FOLLOWER:
             self.steps.become(Role.FOLLOWER)
@@ -280,15 +279,16 @@ class Replication:
                 self.steps.follow()
                 if not force:
                     yield self._links.replicated()
-                found = yield self._search.find()
-                self._number(frozenset() if found is None else found.taken)
+                taken = yield self._search.taken()
+                replicas = [each.brokerId for each in self._links.replicaStatus()]
+                self._number(taken.union(replicas))
                 self._file.changed(Role.FOLLOWER)
             except RocketError as error:
                 self.steps.lead()
                 self.steps.serve()
                 self.steps.deliver()
                 raise RemoteSystemError(f"no slave has all messages: {error}") from error
-            self.steps.master = ("", "") if found is None else self.steps.master
+            self.steps.master = ("", "")
             self.steps.become(Role.FOLLOWER)
         yield self.steps.told
 

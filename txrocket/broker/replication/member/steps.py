@@ -246,4 +246,6 @@ class BrokerSteps:
         """
         See L{RoleSteps}.
         """
+        # They are asked again, and refused.
+        self.parts.core.longPoll.stop()
         self.told = self.registration.stop()

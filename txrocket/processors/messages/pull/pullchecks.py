@@ -12,7 +12,7 @@ from txrocket.broker.replication.role import BrokerRoleState
 from txrocket.broker.settings import BrokerSettings, PullSettings
 from txrocket.broker.tables.topics import Topics
 from txrocket.config.live import Live
-from txrocket.errors import NoPermission, RemoteSystemError, TopicNotExist
+from txrocket.errors import NoPermission, RemoteSystemError, ServiceNotAvailable, TopicNotExist
 from txrocket.filters.expressions import MessageFilter
 from txrocket.model import MASTER_ID, PERM_READ, SubscriptionGroupConfig, TopicConfig
 from txrocket.protocol.headers import PullMessageRequestHeader
@@ -58,6 +58,8 @@ class PullChecks:
 
         @raise ResponseError: if it may not be.
         """
+        if self.role.isSuspended:
+            raise ServiceNotAvailable("this broker has no role at the moment: pull from another")
         if not self._broker.now.brokerPermission & PERM_READ:
             raise NoPermission("brokerPermission forbids to pull from this broker")
         group = self._subscriptions.group(header.consumerGroup)
