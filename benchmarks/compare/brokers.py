@@ -85,6 +85,12 @@ class Running:
             "storePathCommitLog": self.folder / "store" / "commitlog",
             **settings,
         }
+        self.start()
+
+    def start(self) -> None:
+        """
+        Start it on its folder, anew if it has been stopped.
+        """
         argv, environment = self._argv(), {**os.environ, **self._environment()}
         with (self.folder / "log").open("wb") as log:
             started = time.monotonic()
@@ -122,6 +128,9 @@ class Running:
         raise RuntimeError(f"{self.name} does not listen: {said}")
 
     def _answers(self) -> bool:
+        if self._settings.get("brokerRole", "ASYNC_MASTER") != "ASYNC_MASTER":
+            # A slave takes no messages, and a synchronous master has no slave yet.
+            return True
         try:
             done = run(self.port, "send", total=1, warm=0, connections=1, inflight=1, topic="begin")
         except RuntimeError:
@@ -220,7 +229,7 @@ class JavaBroker(Running):
 
     def _argv(self) -> Sequence[str]:
         conf = self.folder / "conf"
-        conf.mkdir()
+        conf.mkdir(exist_ok=True)
         (conf / "logback_broker.xml").write_text(_LOGBACK)
         return [
             *("java", *_HEAP, *_OPEN, f"-Duser.home={self.folder}", "-cp", f"{libraries()}/*"),
