@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.compare.machine import residentOwn, sizeOf
+from benchmarks.compare.machine import cpuSeconds, residentOwn, sizeOf
 from benchmarks.generator import run
 from tests.interop.programs import ROOT, libraries
 from txrocket.testing import clustersettings as plan
@@ -156,6 +156,12 @@ class Running:
         Its memory without the pages of files, in MB.
         """
         return residentOwn(Path(f"/proc/{self.pid}/status").read_text())
+
+    def cpu(self) -> float:
+        """
+        The seconds of CPU that it has used.
+        """
+        return cpuSeconds(Path(f"/proc/{self.pid}/stat").read_text())
 
     def size(self) -> int:
         """

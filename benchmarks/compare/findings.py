@@ -68,6 +68,8 @@ class Findings:
     @ivar backlog: by the broker.
     @ivar behind: how many MB an asynchronous master's slave was behind at the end of a round.
     @ivar catchUp: MB in a second of a slave that was far behind, from its first byte on.
+    @ivar masterCpu: milliseconds of the master's CPU for a MB of it; C{slaveCpu}: of the
+        slave's, which also has its queues and index to write.
     @ivar waits: the seconds from such a slave's start to its first byte.
     @ivar sendsWhile: messages in a second that the master took while a slave caught up;
         C{sendsBefore}: before.
@@ -92,6 +94,8 @@ class Findings:
     backlog: dict[str, list[Level]] = attrs.field(factory=dict)
     behind: dict[str, list[float]] = attrs.field(factory=_both)
     catchUp: dict[str, list[float]] = attrs.field(factory=_both)
+    masterCpu: dict[str, list[float]] = attrs.field(factory=_both)
+    slaveCpu: dict[str, list[float]] = attrs.field(factory=_both)
     waits: dict[str, list[float]] = attrs.field(factory=_both)
     sendsBefore: dict[str, list[float]] = attrs.field(factory=_both)
     sendsWhile: dict[str, list[float]] = attrs.field(factory=_both)

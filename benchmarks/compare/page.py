@@ -240,6 +240,8 @@ def _replicas(findings: Findings) -> str:
     quantities = (
         ("an asynchronous master's slave, behind at the end of a round, MB", findings.behind),
         ("a slave far behind: MB in a second, from its first byte on", findings.catchUp),
+        ("the master's CPU for a MB of it, ms", findings.masterCpu),
+        ("the slave's CPU for a MB of it, ms", findings.slaveCpu),
         ("from its start to its first byte, s", findings.waits),
         ("sends in a second before", findings.sendsBefore),
         ("sends in a second while it catches up", findings.sendsWhile),

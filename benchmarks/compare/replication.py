@@ -17,7 +17,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.compare.brokers import Running
 from benchmarks.compare.figures import Sample, settle
@@ -174,19 +173,14 @@ class Replicated:
         try:
             slave.stop()
             run(master.port, "batch", warm=0, total=max(1, plan.behind // _FILLED), **_FILL)
-            rate, waited = self._caughtUp(group, slave)
-            findings.catchUp[side].append(rate)
-            findings.waits[side].append(waited)
-            self._say(f"{master.name}: caught up at {rate:,.0f} MB/s, after {waited:.1f} s")
+            self._caughtUp(group, side)
             # Once more, with senders.
             slave.stop()
             run(master.port, "batch", warm=0, total=max(1, plan.behind // _FILLED // 2), **_FILL)
             load = MAIN
             findings.sendsBefore[side].append(measure(master, load, plan.seconds, plan.warm).rate)
-            with ThreadPoolExecutor() as threads:
-                coming = threads.submit(self._first, group, slave)
-                coming.result()
-                findings.sendsWhile[side].append(measure(master, load, plan.seconds, 0).rate)
+            self._first(slave)
+            findings.sendsWhile[side].append(measure(master, load, plan.seconds, 0).rate)
             self._say(
                 f"{master.name}: {findings.sendsBefore[side][-1]:,.0f} sends/s before,"
                 f" {findings.sendsWhile[side][-1]:,.0f} while a slave catches up"
@@ -194,7 +188,7 @@ class Replicated:
         finally:
             group.close()
 
-    def _first(self, group: _Group, slave: Running) -> int:
+    def _first(self, slave: Running) -> int:
         """
         Start a slave, and wait for its first byte.
 
@@ -206,13 +200,24 @@ class Replicated:
         _until(lambda: logEnd(slave.port) > before, "a slave's first byte")
         return before
 
-    def _caughtUp(self, group: _Group, slave: Running) -> tuple[float, float]:
+    def _caughtUp(self, group: _Group, side: str) -> None:
+        findings, master, slave = self._findings, group.master, group.slaves[0]
         began = time.monotonic()
-        self._first(group, slave)
+        self._first(slave)
         first, at = time.monotonic(), logEnd(slave.port)
+        before = master.cpu(), slave.cpu()
         group.wait(slave)
         seconds = max(time.monotonic() - first, _EVERY)
-        return (logEnd(slave.port) - at) / 1e6 / seconds, first - began
+        size = (logEnd(slave.port) - at) / 1e6
+        findings.catchUp[side].append(size / seconds)
+        findings.waits[side].append(first - began)
+        findings.masterCpu[side].append((master.cpu() - before[0]) * 1000 / size)
+        findings.slaveCpu[side].append((slave.cpu() - before[1]) * 1000 / size)
+        self._say(
+            f"{master.name}: caught up at {size / seconds:,.0f} MB/s, after {first - began:.1f} s;"
+            f" CPU for a MB: master {findings.masterCpu[side][-1]:.2f} ms,"
+            f" slave {findings.slaveCpu[side][-1]:.2f} ms"
+        )
 
     def memory(self, side: str) -> None:
         """
