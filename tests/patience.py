@@ -3,8 +3,8 @@
 An end for tests that get stuck.
 
 Trial gives a Deferred two minutes, but can do nothing about a test that blocks: one that
-waits for another program would keep continuous integration waiting, and nobody would
-learn for what.
+waits for another program would keep continuous integration waiting, and the log would not
+say for what.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.internet.error import CannotListenError, ReactorNotRunning
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 import txrocket.plugins
 from txrocket.broker.interfaces import IBrokerProcessor, IMessageFilter, ISendHook
@@ -167,8 +168,18 @@ class OrderedServices(MultiService):
         servers = [each for each in self.services if isinstance(each, Broker | NameServer)]
         turns = [each.remoting.turn for each in servers]
         self._readAsEver = drive(self._reactor, turns)
+        for each in servers:
+            if isinstance(each, Broker):
+                each.whenAnnounced().addErrback(self._refused)
         # When the reactor starts, it replaces our handler by its own.
         self._reactor.callWhenRunning(self._takeSignals)
+
+    def _refused(self, failure: Failure) -> None:
+        """
+        A broker may take no role, as name servers have told it: end the process.
+        """
+        self._log.critical("Cannot start: {error}", error=failure.getErrorMessage())
+        self._reactor.callWhenRunning(self._stopReactor)
 
     @inlineCallbacks
     def stopService(self) -> Generator[Deferred[Any], Any, None]:
@@ -210,10 +221,13 @@ class OrderedServices(MultiService):
     def _terminate(self, number: int, frame: object) -> None:
         # Do not log here.  The signal may interrupt the writing of a log line, and Python
         # refuses a second write to the same stream, so that the line would be lost.
-        self._reactor.callFromThread(self._stopReactor)
+        self._reactor.callFromThread(self._terminated)
+
+    def _terminated(self) -> None:
+        self._log.info("Received SIGTERM, stopping")
+        self._stopReactor()
 
     def _stopReactor(self) -> None:
-        self._log.info("Received SIGTERM, stopping")
         # A second SIGTERM may arrive while the reactor stops.
         with suppress(ReactorNotRunning):
             self._reactor.stop()

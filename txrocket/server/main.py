@@ -18,7 +18,12 @@ __all__ = ["main"]
 # By name, the module of a tool, which has a main(arguments) that returns the exit code, and
 # its description.  The module is imported only to run the tool.
 _TOOLS: Final = {
+    "ha": ("txrocket.admin.commands.ha", "look at masters and slaves, and change their roles"),
     "bench": ("txrocket.bench.command", "measure a cluster by sending and receiving messages"),
+    "resend": (
+        "txrocket.blocking.commands.resend",
+        "send messages again that were cut off the log of a broker",
+    ),
 }
 
 

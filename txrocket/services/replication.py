@@ -81,7 +81,7 @@ def buildReplication(
     javaTables = JavaMasterTables(
         environment.clock, registration.ask, sink, lambda: link.state is LinkState.PLAIN
     )
-    links = BrokerLinks(slaves, link, javaTables, settings)
+    links = BrokerLinks(slaves, link, javaTables, sink, settings)
     role = parts.core.role
     durability = Durability(parts.core.store, links, lambda: role.isMaster and file.isSync)
     steps = BrokerSteps(parts, file, epochs, registration, links)

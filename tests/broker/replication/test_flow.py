@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.replication.fakes import FakeLog, FakeMaster, FakeSlave, LinkCase
-from txrocket.broker.replication.master.turns import Turns
+from txrocket.broker.replication.master.turns import PieceTurns
 from txrocket.testing.memorytransport import MemoryTransport
 
 BATCH = 32 * 1024
@@ -159,7 +159,7 @@ class _Sender:
 
 class TurnsTests(SynchronousTestCase):
     """
-    L{Turns}.
+    L{PieceTurns}.
     """
 
     def test_sendersTakeTurns(self) -> None:
@@ -167,7 +167,7 @@ class TurnsTests(SynchronousTestCase):
         Each sends one piece, then the next, and a new one is not the last to begin.
         """
         clock, sent = Clock(), list[str]()
-        turns = Turns(clock)
+        turns = PieceTurns(clock)
         turns.want(_Sender("a", 3, sent))
         turns.want(_Sender("b", 2, sent))
         clock.advance(0)
@@ -178,7 +178,7 @@ class TurnsTests(SynchronousTestCase):
         However much there is to send, the reactor does other things between.
         """
         clock, sent = Clock(), list[str]()
-        turns = Turns(clock)
+        turns = PieceTurns(clock)
         turns.want(_Sender("a", 1000, sent))
         call = clock.calls.pop(0)
         call.func()
@@ -192,7 +192,7 @@ class TurnsTests(SynchronousTestCase):
         A connection that is gone sends nothing.
         """
         clock, sent = Clock(), list[str]()
-        turns = Turns(clock)
+        turns = PieceTurns(clock)
         sender = _Sender("a", 3, sent)
         turns.want(sender)
         turns.forget(sender)

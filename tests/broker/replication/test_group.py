@@ -10,10 +10,12 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from tests.broker.replication.groupcase import COMMIT, HOLD, GroupCase
+from txrocket.message import Message
 from txrocket.model import MASTER_ID, MessageQueue
 from txrocket.protocol.bodies import ClusterInfo, KVTable, LockBatchRequestBody
 from txrocket.protocol.bodies.codec import decodeBody, encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.command import RemotingCommand
 from txrocket.protocol.headers import (
     ConsumerSendMsgBackRequestHeader,
     DeleteTopicRequestHeader,
@@ -21,9 +23,11 @@ from txrocket.protocol.headers import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     PullMessageResponseHeader,
+    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from txrocket.protocol.record.batch import encodeBatch
 
 WAIT_NOT = "WAIT\x01false\x02"
 
@@ -57,6 +61,18 @@ class SyncTests(GroupCase):
         self.assertEqual(0, answer.decodeHeader(SendMessageResponseHeader).queueOffset)
         self.assertLess(self.cluster.clock.seconds() - before, 1.0)
         self.assertEqual([b"body"], self.bodies(self.master))
+
+    def test_aMessageIsTakenBackWithoutASlave(self) -> None:
+        """
+        A message that a consumer sends back is stored, slave or not: otherwise no message
+        could be retried.
+        """
+        self.send()
+        self.cluster.stop(self.slaves[0])
+        header = ConsumerSendMsgBackRequestHeader(0, "G", 1)
+        self.pull(self.master)
+        answer = self.answer(self.master, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        self.assertEqual(0, answer.code, answer.remark)
 
     def test_aSilentSlaveIsWaitedForForThreeSeconds(self) -> None:
         """
@@ -127,6 +143,39 @@ class SyncTests(GroupCase):
         self.assertEqual({ResponseCode.SLAVE_NOT_AVAILABLE}, {each.code for each in answers})
         offsets = [each.decodeHeader(SendMessageResponseHeader).queueOffset for each in answers]
         self.assertEqual(list(range(1, 11)), offsets)
+
+    def batch(self, body: bytes) -> Deferred[RemotingCommand]:
+        """
+        Send a batch of two messages.
+        """
+        now = int(self.cluster.wall() * 1000)
+        header = SendMessageRequestHeaderV2("P", "T", "TBW102", 4, 0, 0, now, 0, "", 0, batch=True)
+        batch = encodeBatch([Message("T", body), Message("T", body)])
+        return self.ask(self.master, RequestCode.SEND_BATCH_MESSAGE, header, batch)
+
+    def test_batchesWaitForTheSlave(self) -> None:
+        """
+        Batches are on the slave when they are answered, and those of a turn wait together.
+        """
+        self.send()
+        self.send()
+        batches = [self.batch(b"%d" % each) for each in range(10)]
+        for each in batches:
+            self.assertEqual(0, self.cluster.resultOf(each).code)
+        self.assertEqualLogs(self.master, self.slaves[0])
+        self.assertEqual(22, len(self.bodies(self.slaves[0])))
+
+    def test_batchesWithoutASlaveAreLocated(self) -> None:
+        """
+        Without a slave batches are stored, and each sender is told where.
+        """
+        self.send()
+        self.send()
+        self.cluster.stop(self.slaves[0])
+        answers = [self.cluster.resultOf(each) for each in [self.batch(b"a"), self.batch(b"b")]]
+        self.assertEqual({ResponseCode.SLAVE_NOT_AVAILABLE}, {each.code for each in answers})
+        offsets = [each.decodeHeader(SendMessageResponseHeader).queueOffset for each in answers]
+        self.assertEqual([2, 4], offsets)
 
     def test_anOnewaySendIsOnTheSlaveToo(self) -> None:
         """

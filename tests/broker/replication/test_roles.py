@@ -9,9 +9,10 @@ from typing import Any
 
 from tests.broker.replication.groupcase import GroupCase
 from txrocket.broker.replication.role import Role
+from txrocket.broker.replication.tables.payload import valuePayload
 from txrocket.errors import ConfigError
 from txrocket.model import MASTER_ID
-from txrocket.protocol.bodies import ClusterInfo
+from txrocket.protocol.bodies import ClusterInfo, DelayOffsetSerializeWrapper
 from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import (
@@ -165,6 +166,21 @@ class PromotionTests(GroupCase):
         self.assertEqual(0, self.promote(self.slaves[0]).code)
         self.cluster.advance(20.0)
         self.assertEqual([b"first", b"soon", b"later"], self.bodies(self.slaves[0]))
+
+    def test_progressThatWaitsIsForgotten(self) -> None:
+        """
+        Progress that a slave has not come to yet does not count once it leads: its log grows
+        by other messages.
+        """
+        slave = self.cluster.broker(self.slaves[0])
+        links: Any = slave.replication.steps.links
+        end = slave.store.replica.end
+        links._sink.apply(valuePayload("delay", DelayOffsetSerializeWrapper({3: 17}), end + 10))
+        self.cluster.crash(self.master)
+        self.promote(self.slaves[0])
+        self.cluster.advance(10.0)
+        self.assertEqual(0, self.send(address=self.slaves[0]))
+        self.assertNotEqual(17, slave.parts.delivery.delayLevels.offsets.get(3))
 
     def test_aMasterIsNotPromoted(self) -> None:
         """

@@ -113,13 +113,13 @@ def whereToBegin(parts: SlaveParts, hello: MasterHello, lastFile: bool = False) 
             "mappedFileSizeCommitLog differs",
             f"{hello.fileSize} at the master, and {parts.fileSize} here",
         )
-    if epochs and (not theirs or epochs[-1].epoch > theirs[-1].epoch):
+    isEmpty = log.first == log.end
+    if not isEmpty and epochs and (not theirs or epochs[-1].epoch > theirs[-1].epoch):
         raise ReplicaRefused(
             "the master's epoch is over",
             f"its epochs end with {theirs[-1].epoch if theirs else 'none'}, and this broker has"
             f" followed epoch {epochs[-1].epoch}",
         )
-    isEmpty = log.first == log.end
     common = commonEnd(epochs, log.end, theirs, hello.end)
     if isEmpty or common is None or common < max(log.first, hello.first):
         start = hello.end - hello.end % hello.fileSize if lastFile else hello.first
@@ -203,6 +203,8 @@ def _sum(log: _Bytes, offset: int, size: int) -> int:
     crc, end = 0, min(offset + size, log.end)
     while offset < end:
         data = log.read(offset, end - offset)
+        if not data:
+            break
         crc = zlib.crc32(data, crc)
         offset += len(data)
     return crc

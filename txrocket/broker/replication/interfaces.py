@@ -80,7 +80,7 @@ class ILogSink(Protocol):
     @property
     def end(self) -> int:
         """
-        Up to where the log is in the files.
+        Where the log ends.  Of a record whose end has not come yet, the begin counts.
         """
 
     @property
@@ -101,6 +101,11 @@ class ILogSink(Protocol):
         Take the next bytes of the master's log.
 
         @raise StoreError: if they do not belong at the end, are damaged, or cannot be written.
+        """
+
+    def dropHalf(self) -> None:
+        """
+        Let the log end with its last whole record: the master sends the rest anew.
         """
 
     def cut(self, offset: int, epoch: int) -> Cut:

@@ -176,7 +176,8 @@ class ReplicaLog:
     def beginAt(self, offset: int) -> str:
         """
         Set the whole content aside, because it has nothing in common with the master's log, and
-        begin with an empty log whose first file begins at an offset.  Blocks.
+        begin with an empty log whose first file begins at an offset.  Blocks.  A start before
+        the first bytes have come finds an empty log that begins at 0.
 
         @return: the folder with the content; empty if there was none.
         @raise StoreError: if no file of the log can begin at the offset, or the disk fails.

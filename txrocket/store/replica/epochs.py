@@ -13,7 +13,7 @@ So no byte may be in a log under the epoch of another master.  A slave keeps to 
 step being on the disk before the next one:
 
  1. it cuts its log at L{commonEnd}, or L{sets it aside<txrocket.store.replica.ReplicaLog.beginAt>}
-    after it has forgotten all epochs;
+    and forgets all epochs;
  2. it forgets the epochs that start at the end of its log or behind it (L{EpochFile.cutAt}), even
     if nothing was cut: a power loss may have taken their bytes;
  3. it takes the epoch of the master that the next byte belongs to (L{EpochFile.append}), and then

@@ -5,11 +5,11 @@ The master's end of replication: the port to which slaves connect.
 ::
 
     slave ---- TCP or TLS ---- FirstByteProtocol ---- MasterProtocol ----+
-    slave ---- TCP or TLS ---- FirstByteProtocol ---- MasterProtocol ----+-- Turns -- log
+    slave ---- TCP or TLS ---- FirstByteProtocol ---- MasterProtocol ----+-- PieceTurns -- log
     anyone --- says nothing -- closed
 
 A connection reads the log's files itself, and only while its socket takes more: a slow slave
-costs the buffer of its socket and one piece.  L{Turns} gives each connection one piece after
+costs the buffer of its socket and one piece.  L{PieceTurns} gives each connection one piece after
 the other, so that a slave far behind does not delay one that has nearly all.  Nothing is a
 replica before its handshake is done.
 """
@@ -27,7 +27,7 @@ from twisted.logger import Logger
 from txrocket.broker.replication.interfaces import MasterParts
 from txrocket.broker.replication.master.protocol import MasterProtocol
 from txrocket.broker.replication.master.refusals import Refusals
-from txrocket.broker.replication.master.turns import Turns
+from txrocket.broker.replication.master.turns import PieceTurns
 from txrocket.broker.replication.replicas import Replica, Replicas
 from txrocket.broker.replication.settings import ReplicationSettings
 from txrocket.errors import ReplicaRefused
@@ -62,7 +62,7 @@ class ReplicaServerFactory(ServerFactory):
         self.parts = parts
         self.replicas = replicas
         self.settings = settings
-        self.turns = Turns(clock)
+        self.turns = PieceTurns(clock)
         self.refusals = Refusals()
         self._tls = tls or ServerTLS()
         # Made when first needed, because most slaves do not use TLS, and kept.
@@ -90,12 +90,13 @@ class ReplicaServerFactory(ServerFactory):
 
     def stopFactory(self) -> None:
         """
-        No port listens any more: close what is open.
+        No port listens any more: close what is open.  Messages that wait for a slave fail.
         """
         for silent in list(self._silent):
             _abort(silent)
         for protocol in list(self._protocols):
             protocol.abandon()
+        self.replicas.stop()
 
     def epochBegan(self) -> None:
         """

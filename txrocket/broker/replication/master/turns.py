@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-__all__ = ["Turns"]
+__all__ = ["PieceTurns"]
 
 # Pieces of each connection in one turn of the reactor.
 _ROUNDS: Final = 8
@@ -34,7 +34,7 @@ class _ISender(Protocol):
         """
 
 
-class Turns:
+class PieceTurns:
     """
     Lets connections send in turns: a piece of each, again and again, and not for long before
     the reactor does something else.

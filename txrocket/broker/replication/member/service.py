@@ -13,6 +13,7 @@ second one.  If there is one, the broker follows it, unless their logs have noth
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -258,9 +259,11 @@ class Replication:
                 yield self._demote(found.address)
             try:
                 self._file.makeGroup()
-                self.steps.become(Role.MASTER)
                 self._file.changed(Role.MASTER)
+                self.steps.become(Role.MASTER)
             except StoreError as error:
+                with suppress(StoreError):
+                    self._file.changed(Role.FOLLOWER)
                 raise RemoteSystemError(f"the store cannot take messages: {error}") from error
         yield self.steps.told
 
