@@ -27,8 +27,9 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from twisted.internet.defer import Deferred, DeferredSemaphore, gatherResults
+from twisted.internet.defer import Deferred, DeferredList, DeferredSemaphore, gatherResults
 from twisted.internet.threads import deferToThread
+from twisted.python.failure import Failure
 
 from tests.interop.cells import sleep
 from tests.interop.programs import BUILD, build, missing
@@ -216,7 +217,10 @@ class Check:
             Deferred.fromCoroutine(self._opened(each, content))
             for each in (pair.master, pair.slave)
         ]
-        await gatherResults(opening, consumeErrors=True)
+        # Both are waited for, because what is open must be closed by the one that opened it.
+        for _, result in await DeferredList(opening, consumeErrors=True):
+            if isinstance(result, Failure):
+                result.raiseException()
 
     async def _opened(self, broker: Broker, content: Content) -> None:
         settings = {"brokerRole": "ASYNC_MASTER", "brokerId": 0, "brokerName": broker.name}

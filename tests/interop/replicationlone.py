@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tests.certificates import identity
 from tests.interop.cells import sleep
+from tests.interop.replicationfinding import Finding, Script, answerName
 from tests.interop.replicationload import sendOne
-from tests.interop.replicationpair import Finding, Kinds, Pair, Script, answerName, until
+from tests.interop.replicationpair import Kinds, Pair, until
 from tests.interop.replicationwire import Wire, wired
 from tests.live.servers import reactor
 from txrocket.protocol.codes import ResponseCode

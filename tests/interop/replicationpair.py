@@ -12,7 +12,7 @@ of broker, on the folder and the port that it had before.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.live.servers import Child, freePort, reactor, twistd
 from txrocket.errors import RocketError
 from txrocket.protocol.bodies import KVTable
 from txrocket.protocol.bodies.codec import decodeBody
-from txrocket.protocol.codes import RequestCode, ResponseCode
+from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers.fields import Header
 from txrocket.remoting.peers import Peers, endpoints
@@ -35,11 +35,8 @@ from txrocket.testing import clustersettings
 __all__ = [
     "LOG_FILE",
     "Broker",
-    "Finding",
     "Kinds",
     "Pair",
-    "Script",
-    "answerName",
     "brokerPort",
     "until",
 ]
@@ -85,30 +82,6 @@ def brokerPort() -> int:
     its replicas.
     """
     return clustersettings.freePort("127.0.0.1", (2, -1))
-
-
-@attrs.frozen
-class Finding:
-    """
-    What a script saw.
-
-    @ivar isWeak: whether the broker has the weakness.
-    """
-
-    isWeak: bool
-    seen: str
-
-
-Script = Callable[[], Awaitable[Finding]]
-
-
-def answerName(code: int) -> str:
-    """
-    What a producer calls the code of an answer to a send.
-    """
-    if code == ResponseCode.SUCCESS:
-        return "SEND_OK"
-    return ResponseCode(code).name
 
 
 async def until(condition: Any, limit: float, what: str) -> Any:
@@ -234,23 +207,30 @@ class Broker:
         if late.active():
             late.cancel()
         if not listening:
-            self._ended()
+            self._ended(child)
             raise AssertionError(f"{self.name} ({self.kind}) did not start:\n{child.output}")
+        if self.kind == "ours":
+            # It asks the name server for another master first, and serves nothing until then.
+            await until(self._hasRole, _START, f"{self.name} has a role")
+
+    async def _hasRole(self) -> bool:
+        return (await self.info()).get("role") != "SUSPENDED"
 
     async def end(self, signal: str = "TERM") -> None:
         """
         End it, if it runs.
         """
-        if self.child is not None:
-            await self.child.end(signal, _STOP)
-            self._ended()
+        if (child := self.child) is not None:
+            await child.end(signal, _STOP)
             self._peers.forget(self.address)
+            # It may have been ended twice at the same time, and started since.
+            if self.child is child:
+                self._ended(child)
 
-    def _ended(self) -> None:
-        assert self.child is not None
-        self._said += self.child.lines
+    def _ended(self, child: Child) -> None:
+        self._said += child.lines
         if self.kind == "ours":
-            self.faults += [each for each in self.child.faults if _EXPECTED not in each]
+            self.faults += [each for each in child.faults if _EXPECTED not in each]
         self.child = None
 
     def _command(self) -> list[str]:

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from twisted.internet.defer import Deferred, gatherResults
 
+from tests.interop.replicationfinding import Finding, Script
 from tests.interop.replicationlone import LoneMaster
-from tests.interop.replicationpair import Finding, Pair, Script
+from tests.interop.replicationpair import Pair
 from tests.interop.replicationtwo import MasterAndSlave
 
 __all__ = ["TITLES", "Weaknesses"]

@@ -9,7 +9,8 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.interop.cells import Pairing, Scenario
-from tests.interop.replicationpair import Finding, Kinds
+from tests.interop.replicationfinding import Finding
+from tests.interop.replicationpair import Kinds
 
 __all__ = [
     "FAIL",
