@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from twisted.internet.endpoints import connectProtocol
+
 from tests.certificates import identity
 from tests.interop.cells import sleep
 from tests.interop.replicationfinding import Finding, Script, answerName
@@ -19,6 +21,8 @@ from tests.interop.replicationpair import Kinds, Pair, until
 from tests.interop.replicationwire import Wire, wired
 from tests.live.servers import reactor
 from txrocket.protocol.codes import ResponseCode
+from txrocket.remoting.peers import endpoints
+from txrocket.remoting.tls import ClientTLS
 
 __all__ = ["LoneMaster"]
 
@@ -157,6 +161,9 @@ class LoneMaster:
             "tls.server.trustCertPath": trusted,
         }
         await self.pair.startMaster()
+        if self._master.kind == "ours":
+            client = identity("client", authority).write(str(self._folder), "client")
+            await self._certified(ClientTLS(True, trusted, *client))
         wire = await wired(self._master.port + 1)
         wire.say(_FILE)
         await _settled(wire, _BEATS)
@@ -164,3 +171,20 @@ class LoneMaster:
         wire.close()
         seen = f"{count} bytes of the log came to a plain connection"
         return Finding(count > 0, seen if count else "nothing came to a plain connection")
+
+    async def _certified(self, tls: ClientTLS) -> None:
+        """
+        A connection with a certificate gets the log, so what a plain one does not get is
+        there to be had.
+        """
+        connect = endpoints(reactor, tls)
+
+        async def served() -> bool:
+            wire: Wire = await connectProtocol(connect(self._master.haAddress), Wire())
+            wire.say(_FILE)
+            await _settled(wire, _BEATS)
+            found = any(size for _, size in wire.frames)
+            wire.close()
+            return found
+
+        await until(served, 30.0, "a connection with a certificate gets the log")

@@ -58,7 +58,8 @@ class Wire(Protocol):
         """
         Close it.
         """
-        self.transport.abortConnection()
+        if not self.isLost:
+            self.transport.loseConnection()
 
     @property
     def frames(self) -> list[tuple[int, int]]:
