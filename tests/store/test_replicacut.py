@@ -512,6 +512,39 @@ class BeginTests(ReplicaTestCase):
             self.slave.replica.beginAt(0)
         self.assertEqual(2, len(self.slaveDisk.names(f"{ROOT}/aside")))
 
+    def test_quietQueues(self) -> None:
+        """
+        A slave whose log has no message of a queue goes on with the queue offsets that its
+        master tells: if it leads, none is given twice, also after a crash.
+        """
+        for _ in range(3):
+            put(self.master, b"quiet", topic="Quiet")
+        for number in range(6):
+            put(self.master, b"%d" % number * 1500)
+        self.successResultOf(self.master.checkpointer.checkpoint())
+        self.master.log.segments.removeFirst()
+        self.master.retention.follow()
+        first = self.master.replica.first
+        begins = self.master.replica.queueBegins()
+        self.assertEqual({("Quiet", 0): 3, ("T", 0): 2}, begins)
+        self.slave.replica.beginAt(first)
+        for _ in range(2):
+            self.slave.replica.beginQueues(begins)
+            copy(self.master, self.slave)
+        self.killSlave()
+        self.assertEqual(
+            [3, 3, 2, 6],
+            [
+                *(self.slave.minOffset("Quiet", 0), self.slave.maxOffset("Quiet", 0)),
+                *(self.slave.minOffset("T", 0), self.slave.maxOffset("T", 0)),
+            ],
+        )
+        self.assertEqualLogs()
+        self.slave.replica.lead()
+        self.assertEqual(3, put(self.slave, b"next", topic="Quiet").queueOffset)
+        self.assertEqual([b"next"], bodies(self.slave, "Quiet"))
+        self.assertRaises(StoreError, self.slave.replica.beginQueues, {})
+
     def test_fullDisk(self) -> None:
         """
         If there is no room for a folder, nothing is changed; if there is none for the first

@@ -93,6 +93,7 @@ class Broker:
         elif common < self.log.end:
             self.log.cut(common, self.epochs.entries[-1].epoch)
         self.epochs.cutAt(self.log.end)
+        self.log.beginQueues(leader.log.queueBegins())
 
     def take(self, leader: Broker, most: int) -> bool:
         """

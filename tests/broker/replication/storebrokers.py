@@ -16,6 +16,7 @@ from tests.store.disk import Disk
 from tests.store.ledger import HOST, ROOT, SMALL, START
 from tests.store.replicas import bodies
 from tests.store.support import atOnce
+from txrocket.broker.replication.handshake import nextEpoch
 from txrocket.broker.replication.interfaces import MasterParts, SlaveParts
 from txrocket.broker.replication.master import ReplicaServerFactory
 from txrocket.broker.replication.replicas import Replicas
@@ -41,6 +42,7 @@ class StoreBroker:
     """
     A broker that leads or follows, on a machine and a disk of its own.
 
+    @ivar isNumbered: whether its epochs are its own; otherwise two brokers may make the same.
     @ivar cuts: what was cut from its log.
     @ivar anew: where its log began anew, and what keeps the old one.
     """
@@ -56,6 +58,7 @@ class StoreBroker:
         self.cuts: list[Cut] = []
         self.anew: list[tuple[int, str]] = []
         self.isUp = False
+        self.isNumbered = True
 
     @property
     def end(self) -> int:
@@ -102,9 +105,17 @@ class StoreBroker:
         self.link.follow(None)
         self.store.replica.lead()
         last = self.epochs.last
-        self.epochs.append(last.epoch + 1 if last else 1, self.store.replica.end if last else 0)
+        self.beginEpoch(last.epoch if last else 0)
         self.identity.groupId = self.identity.groupId or "group"
         self.machine.listen(10912).listen(self.factory)
+
+    def beginEpoch(self, last: int) -> None:
+        """
+        Begin an epoch above another one.
+        """
+        epoch = nextEpoch(last, self.number if self.isNumbered else 0)
+        self.epochs.append(epoch, self.store.replica.end)
+        self.factory.epochBegan()
 
     def kill(self, random: Random | None = None) -> None:
         """

@@ -261,7 +261,7 @@ class AsyncTests(GroupCase):
             self.send(b"after")
             self.cluster.advance(1.0)
             self.assertEqualLogs(self.master, *self.slaves)
-        self.assertEqual(3, self.status(self.slaves[0]).epoch)
+        self.assertEqual(300, self.status(self.slaves[0]).epoch)
         self.assertEqual(4, len(self.bodies(self.slaves[0])))
 
 

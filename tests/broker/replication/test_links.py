@@ -269,16 +269,30 @@ class CutTests(LinkCase):
         self.assertEqual(slave.link.status.lastAside, "aside/1")
         self.assertEqual(slave.epochs.entries, [(1, 0)])
 
-    def test_epochWithTwoMastersBeginsAnew(self) -> None:
+    def test_epochWithTwoMastersIsCut(self) -> None:
         """
         If operators have made one epoch twice, the bytes show it: the master refuses, and the
-        slave sets its log aside and begins anew.
+        slave cuts that epoch off, and no other.
         """
         master = self.master(FakeLog(b"commonBBBB"), (1, 0), (2, 6))
-        slave = self.slave(FakeLog(b"commonAAAA"), (1, 0), (2, 6), groupId="group")
+        slave = self.slave(FakeLog(b"commonAAAAA"), (1, 0), (2, 6), groupId="group")
         self.advance(3)
         self.assertEqual(slave.log.data, master.log.data)
-        self.assertEqual(slave.log.cuts, [b"commonAAAA"])
+        # What is longer goes first, and then what differs.
+        self.assertEqual(slave.log.cuts, [b"A", b"AAAA"])
+        self.assertEqual(slave.anew, [])
+        self.assertEqual(slave.epochs.entries, [(1, 0), (2, 6)])
+
+    def test_epochsWithTwoMastersAreCutOneByOne(self) -> None:
+        """
+        If more than one epoch was made twice, each is cut off, and the log begins anew when
+        there is none left.
+        """
+        master = self.master(FakeLog(b"B" * 30), (1, 0), (2, 10), (3, 20))
+        slave = self.slave(FakeLog(b"A" * 30), (1, 0), (2, 10), (3, 20), groupId="group")
+        self.advance(10)
+        self.assertEqual(slave.log.data, master.log.data)
+        self.assertEqual(slave.log.cuts, [b"A" * 10] * 3)
         self.assertEqual(slave.anew, [(0, "aside/1")])
 
     def test_forgottenCutOfEpochsIsMadeUpFor(self) -> None:

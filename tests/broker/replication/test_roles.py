@@ -61,7 +61,7 @@ class PromotionTests(GroupCase):
         self.assertEqual(0, self.promote(self.slaves[0]).code)
         status = self.status(self.slaves[0])
         self.assertEqual(
-            ("MASTER", "SYNC_MASTER", 2), (status.role, status.brokerRole, status.epoch)
+            ("MASTER", "SYNC_MASTER", 201), (status.role, status.brokerRole, status.epoch)
         )
         self.cluster.advance(10.0)
         self.assertEqual({0: self.slaves[0], 2: self.slaves[1]}, self.addresses())
@@ -125,6 +125,32 @@ class PromotionTests(GroupCase):
         self.assertEqual(ResponseCode.SERVICE_NOT_AVAILABLE, self.send(b"third"))
         self.cluster.advance(1.0)
         self.assertEqualLogs(self.master, *self.slaves)
+
+    def test_twoMastersAreNoticedAndOneLogIsCut(self) -> None:
+        """
+        An old master that starts while it reaches nobody leads as well, and messages of the
+        same size come to both.  Once an operator demotes it, its messages are cut and kept,
+        and all logs are equal.
+        """
+        self.cluster.crash(self.master)
+        self.promote(self.slaves[0])
+        self.cluster.advance(10.0)
+        others = [*self.slaves, *self.cluster.nameServers]
+        for each in others:
+            self.cluster.cut(self.master, each)
+        self.cluster.start(self.master)
+        self.assertEqual(ResponseCode.SLAVE_NOT_AVAILABLE, self.send(b"A"))
+        self.assertEqual(0, self.send(b"B", self.slaves[0]))
+        self.assertNotEqual(self.log(self.master), self.log(self.slaves[0]))
+        for each in others:
+            self.cluster.heal(self.master, each)
+        self.assertEqual(0, self.demote(self.master, force=True).code)
+        self.cluster.advance(60.0)
+        self.assertEqualLogs(self.slaves[0], self.master, self.slaves[1])
+        self.assertEqual([b"first", b"B"], self.bodies(self.master))
+        cut = self.status(self.master).lastCut
+        assert cut is not None
+        self.assertEqual(1, cut.records)
 
     def test_rolesOutliveRestarts(self) -> None:
         """

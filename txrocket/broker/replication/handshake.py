@@ -26,7 +26,18 @@ from txrocket.errors import LogsDiverged, ReplicaRefused
 from txrocket.protocol.ha.hello import SAMPLE_LIMIT, MasterHello, Sample, SlaveHello
 from txrocket.store.replica.epochs import Epoch, commonEnd
 
-__all__ = ["Beginning", "checkPlain", "checkSlave", "masterHello", "slaveHello", "whereToBegin"]
+__all__ = [
+    "Beginning",
+    "checkPlain",
+    "checkSlave",
+    "masterHello",
+    "nextEpoch",
+    "slaveHello",
+    "whereToBegin",
+]
+
+# How many brokers a group may have, so that no two make the same epoch.
+_BROKERS: Final = 100
 
 # A sample at the start of an epoch has its first record's times and host, in which two masters
 # differ.  One at the end is there for all that nobody has thought of.
@@ -57,6 +68,18 @@ class Beginning(NamedTuple):
 
     offset: int
     isAnew: bool
+
+
+def nextEpoch(last: int, replicaId: int) -> int:
+    """
+    The epoch of a broker that begins to lead, if nobody decides for all: above the last one,
+    and never that of another broker.  If two masters had the same epoch, their logs would be
+    taken for the same.
+
+    @param last: the newest epoch that the broker knows; 0 if none.
+    @param replicaId: its number in the group.
+    """
+    return (last // _BROKERS + 1) * _BROKERS + replicaId % _BROKERS
 
 
 def masterHello(parts: MasterParts, countsFlushed: bool) -> MasterHello:
@@ -118,7 +141,7 @@ def whereToBegin(parts: SlaveParts, hello: MasterHello, lastFile: bool = False) 
         raise ReplicaRefused(
             "the master's epoch is over",
             f"its epochs end with {theirs[-1].epoch if theirs else 'none'}, and this broker has"
-            f" followed epoch {epochs[-1].epoch}",
+            f" followed epoch {epochs[-1].epoch}; if that master is the right one, start it again",
         )
     common = commonEnd(epochs, log.end, theirs, hello.end)
     if isEmpty or common is None or common < max(log.first, hello.first):

@@ -17,10 +17,12 @@ While a store follows, it takes no messages; L{ReplicaLog.lead} has it take mess
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 
+from txrocket.bulk import QueueKey
 from txrocket.errors import MalformedLog, StoreError, StoreIsReplica
 from txrocket.store.replica.cut import Cut
 from txrocket.store.replica.cutter import LogCutter
@@ -92,6 +94,18 @@ class ReplicaLog:
         """
         return self._store.written.passes(offset)
 
+    def queueBegins(self) -> dict[QueueKey, int]:
+        """
+        The queue offset of the first message of each queue that is in the log, or of its next
+        message if none is; without the queues that begin at 0.  A slave whose log begins later
+        than the queues needs it: of a queue without messages its log tells nothing.
+        """
+        begins = {}
+        for topic, queueId, queue in self._store.queues:
+            if queue.minOffset:
+                begins[topic, queueId] = queue.minOffset
+        return begins
+
     # --- a slave's -------------------------------------------------------
 
     def follow(self) -> None:
@@ -139,6 +153,26 @@ class ReplicaLog:
             except StoreError:
                 stream.half = before
                 raise
+
+    def beginQueues(self, begins: Mapping[QueueKey, int]) -> None:
+        """
+        Let queues go on with the queue offsets that their master tells (L{queueBegins}), so that
+        none is given twice once this store leads.  Queues that are further stay as they are.
+
+        @raise StoreError: if they cannot be written.
+        """
+        self._checkFollower()
+        store, queues = self._store, self._store.queues
+        for key, begin in begins.items():
+            queue = queues.get(*key)
+            if begin > (0 if queue is None else queue.maxOffset):
+                queues.skip(key, begin, self._log.written)
+                try:
+                    # At once: no record would tell it to a start after a crash.
+                    queues.writeOne(key)
+                except OSError as error:
+                    raise StoreError(f"writing to the queue {key} failed: {error}") from error
+                store.tasks.isCheckpointDue = True
 
     def dropHalf(self) -> None:
         """

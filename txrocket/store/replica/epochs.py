@@ -160,6 +160,7 @@ class EpochFile:
         Read the file, or its copy if it is damaged or missing.
 
         @raise StoreCorrupt: if both are damaged.
+        @raise StoreFailed: if the disk fails.
         """
         problems: list[str] = []
         found: list[Epoch] | None = None
@@ -184,6 +185,8 @@ class EpochFile:
                 "{problems}; its copy is used", problems="; ".join(problems), path=self.path
             )
             self._save(self._entries)
+        elif found is not None:
+            self._syncName()
 
     def append(self, epoch: int, start: int) -> None:
         """
@@ -238,6 +241,16 @@ class EpochFile:
             self._files.close(handle)
         self._files.rename(f"{path}.tmp", path)
         self._files.syncFolder(os.path.dirname(path))
+
+    def _syncName(self) -> None:
+        """
+        Make sure that a power loss does not bring back the file before: a process that was
+        killed may have renamed this one, and not synced.
+        """
+        try:
+            self._files.syncFolder(os.path.dirname(self.path))
+        except OSError as error:
+            raise StoreFailed(f"syncing {self.path} failed: {error}") from error
 
     def _read(self, path: str) -> bytes | None:
         size = self._files.size(path)

@@ -21,6 +21,7 @@ from twisted.internet.interfaces import IProtocolFactory
 
 from txrocket.broker.parts import BrokerParts
 from txrocket.broker.registration import NameServerRegistration
+from txrocket.broker.replication.handshake import nextEpoch
 from txrocket.broker.replication.member.replicafile import ReplicaFile
 from txrocket.broker.replication.role import BrokerRoleState, Role
 from txrocket.errors import StoreError
@@ -175,7 +176,8 @@ class BrokerSteps:
         last = self.epochs.last
         # The first epoch has all that was there before.
         start = replica.first if last is None else replica.end
-        self.epochs.append(1 if last is None else last.epoch + 1, start)
+        epoch = nextEpoch(0 if last is None else last.epoch, self.file.replicaId)
+        self.epochs.append(epoch, start)
         for table in (tables.topics, tables.groups, tables.filters):
             table.isCopy = False
         tables.offsets.bringBack(self.parts.core.store.maxOffset)

@@ -73,6 +73,23 @@ class Preparation:
         self.lastAside = aside or self.lastAside
         parts.startedAnew(offset, aside)
 
+    def cutEpoch(self, first: int) -> None:
+        """
+        The newest epoch has other bytes at the master: cut them off.  The epochs before it
+        stay, because they may have the only other copy of what was acknowledged; the next
+        handshake compares them.
+
+        @param first: where the master's log begins.
+        @raise StoreError: if the disk fails.
+        """
+        log = self.parts.log
+        log.dropHalf()
+        starts = [start for _, start in self.parts.epochs.entries if start < log.end]
+        if starts and starts[-1] > max(log.first, first):
+            self._cut(starts[-1])
+        else:
+            self.beginAnew(first)
+
     def takeEpochs(self, epochs: Sequence[tuple[int, int]], offset: int) -> None:
         """
         Take over the master's epochs that start up to an offset.

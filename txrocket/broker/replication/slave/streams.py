@@ -210,8 +210,8 @@ class FrameSink:
 
     def _refused(self, data: bytes) -> None:
         code, reason = decodeRefusal(data)
-        if code is Refusal.BEGIN_ANEW:
-            self._preparation.beginAnew(self._hello.first)
+        if code is Refusal.CUT_EPOCH:
+            self._preparation.cutEpoch(self._hello.first)
             raise LogsDiverged("the master refuses this broker", reason)
         raise ReplicaRefused("the master refuses this broker", reason)
 
