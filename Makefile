@@ -71,7 +71,7 @@ news: $(VENV)/installed-docs
 bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks
 
-# Beside Apache RocketMQ's broker, in less than 20 minutes; needs a JDK 17, Maven and a C compiler.
+# Beside Apache RocketMQ's broker, in less than 27 minutes; needs a JDK 17, Maven and a C compiler.
 # Parts of it: .venv/bin/python -m benchmarks.compare --help
 bench-compare: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks.compare

@@ -31,15 +31,16 @@ from benchmarks.compare.findings import Findings, aims, growth
 from benchmarks.compare.interpreters import environment, fastest, found, helperIn
 from benchmarks.compare.machine import PageCache, describe
 from benchmarks.compare.profiles import profile
+from benchmarks.compare.replication import Replicated
 from benchmarks.compare.rounds import Fleet, Plan
-from benchmarks.compare.scenarios import SCENARIOS, chosen
+from benchmarks.compare.scenarios import REPLICATED, SCENARIOS, chosen
 from benchmarks.generator import compiled
 from tests.interop.programs import ROCKETMQ, ROOT, libraries
 
 _PAGE = ROOT / "docs" / "performance.md"
 
 # Scenarios whose missed aims a profile does not explain.
-_UNPROFILED = ("memory", "backlog")
+_UNPROFILED = ("memory", "backlog", "replication", *(each.name for each in REPLICATED))
 
 
 def options(argv: Sequence[str]) -> argparse.Namespace:
@@ -50,7 +51,12 @@ def options(argv: Sequence[str]) -> argparse.Namespace:
         prog="python -m benchmarks.compare",
         description="txrocket beside Apache RocketMQ, on one machine, in one run.",
     )
-    parser.add_argument("--only", default="", metavar="PATTERN", help="part of a scenario's name")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="PATTERN",
+        help="part of a scenario's name, such as replication",
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="of scenarios with an aim")
     parser.add_argument("--seconds", type=float, metavar="S", help="of one measurement")
     parser.add_argument("--backlog", type=int, metavar="M", help="1, 10 or 100 million messages")
@@ -158,6 +164,7 @@ class Comparison:
             title = "with the interpreter of the checkout's environment"
             self._try("interpreter", lambda: extras.variant(title, other, False))
         self._try("instances", extras.instances)
+        self._replication(Replicated(fleet, plan, findings, self._say))
         if self._java:
             # RocketMQ's broker skips the longest backlog, because filling it takes minutes.
             self._try("backlog", lambda: extras.backlog("java", min(10, plan.backlog)))
@@ -167,6 +174,18 @@ class Comparison:
                     " the aim is about our own growth."
                 )
         self._try("backlog", lambda: extras.backlog("ours", plan.backlog))
+
+    def _replication(self, replicated: Replicated) -> None:
+        for each in REPLICATED:
+            self._try(each.name, lambda each=each: replicated.run(each, self._java))  # type: ignore[misc]
+        for side in self._sides:
+            self._try("replication-catchup", lambda side=side: replicated.catchUp(side))  # type: ignore[misc]
+        for side in self._sides:
+            self._try("replication-memory", lambda side=side: replicated.memory(side))  # type: ignore[misc]
+
+    @property
+    def _sides(self) -> tuple[str, ...]:
+        return ("ours", "java") if self._java else ("ours",)
 
     def _profiles(self, python: str) -> None:
         missed = [row for row in (*aims(self.findings), *growth(self.findings)) if row.met is False]

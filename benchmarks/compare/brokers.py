@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.compare.machine import residentOwn, sizeOf
+from benchmarks.compare.machine import cpuSeconds, residentOwn, sizeOf
 from benchmarks.generator import run
 from tests.interop.programs import ROOT, libraries
 from txrocket.testing import clustersettings as plan
@@ -85,6 +85,12 @@ class Running:
             "storePathCommitLog": self.folder / "store" / "commitlog",
             **settings,
         }
+        self.start()
+
+    def start(self) -> None:
+        """
+        Start it on its folder, anew if it has been stopped.
+        """
         argv, environment = self._argv(), {**os.environ, **self._environment()}
         with (self.folder / "log").open("wb") as log:
             started = time.monotonic()
@@ -122,6 +128,9 @@ class Running:
         raise RuntimeError(f"{self.name} does not listen: {said}")
 
     def _answers(self) -> bool:
+        if self._settings.get("brokerRole", "ASYNC_MASTER") != "ASYNC_MASTER":
+            # A slave takes no messages, and a synchronous master has no slave yet.
+            return True
         try:
             done = run(self.port, "send", total=1, warm=0, connections=1, inflight=1, topic="begin")
         except RuntimeError:
@@ -147,6 +156,12 @@ class Running:
         Its memory without the pages of files, in MB.
         """
         return residentOwn(Path(f"/proc/{self.pid}/status").read_text())
+
+    def cpu(self) -> float:
+        """
+        The seconds of CPU that it has used.
+        """
+        return cpuSeconds(Path(f"/proc/{self.pid}/stat").read_text())
 
     def size(self) -> int:
         """
@@ -220,7 +235,7 @@ class JavaBroker(Running):
 
     def _argv(self) -> Sequence[str]:
         conf = self.folder / "conf"
-        conf.mkdir()
+        conf.mkdir(exist_ok=True)
         (conf / "logback_broker.xml").write_text(_LOGBACK)
         return [
             *("java", *_HEAP, *_OPEN, f"-Duser.home={self.folder}", "-cp", f"{libraries()}/*"),

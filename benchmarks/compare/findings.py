@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from benchmarks.compare.figures import Aim, Row, Sample
-from benchmarks.compare.scenarios import SCENARIOS, Scenario
+from benchmarks.compare.scenarios import REPLICATED, SCENARIOS, Scenario
 
 __all__ = ["Findings", "Level", "aims", "growth", "of", "tables"]
 
@@ -24,6 +24,12 @@ _GROWTH = Aim(1.2, most=True)
 # The aims for start, stop and memory, to RocketMQ's.
 _START, _STOP = Aim(0.4, most=True), Aim(0.2, most=True)
 _IDLE, _LOADED = Aim(0.25, most=True), Aim(0.1, most=True)
+
+
+# The aim for a slave's bytes in a second while it catches up, to RocketMQ's.
+_CATCH_UP = Aim(1.5)
+
+_ALL = (*SCENARIOS, *REPLICATED)
 
 
 @attrs.frozen
@@ -60,6 +66,14 @@ class Findings:
     @ivar instances: messages in a second, by the number of brokers.
     @ivar ceiling: the generator against a server that only answers, by the scenario's name.
     @ivar backlog: by the broker.
+    @ivar behind: how many MB an asynchronous master's slave was behind at the end of a round.
+    @ivar catchUp: MB in a second of a slave that was far behind, from its first byte on.
+    @ivar masterCpu: milliseconds of the master's CPU for a MB of it; C{slaveCpu}: of the
+        slave's, which also has its queues and index to write.
+    @ivar waits: the seconds from such a slave's start to its first byte.
+    @ivar sendsWhile: messages in a second that the master took while a slave caught up;
+        C{sendsBefore}: before.
+    @ivar threeSlaves: memory of a master with three slaves, one of them stopped, in MB.
     @ivar profiles: by the scenario's name.
     @ivar remarks: texts about omissions and failures.
     """
@@ -78,6 +92,14 @@ class Findings:
     instances: dict[str, list[float]] = attrs.field(factory=dict)
     ceiling: dict[str, Sample] = attrs.field(factory=dict)
     backlog: dict[str, list[Level]] = attrs.field(factory=dict)
+    behind: dict[str, list[float]] = attrs.field(factory=_both)
+    catchUp: dict[str, list[float]] = attrs.field(factory=_both)
+    masterCpu: dict[str, list[float]] = attrs.field(factory=_both)
+    slaveCpu: dict[str, list[float]] = attrs.field(factory=_both)
+    waits: dict[str, list[float]] = attrs.field(factory=_both)
+    sendsBefore: dict[str, list[float]] = attrs.field(factory=_both)
+    sendsWhile: dict[str, list[float]] = attrs.field(factory=_both)
+    threeSlaves: dict[str, list[float]] = attrs.field(factory=_both)
     profiles: dict[str, str] = attrs.field(factory=dict)
     remarks: list[str] = attrs.field(factory=list)
 
@@ -126,7 +148,7 @@ def aims(findings: Findings) -> list[Row]:
     A row for each aim.
     """
     rows = []
-    measured = [each for each in SCENARIOS if each.name in findings.samples]
+    measured = [each for each in _ALL if each.name in findings.samples]
     for each in measured:
         if each.rate is not None:
             rows.append(_row(findings, each, each.title, "/s", "rate", each.rate))
@@ -137,6 +159,10 @@ def aims(findings: Findings) -> list[Row]:
     for each in measured:
         if each.p99 is not None:
             rows.append(_row(findings, each, f"p99: {each.title}", "ms", "p99", each.p99))
+    if findings.catchUp["ours"]:
+        title = "catching up: a slave far behind, from its first byte on"
+        caught = findings.catchUp
+        rows.append(Row("replication", title, "MB/s", caught["ours"], caught["java"], _CATCH_UP))
     if findings.idle["ours"]:
         idle, memory = findings.idle, findings.memory
         title = "memory of its own (RssAnon), idle"
@@ -183,6 +209,6 @@ def tables(findings: Findings, group: str) -> Iterable[tuple[Scenario, dict[str,
     """
     The scenarios of a group that were measured.
     """
-    for each in SCENARIOS:
+    for each in _ALL:
         if each.group == group and each.name in findings.samples:
             yield each, findings.samples[each.name]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 __all__ = [
     "PageCache",
+    "cpuSeconds",
     "describe",
     "freeBytes",
     "freeMemory",
@@ -41,6 +42,17 @@ def residentOwn(status: str) -> float:
         if name == "RssAnon":
             return int(rest.split()[0]) / 1024
     raise ValueError("no RssAnon")
+
+
+def cpuSeconds(stat: str) -> float:
+    """
+    The seconds of CPU that a process has used, of the user's and of the system's.
+
+    @param stat: the text of C{/proc/PID/stat}.
+    """
+    # The name in brackets may have blanks; times are the 14th and 15th field of all.
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def processor(cpuinfo: str) -> str:

@@ -38,6 +38,10 @@ How it was measured:
   of the pull of 32. Memory is `RssAnon`: without the pages of files.
 """
 
+_REPLICATION = """\
+Master and slave are of one kind and share the machine with the generator. With SYNC_MASTER, only
+SEND_OK counts: the slave has the message. CPU is the master's."""
+
 
 def figure(value: float) -> str:
     """
@@ -232,6 +236,25 @@ def _backlog(findings: Findings) -> str:
     return table(head, rows)
 
 
+def _replicas(findings: Findings) -> str:
+    quantities = (
+        ("an asynchronous master's slave, behind at the end of a round, MB", findings.behind),
+        ("a slave far behind: MB in a second, from its first byte on", findings.catchUp),
+        ("the master's CPU for a MB of it, ms", findings.masterCpu),
+        ("the slave's CPU for a MB of it, ms", findings.slaveCpu),
+        ("from its start to its first byte, s", findings.waits),
+        ("sends in a second before", findings.sendsBefore),
+        ("sends in a second while it catches up", findings.sendsWhile),
+        ("memory of a master with three slaves, one stopped: RssAnon MB", findings.threeSlaves),
+    )
+    rows = [
+        (title, _spread(found["ours"]), _spread(found["java"]))
+        for title, found in quantities
+        if any(found.values())
+    ]
+    return table(("", "txrocket", "RocketMQ"), rows)
+
+
 def _stops(findings: Findings) -> str:
     told = [
         f"{called} {_spread(findings.stopsLoaded[side])} s"
@@ -289,6 +312,10 @@ see while producers send as fast as they can.""",
     ):
         if grouped(group):
             yield title, text, lambda group=group: three(group)  # type: ignore[misc]
+    if grouped("replication"):
+        yield "Replication", _REPLICATION, lambda: three("replication")
+    if any((*findings.catchUp.values(), *findings.threeSlaves.values())):
+        yield "Slaves", "", lambda: _replicas(findings)
     if findings.backlog:
         text = "Messages of 10 B in the files; then sends of 1 KiB, and pulls of the newest."
         yield "Growth with backlog", text, lambda: _backlog(findings)

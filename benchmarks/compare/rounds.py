@@ -41,6 +41,7 @@ class Plan:
     @ivar again: the fewest windows of a new scenario; C{againMost}: the most.
     @ivar limit: the bytes of files above which a broker is replaced.
     @ivar backlog: the longest backlog, in millions of messages.
+    @ivar behind: how many bytes a slave is behind when it begins to catch up.
     @ivar budget: the seconds of the whole run; a remark lists omissions.
     """
 
@@ -56,7 +57,8 @@ class Plan:
     againMost: int = 5
     limit: int = 16 << 30
     backlog: int = 100
-    budget: float = 1110.0
+    behind: int = 2_000_000_000
+    budget: float = 1530.0
 
     def describe(self) -> str:
         """
@@ -88,6 +90,7 @@ class Plan:
             again=1,
             againMost=1,
             backlog=1,
+            behind=50_000_000,
         )
 
 

@@ -14,7 +14,7 @@ import attrs
 
 from benchmarks.compare.figures import Aim
 
-__all__ = ["ASYNC", "MAIN", "SCENARIOS", "SYNC", "Scenario", "chosen"]
+__all__ = ["ASYNC", "MAIN", "REPLICATED", "SCENARIOS", "SYNC", "Scenario", "chosen"]
 
 ASYNC = "ASYNC_FLUSH"
 SYNC = "SYNC_FLUSH"
@@ -35,6 +35,7 @@ class Scenario:
     @ivar rate: the aim for messages in a second; C{cpu} and C{p99} likewise.
     @ivar each: the number of messages that the CPU figures are for.
     @ivar fill: the number of messages that its topic needs before.
+    @ivar role: the broker's role; where it is set, the broker has a slave.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Scenario:
     p99: Aim | None = None
     each: int = 1
     fill: int = 0
+    role: str = ""
 
     @property
     def aimed(self) -> bool:
@@ -147,6 +149,21 @@ SCENARIOS = (
     _send("sync-flush-4x16", "SYNC_FLUSH, async send, 4 x 16", 4, 16, flush=SYNC, rate=2.0),
     _send("sync-flush-8x64", "SYNC_FLUSH, async send, 8 x 64", 8, 64, flush=SYNC, rate=2.0),
     _send("sync-flush-64x1", "SYNC_FLUSH, sync send, 64 x 1", 64, 1, flush=SYNC),
+)
+
+
+# Sends to a master that has a slave; L{benchmarks.compare.replication} runs them.
+REPLICATED = tuple(
+    Scenario(
+        f"replication-{short}-{connections}x{inflight}",
+        f"{role} with a slave, async send, 1 KiB, {connections} x {inflight}",
+        load={"connections": connections, "inflight": inflight, "body": 1024},
+        group="replication",
+        rate=Aim(2.0),
+        role=role,
+    )
+    for short, role in (("sync", "SYNC_MASTER"), ("async", "ASYNC_MASTER"))
+    for connections, inflight in ((4, 16), (8, 64))
 )
 
 

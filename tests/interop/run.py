@@ -27,6 +27,7 @@ from tests.interop import scenarios
 from tests.interop.cells import PAIRINGS, SCENARIOS, Cell, Pairing, Scenario
 from tests.interop.clients import Drivers, Identity
 from tests.interop.programs import BUILD, ROOT, versions
+from tests.interop.replication import Replication
 from tests.interop.servers import SLOW, Configuration, Servers
 from tests.interop.table import FAIL, LACKING, NONE, PASS, Notes, document, storesTable, table
 from tests.live.servers import Child, reactor
@@ -78,6 +79,9 @@ class Run:
         self._drivers = Drivers(self._folder / "clients", self._identity)
         self._began = time.monotonic()
         self._stores = LACKING
+        # Alone, it is asked for by its name.
+        wanted = self._whole or (bool(only) and only.lower() in "replication")
+        self._replication = Replication(absent if wanted else {"java": "", "ours": ""})
 
     def _certificates(self) -> Identity:
         authority = identity("authority", authority=True)
@@ -125,6 +129,9 @@ class Run:
             turns = Deferred.fromCoroutine(self._turns())
             await self._groups()
             await turns
+            # Afterwards: brokers that must start again in time share the machine with few.
+            await self._replication.run()
+            self._failures += self._replication.failures
         finally:
             await self._drivers.end()
             if not self._failures:
@@ -262,14 +269,14 @@ class Run:
             f"{counts[0]} cells passed, {counts[1]} failed, {counts[2]} could not be run;"
             f" it took {minutes:.0f} minutes."
         )
-        print(f"\n{tables}\n{notes}\n\n{stores}\n{summary}", flush=True)
+        replication = self._replication.page
+        print(f"\n{tables}\n{notes}\n\n{stores}\n{replication}\n{summary}", flush=True)
         # Without Java there is hardly anything in it.
         if self._whole and "java" not in self._absent:
             stores += f"\nRocketMQ's store and ours on one folder, without brokers: {self._stores}"
             today = datetime.date.today()
-            _PAGE.write_text(
-                document(tables, notes, versions(self._absent), stores, today, summary)
-            )
+            named = versions(self._absent)
+            _PAGE.write_text(document(tables, notes, named, stores, replication, today, summary))
         if self._failures:
             _FAILURES.write_text(f"\n{'=' * 78}\n".join(self._failures))
             failed = "\n".join(each.partition("\n")[0] for each in self._failures)

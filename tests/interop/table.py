@@ -9,8 +9,21 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.interop.cells import Pairing, Scenario
+from tests.interop.replicationfinding import Finding
+from tests.interop.replicationpair import Kinds
 
-__all__ = ["FAIL", "LACKING", "NONE", "PASS", "Notes", "document", "storesTable", "table"]
+__all__ = [
+    "FAIL",
+    "LACKING",
+    "NONE",
+    "PASS",
+    "Notes",
+    "document",
+    "pairsTable",
+    "storesTable",
+    "table",
+    "weaknessTable",
+]
 
 PASS = "pass"
 FAIL = "**FAIL**"
@@ -87,6 +100,41 @@ def storesTable(scenarios: Sequence[Scenario], results: Results) -> str:
     return _markdown([head, *rows])
 
 
+def pairsTable(results: Mapping[Kinds, str]) -> str:
+    """
+    A table of masters and slaves.
+    """
+    modes = list(dict.fromkeys((each.role, each.flush) for each in results))
+    pairs = list(dict.fromkeys((each.master, each.slave) for each in results))
+    head = ["", *(f"{role}, {flush}" for role, flush in modes)]
+    rows = [
+        [
+            f"{_BROKERS[master]} as master, {_BROKERS[slave]} as slave",
+            *(results.get(Kinds(master, slave, *mode), "") for mode in modes),
+        ]
+        for master, slave in pairs
+    ]
+    return _markdown([head, *rows])
+
+
+def weaknessTable(titles: Mapping[str, str], findings: Mapping[tuple[str, str], Finding]) -> str:
+    """
+    A table of weaknesses, and what scripts saw of each.
+    """
+
+    def shown(number: str, kind: str) -> str:
+        found = findings.get((number, kind))
+        if found is None:
+            return LACKING
+        return f"**{'yes' if found.isWeak else 'no'}**: {found.seen}"
+
+    rows = [
+        [f"{number}. {title}", shown(number, "java"), shown(number, "ours")]
+        for number, title in titles.items()
+    ]
+    return _markdown([["", "RocketMQ's", "ours"], *rows])
+
+
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     lines = [
@@ -102,6 +150,7 @@ def document(
     notes: Notes,
     versions: Iterable[str],
     stores: str,
+    replication: str,
     today: datetime.date,
     summary: str,
 ) -> str:
@@ -128,4 +177,7 @@ scenarios are run, and how to add one, is in `CONTRIBUTING.rst`.
 ## Stores
 
 {stores}
-"""
+
+## Replication
+
+{replication}"""
