@@ -20,6 +20,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import Attribute, Interface
 
 from tests.broker.test_settings import LIMITS as BROKER_LIMITS
+from txrocket.broker.replication.settings import ReplicationSettings
 from txrocket.broker.settings import SECTIONS
 from txrocket.config import Configuration
 from txrocket.remoting.remoting import Limits
@@ -145,6 +146,20 @@ class PagesTests(SynchronousTestCase):
         self.assertEqual(len(ours), len(BROKER_LIMITS))
         self.assertEqual({name: rows[name] for name in ours}, ours)
 
+    def test_everyReplicationSettingIsInGuideWithDefault(self) -> None:
+        """
+        Every setting of replication is in the guide, with its default.
+        """
+        page = (DOCS / "guide" / "replication.rst").read_text()
+        rows = dict(re.findall(r"\* - ``(\w+)``\n     - (.+)\n", page))
+        words = {True: "``true``", False: "``false``"}
+        for each in attrs.fields(ReplicationSettings):
+            default = each.default
+            self.assertIn(each.name, rows)
+            if default is not None:
+                text = words[default] if isinstance(default, bool) else str(default)
+                self.assertEqual(rows[each.name], text)
+
     def test_everyListeningSettingIsInGuideWithDefault(self) -> None:
         """
         Every setting of how a server listens is in the guide, with its default.
@@ -229,7 +244,7 @@ class PagesTests(SynchronousTestCase):
         page = (DOCS / "design" / "travel.rst").read_text()
         walks = re.split(r"^(.+)\n-+\n", page, flags=re.MULTILINE)[1:]
         titles, texts = walks[::2], walks[1::2]
-        self.assertEqual(titles, ["A send", "A pull", "A push consumer"])
+        self.assertEqual(titles, ["A send", "A pull", "A push consumer", "A copy"])
         for title, text in zip(titles, texts, strict=True):
             steps = re.findall(r"\* - \d+\n     - ``(\S+)``\n     - ``(\S+)``", text)
             self.assertTrue(0 < len(steps) <= WALK_STEPS, title)

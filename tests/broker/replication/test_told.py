@@ -194,6 +194,17 @@ class GroupTests(GroupCase):
         self.assertEqual(0, self.promote(behind, force=True).code)
         self.assertEqual("MASTER", self.status(behind).role)
 
+    def test_slaveThatFollowsIsNotPromoted(self) -> None:
+        """
+        A promotion is refused while the slave follows, even if no name server knows the master.
+        """
+        self.cluster.crash(self.cluster.nameServers[0])
+        replication = self.cluster.broker(self.slaves[0]).replication
+        replication.steps.master = ("", "")
+        answer = self.promote(self.slaves[0])
+        self.assertEqual(ResponseCode.SYSTEM_ERROR, answer.code)
+        self.assertIn("still follows", answer.remark or "")
+
     def test_refusedPromotionIsLogged(self) -> None:
         """
         The log of a broker says that its role was to change, and why it does not.

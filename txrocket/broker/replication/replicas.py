@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The slaves of a master, and the messages that wait for one of them.
+The slaves of a master, and the messages that wait for one of them.  Java's
+C{GroupTransferService}.
 
 A connection becomes a replica once its handshake is done; a connection that says nothing, or
 that lies, never does.  Messages of a SYNC_MASTER wait until one replica has them::

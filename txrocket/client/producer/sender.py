@@ -287,7 +287,7 @@ class MessageSender:
         try:
             result = sending.resultOf(response, target.queue, target.address)
         except ResponseError as error:
-            self._refused(sending, target, error)
+            self._failed(sending, error)
             return
         except ProtocolError:
             self._end(sending, Failure())
@@ -306,29 +306,25 @@ class MessageSender:
             self.inFlight.over()
             sending.callback(result)
 
-    def _refused(self, sending: PendingSend, target: SendTarget, error: ResponseError) -> None:
-        if self._options.faults is not None:
-            self._addLatency(sending, failed=True)
-        if isinstance(error, TopicNotExist):
-            self._routes.doubt(sending.topic, target.queue.brokerName, denied=True)
-        elif isinstance(error, ServiceNotAvailable):
-            # Another broker may be the master now.
-            self._routes.doubt(sending.topic, target.queue.brokerName, denied=False)
-        self._again(sending, error)
-
     def unanswered(self, sending: PendingSend, failure: Failure) -> None:
         """
         No answer to the last attempt will come.
         """
         error = failure.value
-        if not isinstance(error, RocketError):
+        if isinstance(error, RocketError):
+            self._failed(sending, error)
+        else:
             self._end(sending, failure)
-            return
-        assert sending.target is not None
+
+    def _failed(self, sending: PendingSend, error: RocketError) -> None:
+        target = sending.target
+        assert target is not None
         if self._options.faults is not None:
             self._addLatency(sending, failed=True)
-        # The broker may have moved, or be gone.
-        self._routes.doubt(sending.topic, sending.target.queue.brokerName, denied=False)
+        denied = isinstance(error, TopicNotExist)
+        if denied or isinstance(error, ServiceNotAvailable) or not isinstance(error, ResponseError):
+            # The broker may have moved, be gone, or be a slave now.
+            self._routes.doubt(sending.topic, target.queue.brokerName, denied=denied)
         self._again(sending, error)
 
     def _addLatency(self, sending: PendingSend, *, failed: bool) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The master's end of replication: the port to which slaves connect.
+The master's end of replication: the port to which slaves connect.  Java's C{HAService}.
 
 ::
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A connection of a slave, at the master::
+A connection of a slave, at the master; Java's C{HAConnection}::
 
                      offset >= 0
       ( unknown ) ------------------> ( plain )    PlainSource

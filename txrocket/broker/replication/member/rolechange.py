@@ -64,6 +64,11 @@ class RoleChange:
         steps = self._steps
         with self._begun(Role.FOLLOWER):
             found = yield self._present()
+            if found is None and steps.links.isConnected and not force:
+                # Without name servers, the connection alone shows that there is one.
+                raise RemoteSystemError(
+                    "this broker still follows its master: demote that one first, or use force"
+                )
             if found is not None and not force:
                 raise RemoteSystemError(
                     f"{found.address} still answers as the master of this group: demote it first,"

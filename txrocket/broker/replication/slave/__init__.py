@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The slave's end of replication: the link to the master.
+The slave's end of replication: the link to the master.  Java's C{HAClient}.
 
 ::
 
