@@ -228,10 +228,10 @@ class Schedule:
             for each in self._forgotten(ways):
                 self.tell(f"end {each}, which was cut off")
                 self.cluster.crash(each)
-        for each in ways:
-            self.tell(f"heal {each}")
-            self.cluster.heal(*each, oneWay=True)
-            self._cuts.discard(each)
+        for way in ways:
+            self.tell(f"heal {way}")
+            self.cluster.heal(*way, oneWay=True)
+            self._cuts.discard(way)
 
     def _forgotten(self, ways: list[tuple[str, str]]) -> list[str]:
         """
@@ -331,6 +331,10 @@ class Schedule:
         self._promoteOne(address, force=self.random.random() < 0.7)
 
     def _promoteOne(self, address: str, *, force: bool) -> bool:
+        # An operator is not faster.
+        self.cluster.advance(1.0)
+        if not self.cluster.isUp(address):
+            return False
         self.tell(f"promote {address} at {self._place(address)}, force={force}")
         header = HAPromoteRequestHeader(force)
         if not self._operate(address, ReplicationCode.HA_PROMOTE, header):

@@ -13,9 +13,9 @@ value.
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
-import functools
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum

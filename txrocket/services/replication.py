@@ -51,6 +51,7 @@ def buildReplication(
     """
     file = _replicaFile(environment, configuration, parts)
     epochs = _epochs(environment, configuration, parts)
+    parts.core.store.session.recovery.filling = epochs.fork
     slaves = _slaves(environment, configuration, parts, file, epochs)
     sink = TableSink(
         parts.tables,

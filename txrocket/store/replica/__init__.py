@@ -42,6 +42,8 @@ class ReplicaLog:
         self._cutter = cutter
         self._log = log = store.log
         self._stream = RecordStream(log.segments.size, log.limit)
+        # Whether the queues have no numbers that only a master may give.
+        self._isPlain = False
 
     @property
     def first(self) -> int:
@@ -103,6 +105,7 @@ class ReplicaLog:
         if not self.isFollower:
             self._store.write()
             self._stream.half = Half()
+            self._isPlain = False
             self._store.health.following = StoreIsReplica(
                 f"{self._store.settings.storePathRootDir} follows the log of a master, and takes "
                 "no messages"
@@ -135,10 +138,22 @@ class ReplicaLog:
         stream.half = checked.half
         if checked.data:
             try:
+                self._giveUpNumbers()
                 self._store.writer.adopt(checked.data, isPad=checked.isPad)
             except StoreError:
                 stream.half = before
                 raise
+
+    def _giveUpNumbers(self) -> None:
+        """
+        Forget the queue offsets that were left out when this store was a master's and had lost
+        messages: the master gives them.
+
+        @raise StoreError: if the disk fails.
+        """
+        if not self._isPlain:
+            self._cutter.giveUpNumbers()
+            self._isPlain = True
 
     def dropHalf(self) -> None:
         """
@@ -241,3 +256,4 @@ class ReplicaLog:
         store.reader.forget()
         store.tasks.isCheckpointDue = True
         self._stream.half = Half()
+        self._isPlain = False

@@ -19,13 +19,16 @@ step being on the disk before the next one:
  3. it takes the epoch of the master that the next byte belongs to (L{EpochFile.append}), and then
     the byte.
 
-A broker that begins to lead takes an epoch that none has had before, at the end of its log.  A
-master that starts again takes the next number.  A slave that is promoted takes the next full
-thousand: while it is promoted, a master that is cut off may start again and again, and must not
-get ahead::
+A master that finds damaged records when it starts fills their place, which changes bytes that
+its slaves may have.  It takes a new epoch there first (L{EpochFile.fork}).
 
-    master, cut off     1   2   3   4          restarts
-    promoted slave      1          1000  1001  promotion, restart
+A broker that begins to lead takes an epoch that none has had before, at the end of its log.  A
+master that starts again takes the next number.  A slave that is promoted takes the seconds since
+2020: it may not have heard of other promotions, or of a master that is cut off and starts again
+and again, and must get ahead of them::
+
+    master, cut off     1   2   3   4               restarts
+    promoted slave      1          122774401  ...2  promotion, restart
 
 The file C{epochFileCheckpoint} is that of RocketMQ 5 (C{CheckpointFile}, C{EpochFileCache})::
 
@@ -60,8 +63,8 @@ __all__ = [
 #: The file's name in the folder of the store.
 EPOCH_FILE: Final = "epochFileCheckpoint"
 
-# So many times a master may start again before a promotion is not noticed.
-_PROMOTION: Final = 1000
+# The first second of 2020.  An epoch has 31 bits, which are enough until 2088.
+_PROMOTION_ZERO: Final = 1_577_836_800
 
 _LINE = re.compile(r"(\d{1,10})-(\d{1,19})")
 _INT_MAX = 0x7FFFFFFF
@@ -104,15 +107,18 @@ def _ends(epochs: Sequence[Epoch], end: int) -> dict[Epoch, int]:
     return dict(zip(held, starts[1:], strict=True))
 
 
-def nextEpoch(last: Epoch | None, *, isPromotion: bool) -> int:
+def nextEpoch(last: Epoch | None, promoted: float | None = None) -> int:
     """
     The epoch of a broker that begins to lead.
 
     @param last: the newest epoch of its log.
-    @param isPromotion: whether it was a slave, and an operator wants it to lead.
+    @param promoted: when an operator has promoted it, as the time of day in seconds; L{None}
+        if it was the master before.
     """
-    newest = 0 if last is None else last.epoch
-    return newest - newest % _PROMOTION + _PROMOTION if isPromotion else newest + 1
+    following = 1 if last is None else last.epoch + 1
+    if promoted is None:
+        return following
+    return max(following, min(int(promoted) - _PROMOTION_ZERO, _INT_MAX))
 
 
 def encodeEpochs(epochs: Sequence[Epoch]) -> bytes:
@@ -237,6 +243,18 @@ class EpochFile:
         kept = tuple(each for each in self._entries if each.start < offset)
         if kept != self._entries:
             self._save(kept)
+
+    def fork(self, offset: int) -> None:
+        """
+        Begin an epoch inside the log: what is there was damaged, and something else takes its
+        place.  Copies of the log end before it then.
+
+        @raise DiskFull: if there is no room.
+        @raise StoreFailed: if the disk fails.
+        """
+        if self._entries:
+            kept = [each for each in self._entries if each.start < offset]
+            self._save((*kept, Epoch(self._entries[-1].epoch + 1, offset)))
 
     def _save(self, entries: tuple[Epoch, ...]) -> None:
         data = encodeEpochs(entries)

@@ -187,7 +187,8 @@ class BrokerSteps:
         last = self.epochs.last
         # The first epoch has all that was there before.
         start = replica.first if last is None else replica.end
-        self.epochs.append(nextEpoch(last, isPromotion=self.isPromotion), start)
+        now = self.parts.core.store.now() / 1000 if self.isPromotion else None
+        self.epochs.append(nextEpoch(last, now), start)
         for table in (tables.topics, tables.groups, tables.filters):
             table.isCopy = False
         tables.offsets.bringBack(self.parts.core.store.maxOffset)
