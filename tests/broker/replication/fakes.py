@@ -100,6 +100,9 @@ class FakeLog:
             raise StoreError(f"{len(data)} bytes at {offset} of {self.end}")
         self.put(data)
 
+    def dropHalf(self) -> None:
+        pass
+
     def cut(self, offset: int, epoch: int) -> Cut:
         kept = bytes(self.data[offset - self.first :])
         self.cuts.append(kept)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from txrocket.broker.replication.interfaces import MasterParts, SlaveParts
-from txrocket.errors import LogsDiverged, ReplicaRefused
+from txrocket.errors import LogsDiverged, ReplicaRefused, StoreError
 from txrocket.protocol.ha.hello import SAMPLE_LIMIT, MasterHello, Sample, SlaveHello
 from txrocket.store.replica.epochs import Epoch, commonEnd
 
@@ -203,6 +203,8 @@ def _sum(log: _Bytes, offset: int, size: int) -> int:
     crc, end = 0, min(offset + size, log.end)
     while offset < end:
         data = log.read(offset, end - offset)
+        if not data:
+            raise StoreError(f"the log cannot be read at {offset}")
         crc = zlib.crc32(data, crc)
         offset += len(data)
     return crc

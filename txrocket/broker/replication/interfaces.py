@@ -103,6 +103,11 @@ class ILogSink(Protocol):
         @raise StoreError: if they do not belong at the end, are damaged, or cannot be written.
         """
 
+    def dropHalf(self) -> None:
+        """
+        Forget the record of which the end is still to come: the log ends before it.
+        """
+
     def cut(self, offset: int, epoch: int) -> Cut:
         """
         End the log at an offset, or before it if no record ends there.  What is cut is kept.
