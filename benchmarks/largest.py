@@ -29,7 +29,8 @@ from txrocket.protocol.bodies import (
 from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.bodies.inspect import InspectHalvesRequestHeader, InspectRequestHeader
 from txrocket.protocol.bodies.registerbroker import encodeRegisterBroker
-from txrocket.protocol.codes import InspectCode, RequestCode
+from txrocket.protocol.bodies.replication import HADemoteRequestHeader, HAPromoteRequestHeader
+from txrocket.protocol.codes import InspectCode, ReplicationCode, RequestCode
 from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers.fields import Header
 from txrocket.protocol.record.batch import BATCH_LIMIT, encodeItem
@@ -59,6 +60,16 @@ def brokerRequests(crowd: Crowd) -> _Requests:
     yield from _offsets()
     yield from _lists()
     yield from _administration(crowd)
+    yield from _roles()
+
+
+def _roles() -> _Requests:
+    """
+    Requests about the broker's role, which take it and give it back.
+    """
+    yield requestCommand(ReplicationCode.HA_STATUS)
+    yield requestCommand(ReplicationCode.HA_DEMOTE, HADemoteRequestHeader(True))
+    yield requestCommand(ReplicationCode.HA_PROMOTE, HAPromoteRequestHeader(True))
 
 
 def _send(topic: str = SHARED, **changes: object) -> h.SendMessageRequestHeaderV2:

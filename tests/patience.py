@@ -3,8 +3,8 @@
 An end for tests that get stuck.
 
 Trial gives a Deferred two minutes, but can do nothing about a test that blocks: one that
-waits for another program would keep continuous integration waiting, and nobody would
-learn for what.
+waits for another program would keep continuous integration waiting, and the log would not
+say for what.
 """
 
 from __future__ import annotations
@@ -14,10 +14,20 @@ from typing import Any
 
 from twisted.trial.reporter import Reporter, VerboseTextReporter
 
-__all__ = ["PATIENCE", "Impatient", "VerboseImpatient"]
+__all__ = ["PATIENCE", "Impatient", "VerboseImpatient", "goOn"]
 
 # What the longest test takes on a slow machine, several times over.
 PATIENCE = 900.0
+
+_waiting = False
+
+
+def goOn() -> None:
+    """
+    A test of many steps has come a step further, and has its time anew.
+    """
+    if _waiting:
+        faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)
 
 
 class Impatient(Reporter):
@@ -30,13 +40,17 @@ class Impatient(Reporter):
         """
         A test begins.
         """
+        global _waiting
         super().startTest(method)
-        faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)
+        _waiting = True
+        goOn()
 
     def stopTest(self, method: Any) -> None:
         """
         It is over.
         """
+        global _waiting
+        _waiting = False
         faulthandler.cancel_dump_traceback_later()
         super().stopTest(method)
 

@@ -18,10 +18,10 @@ class ClientTests(SynchronousTestCase):
     All of it, with next to nothing to do.
     """
 
-    def test_tiny(self) -> None:
+    def test_eachClientIsMeasured(self) -> None:
         """
-        Each kind of client sends or consumes, and a line tells what it costs; without
-        the C++ client a line tells that it is missing.
+        Each kind of client sends or consumes, and a line tells its cost; without the C++
+        client a line says that it is missing.
         """
         self.patch(client, "BINDING", "no_such_package")
         printed = io.StringIO()
@@ -33,10 +33,10 @@ class ClientTests(SynchronousTestCase):
             self.assertRegex(line, r"\S  +\d+\.\d\d( +\d+\.\d\d +\d*)? +[\d,]+\Z")
         self.assertIn("no_such_package is not installed", missing)
 
-    def test_comparison(self) -> None:
+    def test_cppClientIsCompared(self) -> None:
         """
-        Where there is the C++ client, what it takes stands below what ours takes, and
-        how many times that it is: the median of the rounds' own ratios.
+        With the C++ client, its figures stand below ours, with the median of the rounds'
+        ratios.
         """
         ours, echo, cpp = [(2.0, 10.0), (3.0, 20.0), (4.0, 90.0)], [(1.0, 1.0)] * 3, [(6.0, 5.0)]
         printed = io.StringIO()

@@ -72,10 +72,10 @@ class ClientExampleTests(TestCase):
         return printed.getvalue().splitlines()
 
     @asDeferred
-    async def test_quickStart(self) -> None:
+    async def test_quickStartIsAsInReadme(self) -> None:
         """
-        A message is sent and received; what is printed is what the README says, and
-        the README shows the code as it is.
+        A message is sent and received; the printed text is that of the README, and the
+        README shows the code as it is.
         """
         lines = await self.ran(quick_start)
         readme = (ROOT / "README.rst").read_text()
@@ -85,7 +85,7 @@ class ClientExampleTests(TestCase):
         self.assertIn(shown, inspect.getsource(quick_start.main))
 
     @asDeferred
-    async def test_order(self) -> None:
+    async def test_orderStepsComeInOrder(self) -> None:
         """
         Each order goes through its steps one by one.
         """
@@ -94,7 +94,7 @@ class ClientExampleTests(TestCase):
         self.assertEqual(sorted(lines), [f"order {number}: {steps}" for number in range(3)])
 
     @asDeferred
-    async def test_batch(self) -> None:
+    async def test_batchArrivesInFewRequests(self) -> None:
         """
         All messages arrive, in as few requests as their size allows.
         """
@@ -108,7 +108,7 @@ class ClientExampleTests(TestCase):
             self.assertEqual(sum(ends), 1000)
 
     @asDeferred
-    async def test_filter(self) -> None:
+    async def test_wantedTagsCome(self) -> None:
         """
         Messages of the wanted tags come, and no others.
         """
@@ -116,10 +116,10 @@ class ClientExampleTests(TestCase):
         self.assertEqual(sorted(lines), ["science: a comet", "weather: rain"])
 
     @asDeferred
-    async def test_filterSql(self) -> None:
+    async def test_matchingMessagesCome(self) -> None:
         """
-        Messages that the expression is true for come, and no others; one that is none
-        is refused with its place.
+        Messages for which the expression is true come, and no others; an invalid one is
+        refused with its place.
         """
         refused, *lines = await self.ran(filter_sql, enablePropertyFilter=True)
         self.assertEqual(
@@ -131,10 +131,9 @@ class ClientExampleTests(TestCase):
         )
 
     @asDeferred
-    async def test_broadcast(self) -> None:
+    async def test_eachRadioGetsAll(self) -> None:
         """
-        Each radio gets all that is broadcast, and one that remembers where it was
-        only what is new.
+        Each radio gets all broadcasts, and one that keeps its place only the new ones.
         """
         lines = await self.ran(broadcast)
         for name in "kitchen", "bath":
@@ -155,7 +154,7 @@ class ClientExampleTests(TestCase):
             self.assertEqual(printed.getvalue(), "".join(f"car: {each}\n" for each in expected))
 
     @asDeferred
-    async def test_delayed(self) -> None:
+    async def test_delayedMessagesComeInTime(self) -> None:
         """
         Messages come after their level, their delay, and at their time.
         """
@@ -168,9 +167,9 @@ class ClientExampleTests(TestCase):
         self.assertGreaterEqual(time.monotonic() - began, 1.5)
 
     @asDeferred
-    async def test_transaction(self) -> None:
+    async def test_possibleTransferIsCommitted(self) -> None:
         """
-        The transfer that can be made is told of, and the other is not.
+        The possible transfer is committed, and the other is not.
         """
         lines = await self.ran(transaction)
         self.assertEqual(
@@ -188,26 +187,26 @@ class ClientExampleTests(TestCase):
         self.assertEqual(sum(ends), 1)
 
     @asDeferred
-    async def test_requestReply(self) -> None:
+    async def test_requesterGetsReply(self) -> None:
         """
-        Who asks gets the reply.
+        The requester gets the reply.
         """
         lines = await self.ran(request_reply)
         self.assertEqual(lines, ["2+3 is 5"])
 
     @asDeferred
-    async def test_trace(self) -> None:
+    async def test_traceShowsMessage(self) -> None:
         """
-        What became of a message can be read, by its id and by its key.
+        The way of a message can be read, by its id and by its key.
         """
         sent, given, *rest = await self.ran(trace)
         self.assertRegex(sent, r"^sent by writers at 127\.0\.0\.1, \d+ ms$")
         self.assertEqual(given, "given to readers at 127.0.0.1, time 0: SUCCESS")
         self.assertEqual(rest, ["letter-1 is the same"])
 
-    def test_story(self) -> None:
+    def test_traceShowsFailures(self) -> None:
         """
-        So is what went less well.
+        So can its failures.
         """
         sent = TracedSend("P", "h", 1.0, 0.002, False, "b", 1, MessageType.Normal_Msg, "O")
         calls = (
@@ -224,7 +223,7 @@ class ClientExampleTests(TestCase):
         )
 
     @asDeferred
-    async def test_sending(self) -> None:
+    async def test_eachWayOfSendingSends(self) -> None:
         """
         Each way of sending sends.
         """
@@ -234,7 +233,7 @@ class ClientExampleTests(TestCase):
             ["100 sent to 4 queues", "one more", "north is queue 0", "103 seen, 0 failures"],
         )
 
-    def test_byRegion(self) -> None:
+    def test_northHasFirstQueue(self) -> None:
         """
         The first queue is for the north, and the others are for the rest.
         """
@@ -249,9 +248,9 @@ class ClientExampleTests(TestCase):
         self.assertEqual(sending.byRegion(queues[:1], Message("Letters", b"1"), "south"), queues[0])
 
     @asDeferred
-    async def test_sendKept(self) -> None:
+    async def test_unsentMessagesAreKept(self) -> None:
         """
-        What could not be sent for now is kept, and what never can be is not.
+        Messages that cannot be sent for now are kept, and those that never can be are not.
         """
         servers = await realCluster(self, reactor)
         cluster = Cluster(servers.nameServers[0], reactor)
@@ -267,9 +266,9 @@ class ClientExampleTests(TestCase):
         self.assertEqual(kept, [message])
         self.assertEqual(latencies.failures, 1)
 
-    def test_noReply(self) -> None:
+    def test_missingReplyIsTold(self) -> None:
         """
-        Who is not answered in time hears of that.
+        A requester without a reply in time gets an error.
         """
         servers = memoryCluster(self)
         cluster = Cluster(servers.nameServers, servers.clock, connect=servers.connect)
@@ -298,10 +297,9 @@ class ProgramExampleTests(LiveTestCase):
         return servers.nameServers[0]
 
     @asDeferred
-    async def test_twistd(self) -> None:
+    async def test_twistdProgramPassesMessages(self) -> None:
         """
-        The program under twistd passes messages on, and is done with them when it is
-        asked to end.
+        The program under twistd passes messages on, and has finished them when it ends.
         """
         address = await self.start()
         async with Cluster(address, reactor) as cluster, Producer(cluster, "tests") as producer:
@@ -330,7 +328,7 @@ class ProgramExampleTests(LiveTestCase):
                 self.assertEqual(sum(each or 0 for each in offsets), 1)
 
     @asDeferred
-    async def test_asyncio(self) -> None:
+    async def test_asyncioProgramUsesItsLoop(self) -> None:
         """
         An asyncio program sends and receives on its own event loop.
         """
@@ -340,10 +338,9 @@ class ProgramExampleTests(LiveTestCase):
         self.assertEqual(program.lines, [b"sent 10", b"received 0 1 2 3 4 5 6 7 8 9"])
 
     @asDeferred
-    async def test_webApp(self) -> None:
+    async def test_postIsSentByItsThread(self) -> None:
         """
-        What is posted is sent by the thread that serves it; what cannot be sent is
-        the client's fault.
+        A post is sent by the thread that serves it; an invalid one is the client's fault.
         """
         address = await self.start()
         program = self.spawn(

@@ -156,10 +156,10 @@ class MachineTests(SynchronousTestCase):
         self.assertEqual(freeMemory("MemFree: 1048576 kB\nMemTotal:  2097152 kB\n"), 1.0)
         self.assertRaises(ValueError, totalMemory, "")
 
-    def test_pageCache(self) -> None:
+    def test_fullCacheReadsFurtherEachTime(self) -> None:
         """
-        Pages are read until hardly any memory is free, further on each time; the file
-        takes no room, and goes away.
+        Pages are read until hardly any memory is free, further on each time; the file takes
+        no room, and goes away.
         """
         path = Path(self.mktemp())
         free = iter([3.0, 2.0, 0.4, 3.0, 0.4])
@@ -225,8 +225,8 @@ class InterpretersTests(SynchronousTestCase):
 
     def test_interpretersAreFoundByName(self) -> None:
         """
-        Interpreters are found by their names, each once; what cannot be run, or is
-        another program of theirs, is none.
+        Interpreters are found by their names, each once; a file that cannot be run, or is
+        another of their programs, does not count.
         """
         folder = Path(self.mktemp())
         folder.mkdir()
@@ -450,8 +450,8 @@ class ScenariosTests(SynchronousTestCase):
 
     def test_optionsReplacePlan(self) -> None:
         """
-        What is given replaces what is planned, quick or not, and a quick run says that
-        its figures are worth nothing.
+        Options replace the plan, quick or not, and a quick run says that its figures are
+        worth nothing.
         """
         plan = planned(options(["--rounds", "5", "--seconds", "0.5", "--backlog", "10"]))
         self.assertEqual((plan.rounds, plan.seconds, plan.backlog), (5, 0.5, 10))

@@ -345,7 +345,7 @@ class EpytextTests(SynchronousTestCase):
 
     def test_specialCharactersAreEscaped(self) -> None:
         """
-        What only reStructuredText gives a meaning is taken for itself.
+        Characters that only reStructuredText gives a meaning are escaped.
         """
         self.assertEqual(self.convert("a * b_ `c` |d| e_f"), r"a \* b\_ \`c\` \|d\| e_f")
 

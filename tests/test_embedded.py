@@ -42,7 +42,7 @@ class OptionsTests(SynchronousTestCase):
 
     def refused(self, *arguments: str) -> str:
         """
-        What is said of a command line.
+        The error of a command line.
         """
         error = self.assertRaises(SystemExit, self.parse, *arguments)
         return str(error)
@@ -87,10 +87,10 @@ class OptionsTests(SynchronousTestCase):
         named = options.nameServer[NamesrvServerSettings]
         self.assertEqual((named.bindAddress, named.listenPort), ("192.0.2.1", 1234))
 
-    def test_allInterfaces(self) -> None:
+    def test_wildcardHostIsReplaced(self) -> None:
         """
-        Nobody can dial all interfaces: clients are told this machine's address, as
-        without a setting, and the broker finds its name server on loopback.
+        No client can dial all interfaces: clients get this machine's address, as without a
+        setting, and the broker finds its name server on loopback.
         """
         for interface, expected in (
             ("0.0.0.0", "127.0.0.1:9876"),
@@ -131,7 +131,7 @@ class OptionsTests(SynchronousTestCase):
 
     def test_invalidSettingOfEitherIsReported(self) -> None:
         """
-        What is wrong is said of either server's settings.
+        A wrong setting of either server is reported.
         """
         for port in ("0", "65536", "-1"):
             self.assertEqual(
@@ -167,7 +167,7 @@ class MakeServiceTests(SynchronousTestCase):
 
     def kinds(self, made: OrderedServices) -> list[type]:
         """
-        What is started, in order.
+        The started services, in order.
         """
         self.assertIsInstance(made, OrderedServices)
         return [type(each) for each in made.services]

@@ -63,7 +63,7 @@ class RealTests(TestCase):
     @inlineCallbacks
     def test_blockingFunctionRunsInThread(self) -> Any:
         """
-        What blocks runs in a thread between start and stop.
+        A blocking function runs in a thread between start and stop.
         """
         ran: list[int] = []
         self.around.start()
@@ -71,10 +71,10 @@ class RealTests(TestCase):
         yield self.around.inThread(lambda: ran.append(threading.get_ident()))
         self.assertNotIn(threading.get_ident(), ran)
 
-    def test_noThreads(self) -> None:
+    def test_stoppedThreadsRunAtOnce(self) -> None:
         """
-        Before the start and after the stop it runs at once, since nobody would wait
-        for a thread.
+        Before the start and after the stop a function runs at once, since no thread would
+        run it.
         """
         ran: list[int] = []
         self.successResultOf(self.around.inThread(lambda: ran.append(threading.get_ident())))
@@ -89,10 +89,10 @@ class RealTests(TestCase):
         self.failureResultOf(self.around.inThread(fail), OSError)
 
     @inlineCallbacks
-    def test_ownThread(self) -> Any:
+    def test_ownThreadRunsInTurn(self) -> Any:
         """
-        One who has a thread of its own has its functions run there, in turn, and is told
-        what they raise; the stop waits for the last.
+        A caller with its own thread has its functions run there in turn and gets their
+        errors; the stop waits for the last.
         """
         inOwnThread = self.around.inOwnThread
         assert inOwnThread is not None
@@ -119,9 +119,9 @@ class RealTests(TestCase):
         self.assertTrue(second.is_set())
         yield told
 
-    def test_noOwnThread(self) -> None:
+    def test_stoppedOwnThreadRunsAtOnce(self) -> None:
         """
-        Before the start and after the stop they are run at once.
+        Before the start and after the stop functions run at once.
         """
         inOwnThread = self.around.inOwnThread
         assert inOwnThread is not None
@@ -133,9 +133,9 @@ class RealTests(TestCase):
         self.assertEqual(ran, [threading.get_ident()] * 2)
 
     @inlineCallbacks
-    def test_listenAndConnect(self) -> Any:
+    def test_endpointsHaveSettingsAddress(self) -> Any:
         """
-        Endpoints are of the settings' address, and lead to it.
+        Endpoints have the address of the settings, and lead to it.
         """
         settings = NamesrvServerSettings(bindAddress="127.0.0.1")
         factory = RemotingServerFactory(Remoting(reactor))
@@ -166,32 +166,32 @@ class PortTests(SynchronousTestCase):
     Addresses and ports of this machine.
     """
 
-    def test_localAddress(self) -> None:
+    def test_localAddressCanListen(self) -> None:
         """
-        It is an address of this machine: one can listen at it.
+        It is an address of this machine: a server can listen at it.
         """
         with socket.socket() as probe:
             probe.bind((localAddress(), 0))
 
-    def test_noNetwork(self) -> None:
+    def test_noNetworkMeansLoopback(self) -> None:
         """
         A machine without a network is reached at loopback.
         """
         with mock.patch.object(socket.socket, "connect", side_effect=OSError):
             self.assertEqual(localAddress(), "127.0.0.1")
 
-    def test_freePort(self) -> None:
+    def test_freePortHasFreePortBelow(self) -> None:
         """
-        One can listen at the port and at the one below it.
+        A server can listen at the port and at the one below it.
         """
         port = freePort(2)
         for each in (port, port - 2):
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", each))
 
-    def test_takenBelow(self) -> None:
+    def test_portWithTakenPortBelowIsSkipped(self) -> None:
         """
-        A port is passed over if the one below it is taken.
+        A port is skipped if the one below it is taken.
         """
         bind = socket.socket.bind
         refused: list[int] = []

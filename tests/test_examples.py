@@ -131,9 +131,9 @@ class ExampleTests(TestCase):
         return Deferred.fromCoroutine(self._closed(port, factory))
 
     @asDeferred
-    async def test_echoClient(self) -> None:
+    async def test_echoClientPrintsAnswer(self) -> None:
         """
-        The echo client prints what it asked and what came back.
+        The echo client prints its request and the answer.
         """
         address = self.listen(RemotingServerFactory(serving(echo)))
         printed = io.StringIO()
@@ -146,7 +146,7 @@ class ExampleTests(TestCase):
         self.assertIn("b'hello'", printed.getvalue())
 
     @asDeferred
-    async def test_firstMessage(self) -> None:
+    async def test_firstMessageGoesThroughBothServers(self) -> None:
         """
         A message goes through both servers and back, request by request.
         """
@@ -170,10 +170,10 @@ class ExampleTests(TestCase):
         self.assertEqual(pulled, "pulled b'hello', tagged english")
 
     @asDeferred
-    async def test_keyValues(self) -> None:
+    async def test_missingKeyIsNoFailure(self) -> None:
         """
-        What was put is got, what was not is told apart from failure, and other
-        codes are not supported.
+        A put value is returned, a missing one is told apart from a failure, and other codes
+        are not supported.
         """
         address = self.listen(RemotingServerFactory(key_values.keyValueServer(reactor)))
         await calling.put(self.peers, address, "hello", "world")
@@ -231,9 +231,9 @@ class ExampleTests(TestCase):
         response = await answer
         self.assertEqual(response.decodeHeader(GetKVConfigResponseHeader).value, "news")
 
-    def test_promiseForgotten(self) -> None:
+    def test_cancelledPromiseIsForgotten(self) -> None:
         """
-        A promise that is cancelled, as when the connection goes, is forgotten.
+        A promise that is cancelled, as when the connection is lost, is forgotten.
         """
         first = key_values.FirstValue()
         promise = first.process(
@@ -296,7 +296,7 @@ class ExampleTests(TestCase):
         self.assertEqual(len(connection.responseTable), 0)
 
     @asDeferred
-    async def test_callBack(self) -> None:
+    async def test_serverCallsItsClient(self) -> None:
         """
         A server calls its client over the connection that the client opened.
         """
@@ -341,9 +341,9 @@ class ExampleTests(TestCase):
         with self.assertRaises(RemotingError):
             await self.peers.request(address, requestCommand(0), 3.0)
 
-    def test_responseError(self) -> None:
+    def test_errorHasClassOfCode(self) -> None:
         """
-        The error for a code is of the class that stands for it.
+        The error for a code has the code's class.
         """
         self.assertIsInstance(responseError(NoPermission.code, "no", "a:1"), NoPermission)
 
@@ -355,8 +355,8 @@ class SettingsTests(TestCase):
 
     def test_changedSettingIsFollowed(self) -> None:
         """
-        The section is read from a file and from options, a change is told to who
-        follows it and is in the file, and what is wrong is named.
+        The section is read from a file and from options; a change reaches its follower and
+        the file, and a wrong setting is named.
         """
         path = Path(self.mktemp())
         path.write_text("# The lamp\nlampName = door\nlampColour = RED\n")
@@ -417,7 +417,7 @@ class PullingTests(ClientCase):
         self.assertEqual(self.printed.getvalue().splitlines()[-1], "0 messages")
 
     @asDeferred
-    async def test_pullNext(self) -> None:
+    async def test_nextMessageIsPulled(self) -> None:
         """
         The message that comes is the next.
         """
@@ -467,7 +467,7 @@ class PullingTests(ClientCase):
     @asDeferred
     async def test_readBatchesAreCommitted(self) -> None:
         """
-        What was read in batches is committed.
+        Batches that were read are committed.
         """
         cluster = await self.start()
         async with LitePullConsumer(cluster, "batches", autoCommit=False) as consumer:
@@ -483,7 +483,7 @@ class PullingTests(ClientCase):
     @asDeferred
     async def test_messagesSinceTimeAreReadAgain(self) -> None:
         """
-        What came since a time is read again.
+        Messages since a time are read again.
         """
         cluster = await self.start()
         bodies = await stream.replay(cluster, "Greetings", 0.0)
@@ -512,7 +512,7 @@ class ConsumingTests(ClientCase):
 
     def test_failedDeliveryIsRetried(self) -> None:
         """
-        What cannot be delivered now comes again, and what never can does not.
+        A message that cannot be delivered now comes again, and one that never can does not.
         """
         self.patch(sys, "stdout", io.StringIO())
         for tags, times, expected in (
@@ -550,9 +550,9 @@ class ConsumingTests(ClientCase):
         self.assertIs(slowest.call, calls[1])
         self.assertEqual(slowest.seconds, 3.0)
 
-    def test_fullDisk(self) -> None:
+    def test_fullDiskBringsRestAgain(self) -> None:
         """
-        What the file does not take is to come again, and not what it has taken.
+        Messages that the file does not take come again, and those that it has taken do not.
         """
 
         class Full(io.BytesIO):
@@ -611,7 +611,7 @@ class BlockingTests(SynchronousTestCase):
 
     def test_sentMessagesAreCounted(self) -> None:
         """
-        What is sent is read, once, and counted by other processes.
+        Sent messages are read once, and counted by other processes.
         """
         (address,) = self.cluster.nameServers
         for total in (3, 6):
@@ -629,7 +629,7 @@ class BlockingTests(SynchronousTestCase):
 
     def test_failedSendIsReported(self) -> None:
         """
-        A message that is not sent is told of.
+        A message that is not sent is reported.
         """
         said = io.StringIO()
         self.patch(sys, "stderr", said)

@@ -91,8 +91,8 @@ class ExportsTests(SynchronousTestCase):
 
     def test_exportIsItsModulesName(self) -> None:
         """
-        A name is what its module says it is, and type checkers are told of the
-        same; its module has it in C{__all__}, too.
+        A name is that of its module, type checkers get the same, and its module has it in
+        C{__all__}, too.
         """
         for face in txrocket, client:
             names = declared(face)
@@ -104,7 +104,7 @@ class ExportsTests(SynchronousTestCase):
 
     def test_starImportsAllNames(self) -> None:
         """
-        A star imports all of them, and who asks what there is is told of all.
+        A star imports all names, and C{dir} lists all of them.
         """
         for face in txrocket, client:
             self.assertLessEqual(set(face.__all__), set(dir(face)))
@@ -135,10 +135,9 @@ class ExportsTests(SynchronousTestCase):
         ):
             self.assertNotIn("twisted", imported(statement))
 
-    def test_noReactor(self) -> None:
+    def test_importInstallsNoReactor(self) -> None:
         """
-        To import the clients installs no reactor: which one it is to be is said by
-        the program.
+        Importing the clients installs no reactor: the program chooses it.
         """
         names = ", ".join(client.__all__)
         self.assertNotIn(

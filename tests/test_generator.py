@@ -101,7 +101,7 @@ class GeneratorTests(SynchronousTestCase):
 
     def test_refusedSendsDoNotCount(self) -> None:
         """
-        What was not answered with code 0 does not count, and the first such answer is
+        A send that is not answered with code 0 does not count, and the first such answer is
         shown.
         """
         done, _ = self.load(lambda header: ({"code": 2, "remark": "busy"}, b""), "send")
@@ -110,7 +110,7 @@ class GeneratorTests(SynchronousTestCase):
 
     def pulls(self, records: int) -> Any:
         """
-        Pulls of 32 that are answered with so many.
+        Pulls of 32 that are answered with this many.
         """
 
         def answer(header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

@@ -52,9 +52,9 @@ class PlanTests(SynchronousTestCase):
             [("b-0", "10911", "/s/0"), ("b-1", "10921", "/s/1"), ("b-2", "10931", "/s/2")],
         )
 
-    def test_anyPort(self) -> None:
+    def test_zeroPortStaysZero(self) -> None:
         """
-        Any port that is free stays so, and a broker without a name has the machine's.
+        Port 0 stays so, and a broker without a name has the machine's.
         """
         planned = plan(configured(listenPort="0"), 2)
         self.assertEqual([each.settings["listenPort"] for each in planned], ["0", "0"])
@@ -62,7 +62,8 @@ class PlanTests(SynchronousTestCase):
 
     def test_conflictsAreReportedTogether(self) -> None:
         """
-        What cannot be shared is named, all at once; one broker alone may have it.
+        Settings that cannot be shared are named, all at once; one broker alone may have
+        them.
         """
         shared = configured(storePathCommitLog="/log", listenPort="65530")
         error = self.assertRaises(ConfigError, plan, shared, 2)
@@ -202,9 +203,10 @@ class ChildTests(SynchronousTestCase):
         self.end()
         self.successResultOf(stopping)
 
-    def test_stopWhileDown(self) -> None:
+    def test_stoppedChildIsNotRestarted(self) -> None:
         """
-        One that was to be started again is not, and one that is just gone is no error.
+        A child that waits for its restart is not started, and one that has just ended is no
+        error.
         """
         self.end()
         self.successResultOf(self.service.stopService())
@@ -217,8 +219,8 @@ class ChildTests(SynchronousTestCase):
 
     def test_childOutputIsLoggedByLine(self) -> None:
         """
-        What a child prints is logged by lines, after its name, however it is cut; a line
-        that never ends is not kept for ever.
+        The output of a child is logged by lines, after its name, however it is cut; an
+        endless line is not kept for ever.
         """
         child = self.reactor.spawned[0]
         self.logged.clear()
@@ -283,9 +285,9 @@ class LiveTests(TapCase):
         for each in range(2):
             servers.waitFor(rf"b-{each}\b.*has unregistered")
 
-    def test_parentKilled(self) -> None:
+    def test_killedParentEndsChildren(self) -> None:
         """
-        Children do not outlive their parent, whatever becomes of that.
+        Children do not outlive their parent, however it ends.
         """
         port = freePort("127.0.0.1", (2, -1, -8, -10, -11))
         parent = self.start(

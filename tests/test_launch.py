@@ -105,10 +105,10 @@ class OrderedServicesTests(RemotingTests):
         self.handlers.append(handler)
         return f"before {len(self.handlers)}"
 
-    def test_inTurn(self) -> None:
+    def test_serversStopInReverseOrder(self) -> None:
         """
-        Servers start in order, and stop in the other order, each when the one before
-        has stopped.
+        Servers start in order, and stop in the reverse order, each when the one before has
+        stopped.
         """
         self.servers.startService()
         self.assertTrue(self.servers.running)
@@ -121,9 +121,9 @@ class OrderedServicesTests(RemotingTests):
         self.successResultOf(stopped)
         self.assertFalse(self.servers.running)
 
-    def test_cannotStart(self) -> None:
+    def test_failedStartStopsEarlierServers(self) -> None:
         """
-        If one cannot start, those before it are stopped and the operator is told once,
+        If a server cannot start, those before it are stopped and the operator is told once,
         in the log: the exit itself says nothing more.
         """
         for error in (
@@ -181,9 +181,9 @@ class OrderedServicesTests(RemotingTests):
         self.reactor.turn()
         self.assertIn("Received SIGTERM, stopping", self.logged(LogLevel.info))
 
-    def test_termWhileStarting(self) -> None:
+    def test_sigtermDuringStartStopsReactor(self) -> None:
         """
-        A SIGTERM that comes while servers start stops the reactor once it runs.
+        A SIGTERM during the start of servers stops the reactor once it runs.
         """
         self.second.whenStarted = lambda: self.handlers[0](signal.SIGTERM, None)
         self.servers.startService()
@@ -220,9 +220,9 @@ class OrderedServicesTests(RemotingTests):
     if compiled is None:
         test_busIsGuarded.skip = "the compiled module was not built"  # type: ignore[attr-defined]
 
-    def test_otherThread(self) -> None:
+    def test_otherThreadLeavesSignals(self) -> None:
         """
-        A reactor that runs in another thread leaves signals alone.
+        A reactor in another thread leaves signals alone.
         """
         self.patch(threading, "main_thread", lambda: None)
         self.servers.startService()
@@ -239,8 +239,8 @@ class ReasonTests(SynchronousTestCase):
 
     def test_knownErrorExitsWithText(self) -> None:
         """
-        What the operator can mend ends the program with its text, which both twistd's
-        ways of running understand.
+        An error that the operator can mend ends the program with its text, under both of
+        twistd's ways of running.
         """
         with self.assertRaises(CannotStart) as raised, exitIfCannotStart():
             raise ConfigError("a is wrong", "b is wrong")

@@ -216,7 +216,7 @@ class LayerTests(SynchronousTestCase):
 
 class CheckerTests(SynchronousTestCase):
     """
-    The rules on imports that nobody wrote.
+    The rules on imports that this module makes up.
     """
 
     MODULES = {

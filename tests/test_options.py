@@ -134,15 +134,15 @@ class OptionsTests(SynchronousTestCase):
 
     def test_setWithoutValueIsRefused(self) -> None:
         """
-        What is no key with a value is refused.
+        A setting without a key and a value is refused.
         """
         for setting in ("brokerName", "=x", ""):
             error = self.assertRaises(SystemExit, self.parse, "-s", setting)
             self.assertEqual(str(error), f"Cannot start: --set {setting}: key=value was expected")
 
-    def test_unknownOption(self) -> None:
+    def test_unknownOptionIsRefused(self) -> None:
         """
-        An option that is none is refused in the same way.
+        An unknown option is refused in the same way.
         """
         error = self.assertRaises(SystemExit, self.parse, "--listenPort", "1")
         self.assertEqual(str(error), "Cannot start: option --listenPort not recognized")
@@ -165,16 +165,16 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual(again.properties(), printed)
         self.assertEqual(printed["listenPort"], "10911")
 
-    def test_printWrong(self) -> None:
+    def test_wrongSettingsAreNotPrinted(self) -> None:
         """
-        Settings that are wrong are not printed.
+        Wrong settings are not printed.
         """
         self.assertRaises(SystemExit, self.parse, "-p", "-s", "listenPort=x")
         self.assertEqual(self.printed.getvalue(), "")
 
-    def test_checkSound(self) -> None:
+    def test_checkTellsSoundSettings(self) -> None:
         """
-        --check says that all is well, and what has no effect, and starts nothing.
+        --check says that all is well, names settings without effect, and starts nothing.
         """
         path = self.write("brokerName=b\ntransientStorePoolEnable=true\n")
         self.assertEqual(self.exits("--check", "-c", path), 0)
@@ -184,9 +184,9 @@ class OptionsTests(SynchronousTestCase):
             "The configuration is sound\n",
         )
 
-    def test_checkWrong(self) -> None:
+    def test_checkTellsAllMistakes(self) -> None:
         """
-        --check says all that is wrong, and ends as a program does that failed.
+        --check names all mistakes, and ends with the status of a failure.
         """
         path = self.write("fileReservedTime=0\nbrokerNam=b\n")
         self.assertEqual(self.exits("--check", "-p", "-c", path), 1)

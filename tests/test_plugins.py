@@ -47,10 +47,10 @@ class Thing:
 
 class PluginTests(SynchronousTestCase):
     """
-    What twistd finds.
+    The plugins that twistd finds.
     """
 
-    def test_rocketEcho(self) -> None:
+    def test_echoPluginIsFoundOnce(self) -> None:
         """
         twistd finds rocket-echo, once, and it leads to L{txrocket.server.echo}.
         """
@@ -58,16 +58,15 @@ class PluginTests(SynchronousTestCase):
         self.assertIs(maker.makeService, echo.makeService)
         self.assertIs(maker.options, echo.Options)
 
-    def test_noInit(self) -> None:
+    def test_pluginFolderIsNoPackage(self) -> None:
         """
-        The folder of plugins is no package of its own: with an C{__init__.py}
-        it would hide Twisted's.
+        The folder of plugins is no package: with an C{__init__.py} it would hide Twisted's.
         """
         root = Path(__file__).parent.parent / "twisted"
         self.assertTrue((root / "plugins" / "txrocket_plugin.py").is_file())
         self.assertEqual(list(root.rglob("__init__.py")), [])
 
-    def test_dropIn(self) -> None:
+    def test_pluginPackageExportsNothing(self) -> None:
         """
         C{txrocket.plugins} is ours and exports nothing.
         """
@@ -204,10 +203,10 @@ class LoadingTests(DropInCase):
         )
         self.assertEqual(raising, f"plugin {folder / 'raising.py'} cannot be loaded: KeyError: 'x'")
 
-    def test_sameName(self) -> None:
+    def test_twoModulesOfOneNameAreError(self) -> None:
         """
-        Of two modules of one name only one could be loaded: that is an error.  A
-        folder that is on the path twice has each of its modules once.
+        Of two modules of one name only one could be loaded: that is an error.  A folder
+        that is on the path twice has each of its modules once.
         """
         hook = "hook = Thing()\ndirectlyProvides(hook, ISendHook)"
         first = self.dropIn(hook=hook)

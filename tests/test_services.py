@@ -117,7 +117,7 @@ class IdentityTests(ServicesTests):
 
     def test_invalidAddressIsRefused(self) -> None:
         """
-        An address that is none is an error that names the setting.
+        An invalid address is an error that names the setting.
         """
         with mock.patch.object(socket, "gethostbyname", side_effect=OSError("unknown")):
             error = self.assertRaises(ConfigError, self.make, brokerIP1="no.such.host")
@@ -127,14 +127,14 @@ class IdentityTests(ServicesTests):
         error = self.assertRaises(ConfigError, self.make, namesrvAddr="host")
         self.assertIn("namesrvAddr=host", str(error))
 
-    def test_anyPort(self) -> None:
+    def test_zeroPortIsReplaced(self) -> None:
         """
-        Port 0 is one that is free, with another free one two below.
+        Port 0 becomes a free one, with another free one two below and one above.
         """
         with mock.patch("txrocket.services.core.freePort", return_value=40911) as chosen:
             self.start(listenPort="0")
-        chosen.assert_called_once_with(2)
-        self.assertEqual([each.number for each in self.ports], [40911, 40909])
+        chosen.assert_called_once_with(2, 1)
+        self.assertEqual([each.number for each in self.ports], [40911, 40909, 40912])
 
 
 @implementer(ISendHook)
@@ -186,7 +186,7 @@ class PluginTests(ServicesTests):
 
     def test_testPluginsProvideInterfaces(self) -> None:
         """
-        What the tests plug in is what may be.
+        The plugins of the tests provide the interfaces.
         """
         verifyObject(ISendHook, Shouting())
         verifyObject(IMessageFilter, Longer())
@@ -204,8 +204,8 @@ class PluginTests(ServicesTests):
 
     def test_filterIsFoundByName(self) -> None:
         """
-        A filter is asked for by its name, if filters are enabled; what it says of
-        a bad expression its user is told.
+        A filter is found by its name, if filters are enabled; its user gets its error for a
+        bad expression.
         """
         self.start(Plugins(filters=[Longer()]), enablePropertyFilter="true")
         caller = self.call()
@@ -360,9 +360,9 @@ class EnvironmentTests(ServicesTests):
     What a broker is given.
     """
 
-    def test_nothingToStart(self) -> None:
+    def test_environmentNeedsNoStart(self) -> None:
         """
-        Surroundings that need no starting and stopping are none the worse for it.
+        An environment without start and stop works as well.
         """
         names = [each.name for each in attrs.fields(Environment)]
         given = {each: getattr(self.around(), each) for each in names}
@@ -390,7 +390,7 @@ class TogetherTests(ServicesTests):
 
     def notices(self, caller: Caller) -> list[int]:
         """
-        What the broker asked of a client, without being asked.
+        The requests of the broker to a client.
         """
         return [each.code for each in caller.answers() if not each.isResponse]
 
@@ -445,9 +445,9 @@ class TogetherTests(ServicesTests):
             self.turn()
         self.assertTrue(caller.wire.disconnecting)
 
-    def test_newTopic(self) -> None:
+    def test_newTopicIsRegisteredAtOnce(self) -> None:
         """
-        Name servers are told of a new topic at once.
+        Name servers get a new topic at once.
         """
         self.start(namesrvAddr="192.0.2.1:9876")
         self.turn()

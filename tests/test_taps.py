@@ -13,7 +13,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.twistd import ROOT, Twistd, ask, killLeft, terminate, waitUntilGone
+from tests.twistd import ROOT, Twistd, ask, killLeft, terminate, waitUntilGone, waitUntilSaid
 from txrocket.model import MASTER_ID, TopicRouteData
 from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
@@ -147,7 +147,7 @@ class ServingTests(TapCase):
         vip = int(broker.rpartition(":")[2]) - 2
         child.waitFor(
             f"Broker broker-a of DefaultCluster listens on {broker}, 127.0.0.1:{vip},"
-            f" is reached at {broker} and keeps its messages in {store}\n"
+            f" 127.0.0.1:{vip + 3}, is reached at {broker} and keeps its messages in {store}\n"
         )
         self.assertEqual(self.brokersOf(nameServer), [broker])
         for address in (broker, f"127.0.0.1:{vip}"):
@@ -169,7 +169,7 @@ class ServingTests(TapCase):
         self.assertEqual(child.ended(), -signal.SIGINT)
         self.assertFalse((child.folder / "data" / "store" / "abort").exists())
 
-    def test_terminatedTwice(self) -> None:
+    def test_secondSigtermDoesNothing(self) -> None:
         """
         A second SIGTERM causes no error.
         """
@@ -207,14 +207,14 @@ class ServingTests(TapCase):
         self.assertNotIn("Traceback", child.printed)
         self.assertFalse((child.folder / "data" / "store" / "abort").exists())
 
-    def test_terminatedWhileStarting(self) -> None:
+    def test_sigtermDuringStartStopsInOrder(self) -> None:
         """
         A server that receives SIGTERM while it starts finishes the start and stops in
         order.
         """
         self.assertStopped(self.startPlugged(_DURING_START))
 
-    def test_terminatedWhilePrinting(self) -> None:
+    def test_sigtermDuringLogLineIsLogged(self) -> None:
         """
         A server that receives SIGTERM while it writes a line of its log still says that
         it stops.
@@ -263,8 +263,8 @@ class ServingTests(TapCase):
 
     def test_backgroundStartReportsFailure(self) -> None:
         """
-        In the background it writes its number and its log, and whoever started it is
-        told at once if it cannot start.
+        In the background it writes its number and its log, and its starter gets an error at
+        once if it cannot start.
         """
         nameServer, broker = self.ports()
         folder = Path(self.mktemp()).absolute()
@@ -285,6 +285,8 @@ class ServingTests(TapCase):
             waitUntilGone(pidFile)
         child = Twistd(self, *arguments)
         self.assertEqual(child.ended(), 0, child.printed)
+        # It takes messages once it knows its role, and then tells the name server.
+        waitUntilSaid(log, "has registered")
         self.assertEqual(ask(f"127.0.0.1:{broker}", SEND).code, ResponseCode.SUCCESS)
         terminate(pidFile)
         self.assertFalse((folder / "store" / "abort").exists())
@@ -296,9 +298,9 @@ class RefusedTests(TapCase):
     Children that cannot start.
     """
 
-    def test_portTaken(self) -> None:
+    def test_takenPortIsNamed(self) -> None:
         """
-        A port that is taken is named; the store is left as it was.
+        A taken port is named, and the store is left as it was.
         """
         nameServer, broker = self.ports()
         for taken in (nameServer, broker, broker - 2):
@@ -316,7 +318,7 @@ class RefusedTests(TapCase):
                 )
             self.assertFalse((child.folder / "data" / "store" / "abort").exists())
 
-    def test_storeInUse(self) -> None:
+    def test_usedStoreIsNamed(self) -> None:
         """
         A folder that another broker has open is named, and that broker goes on.
         """
@@ -332,8 +334,7 @@ class RefusedTests(TapCase):
 
     def test_invalidSettingsAreListed(self) -> None:
         """
-        What is wrong with the settings is said in a line each, by file and line or by
-        option.
+        Wrong settings are listed in a line each, by file and line or by option.
         """
         folder = Path(self.mktemp()).absolute()
         folder.mkdir()

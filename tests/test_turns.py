@@ -93,7 +93,7 @@ class Work:
     @property
     def units(self) -> float:
         """
-        What was done in this turn.
+        The work of this turn.
         """
         return self._units[0]
 

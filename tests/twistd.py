@@ -128,6 +128,17 @@ def terminate(pidFile: Path) -> None:
         os.close(handle)
 
 
+def waitUntilSaid(log: Path, words: str) -> None:
+    """
+    Wait until a process that is no child of the test has written some words to its log.
+    """
+    deadline = time.monotonic() + LIMIT
+    while words not in log.read_text():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{words} is not in {log} within {LIMIT:g} s")
+        time.sleep(0.01)
+
+
 def waitUntilGone(path: Path) -> None:
     """
     Wait until a process that is no child of the test has removed a file: one that

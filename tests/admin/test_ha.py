@@ -56,7 +56,13 @@ class ProcessTests(SynchronousTestCase):
         """
         return Twistd(self, "--nodaemon", "--pidfile=", *arguments)
 
-    def startBroker(self, settings: dict[str, str], folder: str = "", port: int = 0) -> Twistd:
+    def startBroker(
+        self,
+        settings: dict[str, str],
+        folder: str = "",
+        port: int = 0,
+        expected: str = "becomes (MASTER|FOLLOWER)",
+    ) -> Twistd:
         """
         Start a broker with a file, beside others on the same machine.
         """
@@ -74,7 +80,7 @@ class ProcessTests(SynchronousTestCase):
         }
         sets = [each for key, value in own.items() for each in ("--set", f"{key}={value}")]
         child = self.start("rocket-broker", "-c", str(Path(path).absolute()), *sets)
-        child.waitFor("becomes (MASTER|FOLLOWER)")
+        child.waitFor(expected)
         self.address = f"127.0.0.1:{port}"
         return child
 
@@ -137,7 +143,7 @@ class ProcessTests(SynchronousTestCase):
         self.assertEqual(ResponseCode.SERVICE_NOT_AVAILABLE, ask(slave, SEND).code)
         code, told = self.ha("promote", "-b", slave)
         self.assertEqual(0, code, told)
-        self.assertIn("MASTER, SYNC_MASTER 0, epoch 2", told)
+        self.assertIn("MASTER, SYNC_MASTER 0, epoch ", told)
         self.assertEqual(ResponseCode.SLAVE_NOT_AVAILABLE, ask(slave, SEND).code)
         second = self.startBroker(settings, folder, port)
         self.waitFor("slave 2 ")
@@ -147,6 +153,23 @@ class ProcessTests(SynchronousTestCase):
         self.assertEqual(0, code, told)
         self.assertIn("FOLLOWER, SLAVE 1", told)
         self.assertEqual(0, second.stop(), second.printed)
+
+    def test_aSecondMasterWithOtherMessagesEnds(self) -> None:
+        """
+        A broker whose name has a master, and whose folder is of another group, says so and
+        ends.
+        """
+        settings = distribution()["2m-noslave", "broker-a"]
+        folder = self.mktemp()
+        nameServer, self.nameServer = self.nameServer, self.free()
+        self.assertEqual(0, self.startBroker(settings, folder).stop())
+        self.nameServer = nameServer
+        self.startBroker(settings).waitFor("becomes MASTER")
+        self.waitFor("ASYNC_MASTER 0")
+        second = self.startBroker(settings, folder, expected="Cannot start")
+        second.ended()
+        self.assertIn("already", second.printed)
+        self.assertNotIn("Traceback", second.printed)
 
 
 class CommandTests(SynchronousTestCase):

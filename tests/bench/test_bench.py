@@ -108,9 +108,9 @@ class RunTests(SynchronousTestCase):
         self.assertEqual(self.run_(oneway=True, count=300, seconds=None), 0)
         self.assertIn("sent      300 messages", self.out.getvalue())
 
-    def test_noTopic(self) -> None:
+    def test_missingTopicIsToldInOneLine(self) -> None:
         """
-        A topic that cannot be made, or is not there to consume, is told in one line.
+        A topic that cannot be created, or does not exist, is told in one line.
         """
         for plan in ({}, {"produces": False, "consumes": True}):
             code = self.run_(settings={"autoCreateTopicEnable": False}, topic="T", **plan)
@@ -123,7 +123,7 @@ class RunTests(SynchronousTestCase):
 
     def test_invalidClusterOrGroupIsReported(self) -> None:
         """
-        What no cluster can be made of, or no group, is told, too.
+        An invalid cluster or group name is reported, too.
         """
         for plan in (Plan("nowhere"), Plan("127.0.0.1:1", group="a b")):
             coroutine = bench(Clock(), plan, self.out, self.err)
@@ -173,9 +173,9 @@ class RunTests(SynchronousTestCase):
         self.assertIn("ended by interrupted", self.out.getvalue())
         self.assertIn("interrupted before", self.err.getvalue())
 
-    def test_anotherMember(self) -> None:
+    def test_otherMembersQueuesBringNothing(self) -> None:
         """
-        Queues that another member of the group has bring nothing: it says so.
+        If another member of the group has all queues, the run says so.
         """
         servers = memoryCluster(self)
         plan = Plan(servers.nameServers[0], consumes=True, seconds=100.0, rate=1.0)
@@ -247,7 +247,8 @@ class LoadTests(SynchronousTestCase):
 
     def test_answerMakesRoomForOneRequest(self) -> None:
         """
-        So many are under way, and each answer makes room for one; the last ends it.
+        A limited number of requests is in flight, and each answer makes room for one; the
+        last ends the run.
         """
         load = self.load(inflight=2, count=3)
         self.assertEqual(len(self.producer.sends), 2)
@@ -272,10 +273,10 @@ class LoadTests(SynchronousTestCase):
             self.clock.advance(0.0625)
         self.assertEqual(counts, [1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
 
-    def test_heldUp(self) -> None:
+    def test_delayedSendIsTimedFromDue(self) -> None:
         """
-        What had to wait for room is timed from when it was due, and what comes after it
-        is not.
+        A send that had to wait for room is timed from when it was due, and the next one is
+        not.
         """
         load = self.load(rate=10.0, inflight=1)
         self.clock.advance(0.95)
@@ -301,9 +302,9 @@ class LoadTests(SynchronousTestCase):
         load.end()
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_lateError(self) -> None:
+    def test_errorAfterEndIsCounted(self) -> None:
         """
-        What fails after the end is counted, and leaves nothing to do.
+        A send that fails after the end is counted, and leaves nothing to do.
         """
         load = self.load(inflight=1)
         load.end()
@@ -313,7 +314,7 @@ class LoadTests(SynchronousTestCase):
 
     def test_onewaySendsLeaveReactorItsTurn(self) -> None:
         """
-        What is over at once leaves others their turn.
+        Oneway sends, which end at once, leave other work its turn.
         """
         self.load(oneway=True)
         self.assertEqual(len(self.producer.sends), 128)
@@ -343,7 +344,7 @@ class PartsTests(SynchronousTestCase):
 
     def test_stampIsReadAsWritten(self) -> None:
         """
-        A mark is read as it was written; what has none has none.
+        A stamp is read as it was written; a body without one has none.
         """
         mark = writeStamp(RUN, 2**60)
         self.assertEqual(len(mark), STAMP_SIZE)
@@ -364,7 +365,7 @@ class PartsTests(SynchronousTestCase):
 
     def test_invalidArgumentsExitWithTwo(self) -> None:
         """
-        What makes no sense is refused with status 2, and said.
+        Invalid arguments are named, and the exit status is 2.
         """
         self.patch(os, "environ", {})
         for arguments, words in (
@@ -424,7 +425,7 @@ class PartsTests(SynchronousTestCase):
 
     def test_waitEndsWithCountOrTimeout(self) -> None:
         """
-        What was received already is not waited for, and what never comes not for ever.
+        Received messages are not awaited, and missing ones not for ever.
         """
         clock = Clock()
         intake = ConsumerLoad(Plan("a:1", consumes=True), clock, RUN, lambda: None)

@@ -57,7 +57,7 @@ class CommandTests(SynchronousTestCase):
 
     def test_helpListsTools(self) -> None:
         """
-        The version and the tools are told; a tool that is none is refused.
+        The version and the tools are listed; an unknown tool is refused.
         """
         self.assertEqual(self.run_("--version"), (0, f"txrocket {__version__}\n", ""))
         code, out, _ = self.run_("--help")

@@ -56,7 +56,7 @@ class HistogramTests(SynchronousTestCase):
 
     def test_valuesOutOfRangeAreClamped(self) -> None:
         """
-        What is negative, of clocks that differ, counts as 0, and what is too large as the
+        A negative value, of clocks that differ, counts as 0, and a too large one as the
         largest: nothing is lost, and nothing fails.
         """
         histogram = filled([-5, 2**70])

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.blocking import Client, Settings
+from txrocket.blocking.deadline import Deadline
 from txrocket.model import BrokerData, QueueData, TopicRouteData
 from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
@@ -240,3 +241,23 @@ class BlockingCase(SynchronousTestCase):
         """
         header = SendMessageResponseHeader("0A", int(request.extFields["e"]), 7)
         return responseCommand(header=header)
+
+
+class HastyCase(BlockingCase):
+    """
+    Tests of clients that do not sleep between attempts.
+
+    @ivar pauses: how many attempts had been made before each pause.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.pauses: list[int] = []
+        self.patch(Deadline, "pause", self.pause)
+
+    def pause(self, attempts: int) -> bool:
+        """
+        Count a pause in place of it.
+        """
+        self.pauses.append(attempts)
+        return True

@@ -15,7 +15,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.blocking.server import BlockingCase, Reply, Serve, cut, inTurn, refuse, silence
+from tests.blocking.server import HastyCase, Reply, Serve, cut, inTurn, refuse, silence
 from txrocket.blocking import TLS, Client, Settings
 from txrocket.blocking.deadline import Deadline
 from txrocket.client.sansio.results import PullResult, PullStatus
@@ -75,22 +75,10 @@ def found(*records: bytes, code: int = 0, suggested: int = 0) -> Serve:
     return lambda request: responseCommand(code, None, header, b"".join(records))
 
 
-class ClientCase(BlockingCase):
+class ClientCase(HastyCase):
     """
     Tests of calls, which do not sleep between attempts.
     """
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.pauses: list[int] = []
-        self.patch(Deadline, "pause", self.pause)
-
-    def pause(self, attempts: int) -> bool:
-        """
-        What a client does instead.
-        """
-        self.pauses.append(attempts)
-        return True
 
     def addSlave(self) -> None:
         """
@@ -219,7 +207,7 @@ class PullTests(ClientCase):
 
     def test_refusalIsNotRetriedAtSameBroker(self) -> None:
         """
-        A refusal is not asked for again where there is no other broker of that name.
+        A refused pull is not repeated if the broker's name has no other broker.
         """
         refusal = refuse(ResponseCode.NO_PERMISSION)
         self.assertRaises(NoPermission, self.pull, refusal)
@@ -234,9 +222,9 @@ class PullTests(ClientCase):
         self.assertRaises(ConnectionLost, self.pull, cut)
         self.assertEqual(len(self.a.requests), 6)
 
-    def test_noTime(self) -> None:
+    def test_noTimeForPauseEndsPull(self) -> None:
         """
-        Without time for a pause there is none.
+        Without time for a pause, the pull fails at once.
         """
         self.patch(Deadline, "pause", lambda deadline, attempts: False)
         self.assertRaises(ConnectionLost, self.pull, cut)
@@ -254,7 +242,7 @@ class PullTests(ClientCase):
 
     def test_suggestedBrokerIsPulledNext(self) -> None:
         """
-        A broker says from whom to pull next.
+        The next pull goes to the broker that the last answer suggested.
         """
         self.addSlave()
         self.a.serve[RequestCode.PULL_MESSAGE] = found(suggested=1)
@@ -264,9 +252,9 @@ class PullTests(ClientCase):
             client.pull(QUEUE, 7)
         self.assertEqual((len(self.a.requests), len(self.b.requests)), (2, 2))
 
-    def test_suggestedIsGone(self) -> None:
+    def test_unknownSuggestionAsksMaster(self) -> None:
         """
-        If that one is not known, the master will do.
+        If the suggested broker is unknown, the master is asked.
         """
         self.a.serve[RequestCode.PULL_MESSAGE] = found(suggested=5)
         client = self.client()
@@ -288,9 +276,9 @@ class PullTests(ClientCase):
         self.names.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = inTurn(self.tellRoute, move)
         self.assertEqual(len(self.client().pull(QUEUE, 7).messages), 1)
 
-    def test_topicGone(self) -> None:
+    def test_missingRouteAsksKnownBroker(self) -> None:
         """
-        If there is no route any more, the broker that is known is asked.
+        If the route is missing, the known broker is asked.
         """
         self.a.serve[RequestCode.PULL_MESSAGE] = inTurn(cut, found(record(7)))
         self.names.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = inTurn(
@@ -298,7 +286,7 @@ class PullTests(ClientCase):
         )
         self.assertEqual(len(self.client().pull(QUEUE, 7).messages), 1)
 
-    def test_topicDenied(self) -> None:
+    def test_deniedTopicDropsRoute(self) -> None:
         """
         A route is dropped once its brokers say that the topic does not exist and no name
         server has it.
@@ -342,7 +330,7 @@ class OffsetTests(ClientCase):
 
     def fields(self) -> dict[str, str]:
         """
-        What broker a was asked.
+        The fields of the one request to broker a.
         """
         (request,) = self.a.requests
         return request.extFields
@@ -357,16 +345,16 @@ class OffsetTests(ClientCase):
             self.fields(), {"consumerGroup": "g", "topic": "T", "queueId": "1", "bname": "a"}
         )
 
-    def test_noOffset(self) -> None:
+    def test_groupWithoutOffsetHasNone(self) -> None:
         """
-        A group that has none has none.
+        A group without an offset has L{None}.
         """
         self.a.serve[RequestCode.QUERY_CONSUMER_OFFSET] = refuse(ResponseCode.QUERY_NOT_FOUND)
         self.assertIsNone(self.client().offset("g", QUEUE))
 
-    def test_offsetOfSlave(self) -> None:
+    def test_slaveGivesOffset(self) -> None:
         """
-        A slave knows it too.
+        A slave knows the offset too.
         """
         self.addSlave()
         self.a.serve[RequestCode.QUERY_CONSUMER_OFFSET] = cut
@@ -377,7 +365,7 @@ class OffsetTests(ClientCase):
 
     def test_commitGoesToMasterOnly(self) -> None:
         """
-        It is kept by the master, and by nobody else.
+        The master saves the offset, and no other broker.
         """
         self.serve(RequestCode.UPDATE_CONSUMER_OFFSET, None)
         self.client().commit("g", QUEUE, 5)
@@ -397,9 +385,9 @@ class OffsetTests(ClientCase):
         self.assertEqual(self.b.requests, [])
         self.assertRaises(InvalidMessage, self.client().commit, "a b", QUEUE, 5)
 
-    def test_noMaster(self) -> None:
+    def test_commitWithoutMasterIsError(self) -> None:
         """
-        Without a master there is none.
+        Without a master a commit fails.
         """
         self.routes["T"] = TopicRouteData(None, (), (BrokerData("c", "a", {1: self.a.address}),))
         error = self.assertRaises(ConnectFailed, self.client().commit, "g", QUEUE, 5)
@@ -433,9 +421,9 @@ class OffsetTests(ClientCase):
             self.serve(code, GetEarliestMsgStoretimeResponseHeader(told))
             self.assertEqual(self.client().earliestTime(QUEUE), expected)
 
-    def test_badAnswer(self) -> None:
+    def test_undecodableAnswerIsError(self) -> None:
         """
-        An answer that cannot be understood is an error.
+        An answer that cannot be decoded is an error.
         """
         self.serve(RequestCode.GET_MIN_OFFSET, None)
         error = self.assertRaises(MissingField, self.client().minOffset, QUEUE)
@@ -444,7 +432,7 @@ class OffsetTests(ClientCase):
 
 class LookTests(ClientCase):
     """
-    Looking messages up.
+    Finding messages.
     """
 
     def test_viewMessageAsksBrokerOfId(self) -> None:
@@ -459,10 +447,10 @@ class LookTests(ClientCase):
         self.assertEqual(self.a.requests[0].extFields, {"offset": "700"})
         self.assertEqual(self.names.requests, [])
 
-    def test_noSuchMessage(self) -> None:
+    def test_missingMessageIsErrorAtOnce(self) -> None:
         """
-        A broker that has none says so, once; it is asked again only if it says
-        nothing.
+        A broker without the message is asked once; a broker that does not answer is asked
+        again.
         """
         messageId = encodeMessageId(encodeHost("127.0.0.1", self.a.port), 700)
         refusal = refuse(ResponseCode.SYSTEM_ERROR, "no such message")
@@ -470,9 +458,9 @@ class LookTests(ClientCase):
         self.assertRaises(RemoteSystemError, self.client().viewMessage, messageId)
         self.assertEqual((len(self.a.requests), self.pauses), (2, [1]))
 
-    def test_noId(self) -> None:
+    def test_invalidIdIsRefused(self) -> None:
         """
-        What is no id is refused here.
+        An invalid id is refused by the client.
         """
         self.assertRaises(MalformedField, self.client().viewMessage, "nonsense")
 
@@ -541,9 +529,9 @@ class LookTests(ClientCase):
             each.serve[RequestCode.QUERY_MESSAGE] = self.answer(record(1, KEYS="k"))
         self.assertEqual(len(self.client().queryMessage("T", "k", 1)), 1)
 
-    def test_notAll(self) -> None:
+    def test_unreachableBrokerFailsQuery(self) -> None:
         """
-        If a broker cannot be asked, the rest is not taken for everything.
+        If a broker cannot be asked, the query fails: the rest is not everything.
         """
         self.a.serve[RequestCode.QUERY_MESSAGE] = self.answer(record(1, KEYS="k"))
         self.b.serve[RequestCode.QUERY_MESSAGE] = cut
@@ -618,10 +606,9 @@ class TopicTests(ClientCase):
         self.assertEqual(self.a.requests, [])
         self.assertEqual(self.b.requests[0].extFields["perm"], "4")
 
-    def test_notCreated(self) -> None:
+    def test_refusedTopicIsError(self) -> None:
         """
-        A name that is none, a cluster without a master and a broker's refusal are
-        errors.
+        An invalid name, a cluster without a master and a broker's refusal are errors.
         """
         client = self.client()
         self.assertRaises(InvalidMessage, client.createTopic, "a b")
@@ -645,10 +632,11 @@ class LifeTests(ClientCase):
         A client is a context, which closes its connections; it can be used after.
         """
         with self.client() as client:
-            client.queues("T")
-            self.assertEqual(len(client._connections._connections), 1)
-        self.assertEqual(client._connections._connections, {})
+            for _ in range(2):
+                client.queues("T")
+                self.assertEqual(len(self.names.connections), 1)
         client.queues("T")
+        self.assertEqual(len(self.names.connections), 2)
 
     def test_pickledClientHasSettingsOnly(self) -> None:
         """
@@ -660,14 +648,14 @@ class LifeTests(ClientCase):
         other = pickle.loads(pickle.dumps(client))
         self.addCleanup(other.close)
         self.assertEqual(other.settings, client.settings)
-        self.assertEqual(other._connections._connections, {})
+        self.assertEqual(len(self.names.connections), 1)
         self.assertEqual(other.queues("T"), client.queues("T"))
         self.assertEqual(len(self.names.connections), 2)
 
-    def test_noTwisted(self) -> None:
+    def test_importLoadsNoTwisted(self) -> None:
         """
-        Whoever imports it does not import Twisted, nor zope, which would take time
-        and set up a reactor that nobody wants.
+        Importing the client imports neither Twisted nor zope, which would take time and
+        install a reactor.
         """
         program = (
             "import sys, txrocket.blocking\n"
@@ -686,12 +674,12 @@ class LifeTests(ClientCase):
 
 class SettingsTests(SynchronousTestCase):
     """
-    What a client is told.
+    The settings of a client.
     """
 
-    def test_nameServers(self) -> None:
+    def test_nameServersComeFromArgumentOrEnvironment(self) -> None:
         """
-        They are given as a text or a list, or come from the environment.
+        Name servers are given as text or a list, or come from the environment.
         """
         for given in ("a:1;b:2", ["a:1", "b:2"]):
             self.assertEqual(Settings(given).nameServers, ("a:1", "b:2"))
@@ -712,7 +700,7 @@ class SettingsTests(SynchronousTestCase):
 
     def test_invalidSettingIsRefused(self) -> None:
         """
-        What cannot be meant is refused, and named.
+        An invalid setting is refused by its name.
         """
         for name, value in (
             ("timeout", 0.0),

@@ -80,7 +80,7 @@ class RequestTests(LinkCase):
 
     def test_unaskedCommandsAreDropped(self) -> None:
         """
-        What nobody asked for is dropped: answers to other requests, and requests.
+        Commands without a request are dropped: answers to other requests, and requests.
         """
 
         def stray(request: RemotingCommand) -> Reply:
@@ -190,10 +190,9 @@ class RequestTests(LinkCase):
             self.assertIn("broke the protocol: ", str(error))
             self.assertIn(reason, str(error))
 
-    def test_garbageBehind(self) -> None:
+    def test_garbageBehindAnswerClosesConnection(self) -> None:
         """
-        An answer counts, even if what follows is garbage; the connection is not
-        used again.
+        An answer counts even if garbage follows; the connection is not used again.
         """
 
         def spoil(request: RemotingCommand) -> Reply:
@@ -206,7 +205,7 @@ class RequestTests(LinkCase):
         self.assertEqual(self.ask(b"again"), b"again")
         self.assertEqual(len(self.peer.connections), 2)
 
-    def test_tooLarge(self) -> None:
+    def test_tooLargeRequestIsNotSent(self) -> None:
         """
         A request that is too large for a frame is not sent.
         """
@@ -235,7 +234,7 @@ class RequestTests(LinkCase):
 
 class IdleTests(LinkCase):
     """
-    Connections that nobody has used for a while.
+    Connections that were not used for a while.
     """
 
     def connection(self) -> BlockingConnection:
@@ -279,7 +278,7 @@ class IdleTests(LinkCase):
 
     def test_unaskedDataIsHarmless(self) -> None:
         """
-        What came unasked does no harm, unless it is garbage.
+        Data without a request does no harm, unless it is garbage.
         """
         self.ask()
         self.peer.connections[0].sendall(requestCommand(CODE).encode())
@@ -327,16 +326,16 @@ class DialTests(LinkCase):
 
     def test_refusedDialNamesAddress(self) -> None:
         """
-        Where nobody listens, no connection is made, and the error says where.
+        Without a listener no connection is made, and the error has the address.
         """
         nowhere = self.nowhere()
         error = self.assertRaises(ConnectFailed, self.ask, at=nowhere)
         self.assertEqual(error.address, nowhere)
         self.assertRegex(str(error), rf"connecting to {nowhere} failed after \d+\.\d{{3}} s: ")
 
-    def test_noAddress(self) -> None:
+    def test_invalidAddressIsRefused(self) -> None:
         """
-        What is no address, or no host, cannot be connected to.
+        An invalid address or host cannot be connected to.
         """
         for address in ("nonsense", "a..b:1", "127.0.0.1:0"):
             self.assertRaises(ConnectFailed, self.ask, at=address)
@@ -363,9 +362,9 @@ class DialTests(LinkCase):
         error = self.assertRaises(ConnectFailed, self.ask, seconds=0.1, at=self.full())
         self.assertIn("not connected within 0.1 s", str(error))
 
-    def test_ownTime(self) -> None:
+    def test_dialHasItsOwnTimeLimit(self) -> None:
         """
-        It may have a time limit of its own, to leave time for another peer.
+        A connection may have its own time limit, to leave time for another peer.
         """
         request = requestCommand(CODE)
         address = self.full()
@@ -373,7 +372,7 @@ class DialTests(LinkCase):
             ConnectFailed, self.connections.ask, address, request, Deadline(60), Deadline(0.1)
         )
 
-    def test_noTime(self) -> None:
+    def test_zeroTimeDialsNothing(self) -> None:
         """
         Without any time nothing is tried.
         """
@@ -396,18 +395,18 @@ class DialTests(LinkCase):
         self.lookUp(None, ("127.0.0.1", gone), ("127.0.0.1", gone))
         self.assertRaises(ConnectFailed, self.ask, at="broker.example:1")
 
-    def test_unknownName(self) -> None:
+    def test_unknownNameHasResolversWords(self) -> None:
         """
-        A name that nobody knows is told with the resolver's words.
+        An unknown name is told with the resolver's words.
         """
         self.lookUp(socket.gaierror(socket.EAI_NONAME, "nobody knows it"))
         error = self.assertRaises(ConnectFailed, self.ask, at="broker.example:1")
         self.assertIn("nobody knows it", str(error))
 
-    def test_slowName(self) -> None:
+    def test_slowResolverKeepsTimeLimit(self) -> None:
         """
-        Looking names up counts into the time limit, though the system's resolver
-        has none.
+        Looking up a name counts against the time limit, though the system's resolver has
+        none.
         """
         release = threading.Event()
         self.addCleanup(release.set)
@@ -417,7 +416,7 @@ class DialTests(LinkCase):
 
     def test_interruptedDialClosesSocket(self) -> None:
         """
-        Who is interrupted while connecting leaves no socket open.
+        An interrupted dial leaves no socket open.
         """
         made: list[socket.socket] = []
         real = socket.socket
@@ -463,9 +462,9 @@ class ProcessTests(LinkCase):
         # One after the other is well.
         self.assertEqual(self.ask(b"third"), b"third")
 
-    def test_otherProcess(self) -> None:
+    def test_forkedProcessMakesNewConnections(self) -> None:
         """
-        In another process the connections are not used, and others are made.
+        Another process does not use the connections, and makes new ones.
         """
         self.ask()
         self.patch(os, "getpid", lambda: -1)
@@ -476,8 +475,8 @@ class ProcessTests(LinkCase):
 
     def test_otherProcessInTurn(self) -> None:
         """
-        A thread that was asking when the process was forked is not in the new one,
-        and holds nobody up there.
+        A thread with a request at the time of a fork does not exist in the new process, and
+        blocks no thread there.
         """
         self.connections._turn.acquire()
         self.assertRaises(RuntimeError, self.ask)

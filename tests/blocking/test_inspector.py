@@ -147,9 +147,12 @@ class InspectorTests(InspectorCase):
         """
         self.server.serve[InspectCode.INSPECT_LOCKS] = always(LockList())
         with Inspector(timeout=60.0) as inspector:
-            inspector.locks(self.address)
-            self.assertEqual(len(inspector._connections._connections), 1)
-        self.assertEqual(inspector._connections._connections, {})
+            for _ in range(2):
+                inspector.locks(self.address)
+                self.assertEqual(len(self.server.connections), 1)
+        inspector.locks(self.address)
+        self.assertEqual(len(self.server.connections), 2)
+        inspector.close()
         self.server.stop()
         self.assertRaises(ConnectFailed, self.inspector.locks, self.address)
 
@@ -205,7 +208,8 @@ class CommandTests(InspectorCase):
 
     def test_subscriptionsArePrintable(self) -> None:
         """
-        A table of who wants what; what clients say cannot play with the terminal.
+        Subscriptions are printed as a table, and clients' texts cannot control the
+        terminal.
         """
         views = (
             SubscriptionView("a || \x1b[2J", "TAG", 7, ("c1", "c2")),
@@ -246,7 +250,7 @@ class CommandTests(InspectorCase):
 
     def test_invalidAddressesAreReported(self) -> None:
         """
-        Wrong addresses, and none at all, are told of.
+        Invalid and missing addresses are reported.
         """
         self.assertEqual(self.ran("locks", "-b", "nowhere")[0], 2)
         self.patch(sys.modules["os"], "environ", {})

@@ -39,7 +39,7 @@ def pulled(client: Client, queue: MessageQueue, expression: str = "*") -> Iterat
 
 def sendOne(client: Client) -> str:
     """
-    What another process does.
+    Send a message in another process.
     """
     return client.send(Message("Forked", b"x")).msgId
 
@@ -65,8 +65,8 @@ class LiveTests(SynchronousTestCase):
 
     def test_sentMessagesArePulledAndFound(self) -> None:
         """
-        What is sent is pulled, by tags and all, looked up by its key and both of its
-        ids, and found by its time.
+        Sent messages are pulled, also by tags, found by key and by both ids, and found by
+        time.
         """
         client = self.client()
         client.createTopic("Orders", 2)
@@ -202,8 +202,8 @@ class KilledTests(SynchronousTestCase):
 
     def test_clientSurvivesKilledServers(self) -> None:
         """
-        A client gets over it when its servers are killed and come back: what it sent
-        is there, and it connects anew by itself.
+        A client survives when its servers are killed and come back: its messages are there,
+        and it connects again by itself.
         """
         cluster = ChildCluster(folder=self.mktemp(), settings={"flushDiskType": "SYNC_FLUSH"})
         cluster.start()

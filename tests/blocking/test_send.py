@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from tests.blocking.server import BlockingCase, Server, cut, inTurn, refuse, silence
+from tests.blocking.server import HastyCase, Server, cut, inTurn, refuse, silence
 from txrocket.blocking import Client, routes
 from txrocket.blocking.deadline import Deadline
 from txrocket.blocking.sender import uniqueIds
@@ -40,22 +40,10 @@ SEND = RequestCode.SEND_MESSAGE_V2
 BUSY = refuse(ResponseCode.SYSTEM_BUSY)
 
 
-class SendCase(BlockingCase):
+class SendCase(HastyCase):
     """
     Tests of sends, which do not sleep between attempts.
     """
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.pauses: list[int] = []
-        self.patch(Deadline, "pause", self.pause)
-
-    def pause(self, attempts: int) -> bool:
-        """
-        What a client does instead.
-        """
-        self.pauses.append(attempts)
-        return True
 
     def failed(self, client: Client, message: Message = HELLO, **options: Any) -> SendFailed:
         """
@@ -94,9 +82,9 @@ class SendTests(SendCase):
         )
         self.assertEqual(request.body, b"hello")
 
-    def test_notAsSafe(self) -> None:
+    def test_unsafeStoreIsResult(self) -> None:
         """
-        What a broker has, but not as safely as it should, is a result.
+        A message that is stored less safely than it should be is a result.
         """
         for each in (self.a, self.b):
             each.serve[SEND] = self.flushedLate
@@ -111,7 +99,7 @@ class SendTests(SendCase):
         answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
         return answer
 
-    def test_inTurn(self) -> None:
+    def test_queuesTakeTurns(self) -> None:
         """
         Each queue has its turn.
         """
@@ -149,7 +137,7 @@ class SendTests(SendCase):
 
     def test_invalidMessageIsRefusedAtOnce(self) -> None:
         """
-        What cannot be sent is refused before anything is asked.
+        An invalid message is refused before any request.
         """
         client = self.client(maxMessageSize=100)
         for message, kind in (
@@ -161,9 +149,9 @@ class SendTests(SendCase):
             self.assertRaises(kind, client.sendBatch, [message])
         self.assertEqual(self.names.requests, [])
 
-    def test_tooLargeForFrame(self) -> None:
+    def test_messageTooLargeForFrameIsRefused(self) -> None:
         """
-        What no frame holds is refused as well.
+        A message that no frame holds is refused as well.
         """
         client = self.client(frameMaxLength=1000)
         self.assertRaises(InvalidMessage, client.send, Message("T", bytes(900)))
@@ -183,9 +171,9 @@ class SendTests(SendCase):
         self.assertEqual(len(ids), 5)
         self.assertEqual(last[8:12], "ABCD")
 
-    def test_noNetwork(self) -> None:
+    def test_noNetworkMeansLoopbackIds(self) -> None:
         """
-        A machine that is in no network has loopback's address in its ids.
+        A machine without a network has the loopback address in its ids.
         """
 
         class Unconnected(socket.socket):
@@ -198,13 +186,13 @@ class SendTests(SendCase):
 
 class RetryTests(SendCase):
     """
-    What is tried again, and what is not.
+    Errors that are retried, and errors that are not.
     """
 
     def test_retriableErrorGoesToAnotherBroker(self) -> None:
         """
-        What one broker cannot take now goes to another, with the same id, whatever
-        the reason.
+        A message that one broker cannot take now goes to another, with the same id,
+        whatever the reason.
         """
         for trouble in (BUSY, cut, lambda request: b"\xff" * 8):
             del self.a.requests[:], self.b.requests[:]
@@ -270,9 +258,9 @@ class RetryTests(SendCase):
         self.assertEqual(self.client().send(HELLO).messageQueue.brokerName, "a")
         self.assertEqual(self.pauses, [1, 2])
 
-    def test_noTimeToPause(self) -> None:
+    def test_noTimeToPauseEndsSend(self) -> None:
         """
-        If there is no time for a pause, what failed is told at once.
+        If there is no time for a pause, the error is raised at once.
         """
         self.routes["T"] = self.routeTo(self.a)
         self.a.serve[SEND] = BUSY
@@ -283,7 +271,7 @@ class RetryTests(SendCase):
 
     def test_lateBrokerEndsSend(self) -> None:
         """
-        A broker that does not answer in time is the end of it.
+        A broker that does not answer in time ends the send.
         """
         for each in (self.a, self.b):
             each.serve[SEND] = silence
@@ -303,9 +291,9 @@ class RetryTests(SendCase):
         for _ in range(4):
             self.assertEqual(client.send(HELLO).messageQueue.brokerName, "b")
 
-    def test_allRefused(self) -> None:
+    def test_unreachableBrokersEndInConnectPhase(self) -> None:
         """
-        If none can be, nothing was sent, and the phase says so.
+        If no broker can be reached, nothing was sent, and the phase says so.
         """
         self.routes["T"] = self.routeTo(self.nowhere(), self.nowhere())
         error = self.failed(self.client())
@@ -314,7 +302,7 @@ class RetryTests(SendCase):
 
     def test_lostConnectionsEndSend(self) -> None:
         """
-        If all lose their connections, that is it.
+        If all brokers lose their connections, that is the error.
         """
         for each in (self.a, self.b):
             each.serve[SEND] = cut
@@ -345,7 +333,7 @@ class RetryTests(SendCase):
 
 class RouteTests(SendCase):
     """
-    Finding out where a topic is.
+    Finding the route of a topic.
     """
 
     def asked(self) -> list[str]:
@@ -368,8 +356,8 @@ class RouteTests(SendCase):
 
     def test_cachedRouteStaysWithoutNameServers(self) -> None:
         """
-        If no name server answers, or none can say, what is known counts; that is told
-        once, until the route can be had again.
+        If no name server answers, or each refuses, the known route counts; that is logged
+        once, until the route is refreshed again.
         """
         client = self.client()
         client.send(HELLO)
@@ -427,10 +415,10 @@ class RouteTests(SendCase):
         with self.assertLogs("txrocket.blocking", "WARNING"):
             client.send(HELLO)
 
-    def test_servedBrokerTrusted(self) -> None:
+    def test_servedBrokerKeepsRoute(self) -> None:
         """
-        A broker that failed once and has served since keeps the route, should the name
-        server not know it.
+        A broker that failed once and has served since keeps the route, if the name server
+        does not know it.
         """
         client = self.client()
         client.send(HELLO)
@@ -443,10 +431,9 @@ class RouteTests(SendCase):
         with self.assertLogs("txrocket.blocking", "WARNING"):
             client.send(HELLO)
 
-    def test_otherNameServer(self) -> None:
+    def test_silentNameServerIsReplaced(self) -> None:
         """
-        If one name server does not answer, another is asked, and from then on the
-        other.
+        If one name server does not answer, another is asked, and stays the one to ask.
         """
         deaf = self.server()
         deaf.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = cut
@@ -459,10 +446,10 @@ class RouteTests(SendCase):
         self.assertEqual(self.asked(), ["T", "U", "V"])
         self.assertEqual((len(deaf.requests), len(logged.output)), (1, 2))
 
-    def test_ignorantNameServer(self) -> None:
+    def test_ignorantNameServerIsReplaced(self) -> None:
         """
-        If one name server does not know the topic, another is asked, and from then on the
-        other; one that gives no answer is passed over.
+        If one name server does not know the topic, another is asked, and stays the one to
+        ask.  A name server without an answer is skipped.
         """
         young = self.server()
         young.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = refuse(ResponseCode.TOPIC_NOT_EXIST)
@@ -475,9 +462,9 @@ class RouteTests(SendCase):
         self.assertEqual(self.asked(), ["T", "U"])
         self.assertEqual(len(young.requests), 1)
 
-    def test_slowNameServer(self) -> None:
+    def test_nameServersShareTime(self) -> None:
         """
-        Each has its share of the time only.
+        Each name server has its share of the time only.
         """
         deaf = self.server()
         deaf.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = silence
@@ -487,18 +474,18 @@ class RouteTests(SendCase):
             self.assertEqual(len(client.queues("T", timeout=3.0)), 4)
         self.assertEqual(len(deaf.requests), 1)
 
-    def test_noNameServer(self) -> None:
+    def test_noNameServerEndsSend(self) -> None:
         """
-        Without one nothing is sent.
+        Without a name server nothing is sent.
         """
         self.names.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = cut
         error = self.failed(self.client())
         self.assertIsInstance(error.error, ConnectionLost)
         self.assertEqual((error.phase, error.attempts, error.address), ("route", 0, ""))
 
-    def test_badRoute(self) -> None:
+    def test_undecodableRouteIsError(self) -> None:
         """
-        A route that cannot be understood is an error like others.
+        A route that cannot be decoded is an error as others.
         """
         self.names.serve[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda request: responseCommand(
             body=b"[1]"
@@ -522,9 +509,9 @@ class RouteTests(SendCase):
         )
         self.assertEqual(len(self.sent(self.b)), 1)
 
-    def test_inheritedFails(self) -> None:
+    def test_failedInheritedBrokerIsAskedAgain(self) -> None:
         """
-        If the broker that it would be made at fails, it is asked again.
+        If the broker of an inherited route fails, it is asked again.
         """
         self.routes["TBW102"] = self.routeTo(self.a, queues=8)
         self.a.serve[SEND] = inTurn(cut, self.stored)
@@ -532,18 +519,18 @@ class RouteTests(SendCase):
         self.assertEqual(client.send(Message("New", b"x")).messageQueue.brokerName, "a")
         self.assertEqual(self.pauses, [1])
 
-    def test_nothingToInherit(self) -> None:
+    def test_missingTopicWithoutDefaultIsError(self) -> None:
         """
-        Where topics are not made by themselves, the error is of the topic itself.
+        Where brokers do not create topics, the error is of the topic itself.
         """
         error = self.failed(self.client(), Message("New", b"x"))
         self.assertIsInstance(error.error, TopicNotExist)
         self.assertEqual(self.asked(), ["New", "TBW102"])
         self.assertEqual((error.phase, error.attempts), ("route", 0))
 
-    def test_noQueues(self) -> None:
+    def test_unwritableTopicIsRequestedAgain(self) -> None:
         """
-        A topic that may not be written to is not sent to, and is asked for again
+        A topic without write permission is not sent to, and its route is requested again
         the next time.
         """
         self.routes["T"] = self.routeTo(self.a, perm=4)
@@ -554,9 +541,9 @@ class RouteTests(SendCase):
         self.routes["T"] = self.routeTo(self.a)
         client.send(HELLO)
 
-    def test_noMaster(self) -> None:
+    def test_missingMasterIsNotSentTo(self) -> None:
         """
-        A queue of a broker that has no master, or is not known, is not sent to.
+        A queue of an unknown broker, or of one without a master, is not sent to.
         """
         slave = TopicRouteData(None, (), (BrokerData("c", "a", {1: self.a.address}),))
         for route in (slave, self.routeTo(self.b)):
@@ -574,7 +561,7 @@ class BatchTests(SendCase):
 
     def batches(self) -> list[list[Message]]:
         """
-        What the brokers have got.
+        The batches that the brokers have got.
         """
         return [
             decodeBatch(each.body, "T")

@@ -87,7 +87,7 @@ class TLSTests(BlockingCase):
 
     def test_untrustedCertificateIsRefused(self) -> None:
         """
-        One that nobody trusted has signed is not, and the error says why.
+        A certificate without a trusted signature is refused, and the error says why.
         """
         for trusted in (None, self.path("client.pem")):
             error = self.assertRaises(
@@ -95,16 +95,16 @@ class TLSTests(BlockingCase):
             )
             self.assertIn("certificate verify failed", str(error))
 
-    def test_otherHost(self) -> None:
+    def test_certificateOfOtherHostIsRefused(self) -> None:
         """
-        One that is for another host is not either.
+        A certificate of another host is refused.
         """
         tls = TLS(authServer=True, trustCertPath=self.path("authority.pem"))
         other = self.secure("127.0.0.2")
         error = self.assertRaises(ConnectFailed, self.queues, tls, other, "127.0.0.2")
         self.assertIn("certificate is not valid for '127.0.0.2'", str(error))
 
-    def test_ownCertificate(self) -> None:
+    def test_clientSendsItsCertificate(self) -> None:
         """
         A server may ask for the client's certificate.
         """
@@ -115,7 +115,7 @@ class TLSTests(BlockingCase):
 
     def test_keyPasswordIsUsed(self) -> None:
         """
-        A key may have a password; a wrong one is told, and nobody is asked for it.
+        A key may have a password; a wrong one is an error, and no prompt is made.
         """
         server = self.secure(verify_mode=ssl.CERT_REQUIRED)
         authority = certificates.identity("authority", authority=True)
@@ -131,7 +131,7 @@ class TLSTests(BlockingCase):
 
     def test_invalidSettingIsNamed(self) -> None:
         """
-        What is missing or unusable is named, and a message's sender learns the same.
+        A missing or unusable setting is named, also to the sender of a message.
         """
         for tls, named in (
             (TLS(authServer=True, trustCertPath=self.path("none")), "tls.client.trustCertPath"),
@@ -144,10 +144,9 @@ class TLSTests(BlockingCase):
             with Client(Settings(self.names.address, tls=tls)) as client:
                 self.assertRaises(ConfigError, client.send, Message("T", b"x"))
 
-    def test_plainText(self) -> None:
+    def test_plainTextAndTlsDoNotConnect(self) -> None:
         """
-        Who speaks plain text to a server that wants TLS, or the other way, gets no
-        connection.
+        A plain text client gets no connection to a TLS server, nor the other way round.
         """
         self.assertRaises(RemotingError, self.queues, None)
         plain = self.server()
@@ -166,10 +165,10 @@ class TLSTests(BlockingCase):
             self.assertTrue(connection.isAlive())
         self.assertEqual(len(self.names.connections), 1)
 
-    def test_noData(self) -> None:
+    def test_tlsRecordsAreNoData(self) -> None:
         """
-        What TLS has to say by itself does not make a connection look dead: there is
-        something to read, and it is no data.
+        A record of TLS itself does not make a connection look dead: it is readable, and
+        holds no data.
         """
         connection = BlockingConnection.dial(
             self.names.address, Deadline(10), TLS().context(), 1 << 20
@@ -180,7 +179,7 @@ class TLSTests(BlockingCase):
 
     def test_settingsMatchReactorClient(self) -> None:
         """
-        The settings are those of who has a reactor, with the same defaults.
+        The settings are those of the client with a reactor, with the same defaults.
         """
         ours = {each.name: each.default for each in attrs.fields(TLS)}
         theirs = {each.name: each.default for each in attrs.fields(ClientTLS)}

@@ -61,8 +61,8 @@ class DataTests(ClientCase):
 
     def test_pullDataWithoutMessagesIsEmpty(self) -> None:
         """
-        Where there is nothing, there are no bytes; a refusal is an error, and so is an
-        expression that is none.
+        Without messages there are no bytes; a refusal is an error, and so is an invalid
+        expression.
         """
         self.a.serve[RequestCode.PULL_MESSAGE] = found(b"x", code=ResponseCode.PULL_NOT_FOUND)
         client = self.client()
@@ -123,8 +123,7 @@ class AheadTests(ClientCase):
 
     def test_pullAheadDoesNotRetry(self) -> None:
         """
-        Nothing is tried again: no answer is an error, and so is a refusal, and a broker
-        that nobody knows.
+        Nothing is retried: a missing answer, a refusal and an unknown broker are errors.
         """
         self.a.serve[RequestCode.PULL_MESSAGE] = cut
         self.assertRaises(ConnectionLost, self.client().pullAhead, QUEUE, [1, 2])
@@ -136,8 +135,7 @@ class AheadTests(ClientCase):
 
     def test_pullAheadAsksSuggestedBroker(self) -> None:
         """
-        They are asked of whom the broker has suggested, and of the master if that one is
-        not there.
+        Pulls go to the suggested broker, and to the master if it does not exist.
         """
         self.addSlave()
         for each in (self.a, self.b):
@@ -205,9 +203,9 @@ class TopicsTests(ClientCase):
         self.assertEqual(self.a.requests[0].extFields["consumerGroup"], "g")
         self.assertEqual(client.progress("g", "T", "a"), {})
 
-    def test_noBounds(self) -> None:
+    def test_unknownTopicHasNoBounds(self) -> None:
         """
-        A broker that does not know the topic says so.
+        A broker without the topic says so.
         """
         self.a.serve[RequestCode.GET_TOPIC_STATS_INFO] = refuse(ResponseCode.TOPIC_NOT_EXIST)
         self.assertRaises(TopicNotExist, self.client().bounds, "T", "a")
@@ -241,8 +239,7 @@ class HeartbeatTests(ClientCase):
 
     def test_invalidHeartbeatIsNotSent(self) -> None:
         """
-        What cannot be a group or an expression is told to nobody, and no broker's
-        refusal is hidden.
+        An invalid group or expression is not sent, and no broker's refusal is hidden.
         """
         client = self.client()
         self.assertRaises(InvalidMessage, client.heartbeat, "a b", ["T"])
@@ -319,7 +316,7 @@ class BatchTests(ClientCase):
 
     def test_oversizeOrReservedBatchIsRefused(self) -> None:
         """
-        What is too large, or for a topic of brokers, is not sent.
+        A batch that is too large, or for a topic of brokers, is not sent.
         """
         client = self.client(maxMessageSize=10)
         self.assertRaises(MessageTooLarge, client.sendData, "T", bytes(11))

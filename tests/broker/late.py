@@ -6,6 +6,7 @@ fails when it is told to: what the tests of delays have in common.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.task import Clock
@@ -31,9 +32,10 @@ def _end(store: MessageStore) -> None:
 
 class LateCase(StoreCase):
     """
-    A store, and what delivers from it late.
+    A store, and its late deliveries.
 
     @ivar counted: what was said to have been delivered.
+    @ivar onDelivered: called with what was delivered; a test may set another.
     """
 
     options: dict[str, Any] = {"messageDelayLevel": LEVELS}
@@ -44,6 +46,7 @@ class LateCase(StoreCase):
         super().setUp()
         self.disk: Disk
         self.counted: list[tuple[str, int, int]] = []
+        self.onDelivered: Callable[..., None] = lambda *told: self.counted.append(told)
         self.thread: Any = atOnce
 
     def table(self, name: str) -> Table:
@@ -67,7 +70,7 @@ class LateCase(StoreCase):
 
     def makeDeliveries(self) -> list[Any]:
         """
-        What delivers late.
+        Make the late deliveries.
         """
         self.delays = DelayLevels(
             self.clock,
@@ -75,7 +78,7 @@ class LateCase(StoreCase):
             self.table("delayOffset.json"),
             self.thread,
             delayLevels(self.store.settings.messageDelayLevel),
-            lambda *told: self.counted.append(told),
+            lambda *told: self.onDelivered(*told),
         )
         self.reroutes = Reroutes(self.delays.reroute)
         return [self.delays]
@@ -106,7 +109,7 @@ class LateCase(StoreCase):
 
     def crash(self) -> None:
         """
-        The process ends, and with it its calls; what it has written stays.
+        The process ends, and with it its calls; its files stay as written.
         """
         _end(self.store)
         now = self.clock.seconds()
@@ -157,6 +160,6 @@ class LateCase(StoreCase):
 
     def messages(self, topic: str = "T", queueId: int = 0) -> list[MessageExt]:
         """
-        What has come to a queue.
+        The messages that have come to a queue.
         """
         return self.all(self.store, topic, queueId)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Clients of a broker, in memory, for the tests of who is connected.
+Clients of a broker, in memory, for the tests of connected clients.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ FULL = OSError(errno.ENOSPC, "full")
 
 class CheckTests(TransactionTests):
     """
-    Asking producers.
+    Checks of producers.
     """
 
     def test_oldHalfIsChecked(self) -> None:
@@ -46,9 +46,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.passed(5.999), [])
         self.assertEqual(len(self.passed(0.001)), 1)
 
-    def test_ownTime(self) -> None:
+    def test_halfsOwnAgeCounts(self) -> None:
         """
-        A half may say itself how old it has to be; what is no number does not count.
+        A half may say its own age for the check; an invalid number does not count.
         """
         for text, seconds in (("30", 30), ("0", 0), ("soon", 6), ("-1", 6), ("9" * 30, 6)):
             half = self.half(b"x", CHECK_IMMUNITY_TIME_IN_SECONDS=text)
@@ -59,9 +59,9 @@ class CheckTests(TransactionTests):
             self.tell(asked.half, ROLLBACK)
             self.assertNotEqual(asked.half, half)
 
-    def test_behindOne(self) -> None:
+    def test_waitingHalfDelaysNoOther(self) -> None:
         """
-        A half that has to wait keeps none behind it from being asked about.
+        A half that has to wait does not delay the check of those behind it.
         """
         self.half(b"slow", CHECK_IMMUNITY_TIME_IN_SECONDS="600")
         self.half(b"fast")
@@ -85,10 +85,10 @@ class CheckTests(TransactionTests):
                 self.assertEqual(asked.message.bornTimestamp, born)
             self.tell(asked.half, ROLLBACK)
 
-    def test_setAheadAsksNobodyEarly(self) -> None:
+    def test_clockSetAheadChecksNotEarly(self) -> None:
         """
-        If the broker's clock is set ahead, no producer is asked about a half that is seconds
-        old: its producer is at work.
+        If the broker's clock is set ahead, a half that is seconds old is not checked: its
+        producer is at work.
         """
         for ahead in (3600, 365 * 24 * 3600):
             self.half()
@@ -98,10 +98,10 @@ class CheckTests(TransactionTests):
             (asked,) = self.passed(1.001)
             self.tell(asked.half, ROLLBACK)
 
-    def test_setBackAsksInTime(self) -> None:
+    def test_clockSetBackChecksInTime(self) -> None:
         """
-        If it is set back, a half that comes from the future by it is asked about all the
-        same, and one that has come since then is not asked about early.
+        If the clock is set back, a half from its future is checked all the same, and a
+        newer one is not.
         """
         for back in (3600, 365 * 24 * 3600):
             self.half(b"before")
@@ -118,7 +118,7 @@ class CheckTests(TransactionTests):
             for each in asked:
                 self.tell(each.half, ROLLBACK)
 
-    def test_setAheadGivesNothingUp(self) -> None:
+    def test_clockSetAheadGivesNothingUp(self) -> None:
         """
         A clock that is set ahead by a year has no half given up for its age.
         """
@@ -193,8 +193,8 @@ class CheckTests(TransactionTests):
 
     def test_lastCheckGivesHalfUp(self) -> None:
         """
-        Somebody is asked 15 times and no more; then the half is in a topic that can be
-        read, as it was last, and in that of the halves it is dealt with.
+        A producer is checked 15 times and no more.  Then the half is in a readable topic as
+        it last was, and is decided in its own.
         """
         self.half(b"x", 2)
         asked = [len(self.passed(60)) for _ in range(20)]
@@ -220,7 +220,7 @@ class CheckTests(TransactionTests):
 
     def test_decidedHalfIsNotChecked(self) -> None:
         """
-        Nobody is asked about what is decided, be it in this very turn.
+        A decided half is not checked, also if it was decided in this turn.
         """
         half, other = self.half(), self.half(b"y")
         self.tell(half, COMMIT)
@@ -232,8 +232,7 @@ class CheckTests(TransactionTests):
 
     def test_decisionEndsTransaction(self) -> None:
         """
-        What a producer answers ends the transaction; if it does not know, it is asked
-        again.
+        A producer's answer ends the transaction; unknown is checked again.
         """
         for body in (b"a", b"b", b"c"):
             self.half(body)
@@ -267,9 +266,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.pending(), [])
         self.assertEqual((len(first), half.queueOffset), (2, 4))
 
-    def test_lateAfterCrash(self) -> None:
+    def test_lateDecisionCountsAfterCrash(self) -> None:
         """
-        So it does if the broker crashes in between.
+        The same holds if the broker crashes in between.
         """
         half = self.half()
         self.passed(10)
@@ -278,9 +277,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.passed(60), [])
         self.assertEqual((self.bodies(), self.pending()), ([b"x"], []))
 
-    def test_lateAfterStop(self) -> None:
+    def test_lateDecisionCountsAfterStop(self) -> None:
         """
-        So it does if the broker is stopped in between.
+        The same holds if the broker is stopped in between.
         """
         half = self.half()
         self.passed(10)
@@ -295,10 +294,10 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.pending(), [])
         self.assertEqual(self.passed(60), [])
 
-    def test_lateForgotten(self) -> None:
+    def test_lateDecisionsAreBounded(self) -> None:
         """
-        Late decisions are forgotten once they have had their effect, and only a limited number
-        are remembered: about others the producer is asked again.
+        Late decisions are forgotten once they have had their effect, and their number is
+        limited: beyond it the producer is checked again.
         """
         self.patch(opmessages, "_LATE", 1)
         for body in (b"a", b"b"):
@@ -318,9 +317,9 @@ class CheckTests(TransactionTests):
 
     # --- producers -----------------------------------------------------------
 
-    def test_inTurn(self) -> None:
+    def test_producersAreCheckedInTurn(self) -> None:
         """
-        The producers of a group are asked in turn, and those of other groups are not.
+        The producers of a group are checked in turn, and those of other groups are not.
         """
         second, stranger = self.join("P"), self.join("Q")
         for body in (b"a", b"b"):
@@ -355,9 +354,9 @@ class CheckTests(TransactionTests):
         self.passed(1)
         self.assertEqual((self.pending(), self.bodies(CHECK_MAX_TOPIC)), ([], [b"x", b"immune"]))
 
-    def test_lostMeanwhile(self) -> None:
+    def test_lostProducerIsCheckedNextTime(self) -> None:
         """
-        A producer that is lost before it could be asked is asked the next time.
+        If a producer is lost before its check, the check is made in the next pass.
         """
         self.inThread = held = Held()
         self.half()
@@ -393,7 +392,7 @@ class CheckTests(TransactionTests):
 
     def test_unstoredCopyIsNotChecked(self) -> None:
         """
-        Nobody is asked before what the answer would name is stored.
+        A check is not sent before the copy that its answer would name is stored.
         """
         self.half()
         self.checks.stop()
@@ -450,7 +449,7 @@ class CheckTests(TransactionTests):
         self.assertEqual([offset for offset, _ in found], [0, 1])
         self.assertEqual(len(self.passed(60)), 6)
 
-    def test_onlyOnce(self) -> None:
+    def test_halfMovedDuringPassWaits(self) -> None:
         """
         A half that is moved during a pass is left to the next.
         """
@@ -479,9 +478,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.passed(60), [])
         self.assertEqual(self.bodies()[-1], b"wait")
 
-    def test_farAndOld(self) -> None:
+    def test_movedHalfIsCheckedAtItsAge(self) -> None:
         """
-        Moved or not, it is asked about when it has the age that it says.
+        Moved or not, a half is checked at the age that it says.
         """
         self.patch(check, "_REACH", 0)
         self.half(b"wait", CHECK_IMMUNITY_TIME_IN_SECONDS="600")
@@ -500,9 +499,9 @@ class CheckTests(TransactionTests):
         self.store.put(HALF_TOPIC, 0, b"odd", encodeProperties(properties), self.now(), HOST)
         self.turn()
 
-    def test_noPlace(self) -> None:
+    def test_halfWithoutDestinationIsSkipped(self) -> None:
         """
-        A half that does not say where it belongs is passed over.
+        A half without a destination is skipped.
         """
         self.put(PGROUP="P")
         self.half()
@@ -510,9 +509,9 @@ class CheckTests(TransactionTests):
         self.assertIn("cannot be read", self.logged(LogLevel.error)[0])
         self.assertEqual(self.transactions.opMessages.first, 2)
 
-    def test_noMessage(self) -> None:
+    def test_halfWithoutRecordIsSkipped(self) -> None:
         """
-        So is one of which there is no record any more.
+        A half without a record is skipped.
         """
         self.half()
         patching = self.patch(self.store, "messages", lambda places: [None for _ in places])
@@ -535,9 +534,9 @@ class CheckTests(TransactionTests):
         patching.restore()
         self.assertEqual(self.transactions.opMessages.first, 3)
 
-    def test_oddOps(self) -> None:
+    def test_oddOpsAreSkipped(self) -> None:
         """
-        Ops that say nothing, or something of halves that are not there, are passed over.
+        Ops without a half, or of a missing one, are skipped.
         """
         self.half()
         for body in (b"", b"x", b"-1", b"1", b"9" * 19, b"9" * 40):
@@ -561,19 +560,19 @@ class CheckTests(TransactionTests):
         self.crash()
         self.assertEqual(self.pending(), [b"last"])
 
-    def test_noGroup(self) -> None:
+    def test_halfWithoutGroupWaitsUntilOld(self) -> None:
         """
-        One of no group waits until it is old.
+        A half without a group waits until it is old.
         """
         self.put(REAL_TOPIC="T", REAL_QID="0")
         self.assertEqual(self.passed(60), [])
         self.passed(72 * 3600)
         self.assertEqual(self.bodies(CHECK_MAX_TOPIC), [b"odd"])
 
-    def test_noRoom(self) -> None:
+    def test_halfWithoutRoomForCountIsGivenUp(self) -> None:
         """
-        One that has no room for the number of its checks is given up at once, and one
-        that waits is left where it is.
+        A half without room for the number of its checks is given up at once, and one that
+        waits stays in its place.
         """
         self.disk.used = 0
         self.store.stop()
@@ -588,9 +587,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.passed(60), [])
         self.assertEqual(len(self.stored(CHECK_MAX_TOPIC)), 2)
 
-    def test_tooLong(self) -> None:
+    def test_unstorableHalfStays(self) -> None:
         """
-        One that cannot be stored anywhere any more stays where it is.
+        A half that cannot be stored elsewhere any more stays in its place.
         """
         self.half(b"x" * 100, UNIQ_KEY="u")
         self.store.log.maxBody = 50
@@ -616,10 +615,10 @@ class CheckTests(TransactionTests):
         self.assertEqual([each.checks for each in self.transactions.pending(9)], [0, 0])
         self.assertEqual(len(self.passed(60)), 2)
 
-    def test_fullMeanwhile(self) -> None:
+    def test_diskFullDuringPassChecksStored(self) -> None:
         """
-        If the disk is full before all were looked at, those that are stored are asked
-        about, and the others the next time.
+        If the disk fills up during a pass, the stored halves are checked, and the others in
+        the next pass.
         """
         for number in range(12):
             self.half(b"%d" % number + b"x" * 100, UNIQ_KEY=str(number))
@@ -675,10 +674,10 @@ class CheckTests(TransactionTests):
         self.passed(1)
         self.assertEqual(self.saved(), (4, 4))
 
-    def test_onlySafe(self) -> None:
+    def test_offsetsAreWrittenAfterCopies(self) -> None:
         """
-        They are written only once what makes them so is on the disk: a half of which the
-        copy is lost is not passed over.
+        The offsets are written only after the copies are on the disk: a half whose copy is
+        lost is not skipped.
         """
         self.half()
         self.disk.synced.clear()
@@ -721,7 +720,7 @@ class CheckTests(TransactionTests):
 
     def test_spansBoundWhatIsReadAgain(self) -> None:
         """
-        What was said about later halves is read again only as far as it must be.
+        Ops about later halves are read again only as far as necessary.
         """
         self.patch(opmessages, "_SPAN", 2)
         halves = [self.half(b"%d" % number) for number in range(8)]
@@ -756,10 +755,10 @@ class CheckTests(TransactionTests):
         self.crash()
         self.assertEqual((self.pending(), self.passed(600)), ([], []))
 
-    def test_tooFar(self) -> None:
+    def test_offsetsOutsideQueueAreCorrected(self) -> None:
         """
-        Offsets that are beyond what is there, as after a power loss of Java's, or before
-        it, are put right.
+        Offsets beyond the queue, as after a power loss of Java's, or before it, are
+        corrected.
         """
         self.half()
         for offset in (99, -5):
@@ -782,11 +781,10 @@ class CheckTests(TransactionTests):
             self.crash()
         self.assertEqual(self.pending(), [b"0", b"1", b"2"])
 
-    def test_javaCopies(self) -> None:
+    def test_javasCopiesAreTaken(self) -> None:
         """
-        Copies that Java made are taken for what they are: those that were asked about,
-        which do not say where they were; and those that wait still, which Java moves and
-        counts each time.
+        Copies that Java made are recognised: checked ones, which do not name their origin,
+        and waiting ones, which Java moves and counts each time.
         """
         self.tell(self.half(), COMMIT)
         born = self.now() - 100_000
@@ -841,9 +839,9 @@ class CheckTests(TransactionTests):
         self.assertEqual(self.transactions.pending(9, listed[2].queueOffset + 1), listed[3:])
         self.assertEqual(self.transactions.pending(0), [])
 
-    def test_pendingOdd(self) -> None:
+    def test_unreadablePendingIsLeftOut(self) -> None:
         """
-        What cannot be read is left out.
+        A pending half that cannot be read is left out.
         """
         self.put(PGROUP="P")
         (listed,) = self.transactions.pending(9)

@@ -62,9 +62,9 @@ class ProducersTests(SynchronousTestCase):
         clients[2].lose()
         self.assertIsNone(self.producers.connection("P"))
 
-    def test_connectionType(self) -> None:
+    def test_connectionHasToolsForm(self) -> None:
         """
-        A group's producers are given as RocketMQ's tools ask for them.
+        The producers of a group are returned in the form of RocketMQ's tools.
         """
         self.producers.register("P", Connected("192.0.2.7:1").client("a"), 0)
         self.assertEqual(
@@ -110,7 +110,7 @@ class ProducersTests(SynchronousTestCase):
         self.assertEqual(set(chosen[:2]), {one.peer, two.peer})
         self.assertEqual(chosen[2:], chosen[:2])
 
-    def test_chooseNone(self) -> None:
+    def test_noConnectedProducerChoosesNone(self) -> None:
         """
         No producer is chosen if none is connected, or only one that is being
         dropped.
@@ -167,9 +167,9 @@ class SubscribeTests(SynchronousTestCase):
         self.assertTrue(self.group.subscribe([self.other, older]))
         self.assertEqual(self.group.subscriptions["T"], older)
 
-    def test_newestOfOne(self) -> None:
+    def test_newerOfRepeatedTopicCounts(self) -> None:
         """
-        Where one heartbeat has a topic twice, the newer counts, in either order.
+        If one heartbeat has a topic twice, the newer counts, in either order.
         """
         newer = replace(self.first, subString="b", subVersion=6)
         for wanted in ([self.first, newer], [newer, self.first]):
@@ -196,7 +196,7 @@ class ConsumersTests(RemotingTests):
 
     def test_heartbeatIsRegistered(self) -> None:
         """
-        What a heartbeat says can be asked for.
+        The content of a heartbeat can be requested.
         """
         one, two = Connected("192.0.2.7:1"), Connected("192.0.2.7:2")
         self.assertTrue(self.consumers.register(consumer("G", "T"), one.client("a"), 0))
@@ -236,9 +236,9 @@ class ConsumersTests(RemotingTests):
         self.assertIsNone(self.consumers.peer("G", "b"))
         self.assertIsNone(self.consumers.subscription("G", "U"))
 
-    def test_lastWord(self) -> None:
+    def test_lastHeartbeatDecidesKind(self) -> None:
         """
-        The kind of a group is what its last heartbeat said.
+        The kind of a group is that of its last heartbeat.
         """
         one, two = Connected(), Connected()
         self.consumers.register(consumer("G", "T"), one.client("a"), 0)
@@ -252,9 +252,9 @@ class ConsumersTests(RemotingTests):
         self.assertEqual(group.messageModel, MessageModel.BROADCASTING)
         self.assertIsNone(group.consumeType)
 
-    def test_subscriptionsGo(self) -> None:
+    def test_lastMemberTakesSubscriptions(self) -> None:
         """
-        What a group subscribed to goes with its last member.
+        The subscriptions of a group go with its last member.
         """
         one = Connected()
         self.consumers.register(consumer("G", "T", version=9), one.client("a"), 0)
@@ -265,10 +265,10 @@ class ConsumersTests(RemotingTests):
         assert found is not None
         self.assertEqual(found.subVersion, 1)
 
-    def test_toldOfComing(self) -> None:
+    def test_newMemberIsNotifiedToAll(self) -> None:
         """
-        All members are told of one that comes, itself included, and of no heartbeat
-        that changes nothing.
+        All members get a notice of a new one, itself included, and none of a heartbeat
+        without changes.
         """
         one, two = Connected(), Connected()
         self.consumers.register(consumer("G", "T"), one.client("a"), 0)
@@ -281,9 +281,9 @@ class ConsumersTests(RemotingTests):
         self.settle()
         self.assertEqual((one.notices(), two.notices()), ([], []))
 
-    def test_toldOfTopics(self) -> None:
+    def test_newTopicsAreNotifiedToAll(self) -> None:
         """
-        All members are told when the group subscribes to other topics, and not when
+        All members get a notice when the group subscribes to other topics, and not when
         only an expression is newer.
         """
         one, two = Connected(), Connected()
@@ -300,7 +300,7 @@ class ConsumersTests(RemotingTests):
             self.settle()
             self.assertEqual((one.notices(), two.notices()), (told, told))
 
-    def test_toldOfGoing(self) -> None:
+    def test_lostMemberIsNotifiedToRest(self) -> None:
         """
         The remaining members are notified of one that unregisters, is lost or expires.
         """
@@ -321,7 +321,7 @@ class ConsumersTests(RemotingTests):
             self.assertEqual(stays.notices(), ["G"])
             self.assertEqual(one.notices(), [])
 
-    def test_notWanted(self) -> None:
+    def test_configurationDisablesNotice(self) -> None:
         """
         If the group's configuration says so, no member is notified.
         """
@@ -335,10 +335,10 @@ class ConsumersTests(RemotingTests):
         self.settle()
         self.assertEqual(one.notices(), ["H"])
 
-    def test_oneRound(self) -> None:
+    def test_changesOfOneTurnAreToldOnce(self) -> None:
         """
-        All that changes in one turn is told once: a thousand members that come
-        together are told a thousand times and not half a million.
+        All changes of one turn are told once: a thousand members that come together get a
+        thousand notices and not half a million.
         """
         members = [Connected() for _ in range(1000)]
         for number, each in enumerate(members):
@@ -351,10 +351,10 @@ class ConsumersTests(RemotingTests):
         self.settle()
         self.assertEqual(members[0].notices(), ["G"])
 
-    def test_notTheFirst(self) -> None:
+    def test_unreachableMemberDelaysNoOther(self) -> None:
         """
-        A member that cannot be notified does not keep the others from it, and the log
-        says how many there were.
+        A member that cannot be notified does not keep the others from it, and the log tells
+        the number.
         """
         members = [
             Connected(),
@@ -371,9 +371,9 @@ class ConsumersTests(RemotingTests):
         self.assertTrue(said[0].startswith("2 of 4 members of group G could not be notified"))
         self.assertIn("192.0.2.9:2", said[0])
 
-    def test_nobodyLeft(self) -> None:
+    def test_goneGroupIsToldNothing(self) -> None:
         """
-        A group that is gone by the end of the turn is told nothing.
+        A group that is gone by the end of the turn gets no notice.
         """
         one = Connected()
         self.consumers.register(consumer("G", "T"), one.client("a"), 0)

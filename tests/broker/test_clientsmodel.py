@@ -231,9 +231,9 @@ class ModelTests(SynchronousTestCase):
     The consumers against the model.
     """
 
-    def test_model(self) -> None:
+    def test_clientsMatchModel(self) -> None:
         """
-        Whatever clients do, the broker knows of them what the model knows.
+        Whatever clients do, the broker's tables are those of the model.
         """
         run_state_machine_as_test(
             ConsumersMachine, settings=settings(max_examples=200, stateful_step_count=40)

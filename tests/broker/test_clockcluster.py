@@ -112,7 +112,7 @@ class ClockClusterTests(SynchronousTestCase):
         self.servers.advance(30)
         self.assertEqual(self.known(), [])
 
-    def test_brokerFlushes(self) -> None:
+    def test_setClockKeepsFlushing(self) -> None:
         """
         The log is synced and the offsets are written as often as ever, so that they are
         there after a crash.
@@ -194,10 +194,10 @@ class ClockClusterTests(SynchronousTestCase):
             self.servers.advance(0.2)
             self.failureResultOf(asked, RequestTimedOut)
 
-    def test_shownTimes(self) -> None:
+    def test_shownTimesAreTimesOfDay(self) -> None:
         """
-        Administrators are shown times of day: when a producer was last heard of, and when
-        a consumer last pulled.
+        Administrators get times of day: of a producer's last heartbeat, and of a consumer's
+        last pull.
         """
         for step in (HOUR, -YEAR):
             self.servers.shiftWall(step)

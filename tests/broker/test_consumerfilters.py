@@ -116,8 +116,8 @@ class FiltersTests(SynchronousTestCase):
 
     def test_filterIsWrittenAsJava(self) -> None:
         """
-        What is written of a filter is what Java writes of it, its bits in the bloom
-        filter of the default settings among it.
+        A filter is written as by Java, with its bits in the bloom filter of the default
+        settings.
         """
         self.world.heartbeat("CID_shop", sql("orders", "price > 5", 7))
         self.assertEqual(
@@ -174,8 +174,8 @@ class FiltersTests(SynchronousTestCase):
 
     def test_otherExpressionIsBornAnew(self) -> None:
         """
-        Another expression is another filter, born now; the same one in another version
-        is the same filter.  What cannot be compiled takes the filter away.
+        Another expression is another filter, born now; the same one in another version is
+        the same filter.  An expression that cannot be compiled removes the filter.
         """
         self.world.heartbeat("G", sql("T", "a > 1", 1))
         self.world.saved()
@@ -208,9 +208,9 @@ class FiltersTests(SynchronousTestCase):
             self.assertEqual((kept["dead"], kept["deadTime"]), (False, 0))
             self.assertEqual(kept["bornTime"], START)
 
-    def test_toTags(self) -> None:
+    def test_changeToTagsEndsFilter(self) -> None:
         """
-        It dies too when the group goes over to tags.  In Java it lives on.
+        A filter ends too when the group changes to tags.  With Java it lives on.
         """
         self.world.heartbeat("G", sql("T", "a > 1", 1))
         self.world.saved()
@@ -236,7 +236,7 @@ class FiltersTests(SynchronousTestCase):
 
     def test_formerSubscriptionOutlivesRestart(self) -> None:
         """
-        What a group wanted is known while its filter is kept, over a restart too.
+        A group's former expression is known while its filter is kept, also after a restart.
         """
         self.world.heartbeat("G", sql("T", "a > 1", 5))
         self.assertIsNone(self.world.filters.subscription("G", "T"))
@@ -256,8 +256,8 @@ class FiltersTests(SynchronousTestCase):
 
     def test_restartPresumesDeath(self) -> None:
         """
-        Who was connected when the broker ended is taken to have gone half a minute
-        before the start, but not before it came.
+        A group that was connected when the broker ended counts as gone half a minute before
+        the start, but not before it came.
         """
         self.world.heartbeat("G", sql("T", "a > 1"))
         self.world.saved()
@@ -270,10 +270,9 @@ class FiltersTests(SynchronousTestCase):
         self.assertEqual(kept["T@G"]["deadTime"], START + 101_000 - 30_000)
         self.assertEqual(kept["T@H"]["deadTime"], START + 100_000)
 
-    def test_otherBloom(self) -> None:
+    def test_bitsOfOtherBloomAreSkipped(self) -> None:
         """
-        A file with bits of another bloom filter is passed over, as by Java: it is not
-        told which messages have which.
+        A file with bits of another bloom filter is skipped, as by Java.
         """
         self.world.heartbeat("G", sql("T", "a > 1"))
         self.world.saved()
@@ -450,9 +449,9 @@ class ModelTests(SynchronousTestCase):
     Filters against the model.
     """
 
-    def test_model(self) -> None:
+    def test_filtersMatchModel(self) -> None:
         """
-        Whatever groups do, and however often the broker is started, what is known of
-        a group is what it wanted last.
+        Whatever groups do, and however often the broker is started, the filter of a group
+        is its last one.
         """
         run_state_machine_as_test(FiltersMachine, settings=settings(max_examples=60))

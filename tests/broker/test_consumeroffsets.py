@@ -44,7 +44,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def saved(self) -> Any:
         """
-        What is in the file.
+        The content of the file.
         """
         with open(self.path, "rb") as file:
             # The one thing in it that is not JSON are numbers as keys.
@@ -61,9 +61,9 @@ class OffsetsTests(SynchronousTestCase):
         for group, topic, queueId in (("G", "T", 1), ("G", "U", 0), ("H", "T", 0), ("T", "G", 0)):
             self.assertEqual(-1, self.offsets.query(group, topic, queueId))
 
-    def test_commitWithin(self) -> None:
+    def test_offsetBeyondMaximumIsRefused(self) -> None:
         """
-        An offset up to the queue's maximum is taken, a larger one is not.
+        An offset up to the queue's maximum is taken, and a larger one is refused.
         """
         for maximum, offset, expected in ((7, 7, 7), (7, 8, 7), (9, 9, 9), (0, 2**63 - 1, 9)):
             taken = self.offsets.commitWithin(maximum, "G", "T", 0, offset, CLIENT)
@@ -89,7 +89,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_ofReturnsAllQueues(self) -> None:
         """
-        All offsets of a group at a topic can be had at once.
+        All offsets of a group at a topic are returned at once.
         """
         self.offsets.commit("G", "T", 0, 7, CLIENT)
         self.offsets.commit("G", "T", 3, 8, CLIENT)
@@ -163,7 +163,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_bothDamagedKeepsWhatIsLegible(self) -> None:
         """
-        What is legible of two damaged tables is kept, and written at the next save.
+        The legible part of two damaged tables is kept, and written at the next save.
         """
         self.lay(b'{"offsetTable":{"T@G":{0:9},"U', b'{"offsetTable":{"U@G":{0:3},"T@G":{0:8}')
         offsets = self.make()
@@ -184,17 +184,24 @@ class OffsetsTests(SynchronousTestCase):
         self.assertEqual(1, self.offsets._text.encoded - before)
         self.assertEqual(8, self.make().query("G5", "T", 0))
 
-    def test_manyOffsetsChangedAreEncodedInSlices(self) -> None:
+    def sliced(self, groups: int) -> Clock:
         """
-        No turn of the reactor encodes more members than a slice has.
+        Have this many groups commit, in a table that is encoded a slice a second.
         """
         clock = Clock()
         slices = Cooperator(
             lambda: lambda: True, scheduler=lambda function: clock.callLater(1, function)
         )
         self.offsets = ConsumerOffsets(TableFile(Table(self.disk, self.path), atOnce, slices))
-        for number in range(4 * SLICE):
+        for number in range(groups):
             self.offsets.commit(f"G{number}", "T", 0, 7, CLIENT)
+        return clock
+
+    def test_manyOffsetsChangedAreEncodedInSlices(self) -> None:
+        """
+        No turn of the reactor encodes more members than a slice has.
+        """
+        clock = self.sliced(4 * SLICE)
         saved = self.offsets.save()
         turns = []
         while not saved.called:
@@ -207,15 +214,9 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_askedForAllEncodesInSlices(self) -> None:
         """
-        Whoever asks for all offsets gets them once they are encoded, slice by slice.
+        A caller that wants all offsets gets them once they are encoded, slice by slice.
         """
-        clock = Clock()
-        slices = Cooperator(
-            lambda: lambda: True, scheduler=lambda function: clock.callLater(1, function)
-        )
-        self.offsets = ConsumerOffsets(TableFile(Table(self.disk, self.path), atOnce, slices))
-        for number in range(3 * SLICE):
-            self.offsets.commit(f"G{number}", "T", 0, 7, CLIENT)
+        clock = self.sliced(3 * SLICE)
         asked = self.offsets.encoded()
         self.assertNoResult(asked)
         self.assertEqual(SLICE, self.offsets._text.encoded)
@@ -255,8 +256,7 @@ class OffsetsTests(SynchronousTestCase):
 
     def test_saveWaitsForRunningWrite(self) -> None:
         """
-        Who saves while the same is being written is told when that is done: a
-        stop waits for it.
+        A save during a write of the same offsets ends with that write: a stop waits for it.
         """
         thread = Held()
         offsets = self.make(thread)
@@ -268,9 +268,9 @@ class OffsetsTests(SynchronousTestCase):
             thread.work()
         self.successResultOf(again)
 
-    def test_notWritten(self) -> None:
+    def test_unwrittenOffsetsAreWrittenNextTime(self) -> None:
         """
-        What could not be written is written the next time, changed or not.
+        Offsets that could not be written are written the next time, changed or not.
         """
         self.offsets.commit("G", "T", 0, 7, CLIENT)
         self.disk.failing["pwrite"] = OSError("broken")
@@ -315,9 +315,9 @@ class OffsetsTests(SynchronousTestCase):
         self.successResultOf(self.offsets.save())
         self.assertEqual({}, self.saved()["offsetTable"])
 
-    def test_topicsByGroup(self) -> None:
+    def test_topicsAreListedByGroup(self) -> None:
         """
-        What all groups consume can be had at once.
+        The topics of all groups can be requested at once.
         """
         for group, topic in (("G", "T"), ("G", "U"), ("H", "T")):
             self.offsets.commit(group, topic, 0, 7, CLIENT)

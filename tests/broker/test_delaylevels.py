@@ -5,13 +5,14 @@ Tests for L{txrocket.broker.delivery.delaylevels} and L{txrocket.broker.delivery
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import Any
 
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.broker import deliverycontract
+from tests.broker.deliverycontract import FULL
 from tests.broker.late import LateCase
 from tests.store.support import HOST, LOG_SIZE, START, Held
 from txrocket.broker.delivery import delaylevels as delay
@@ -23,26 +24,24 @@ from txrocket.broker.delivery.reroute import (
     realDestination,
 )
 from txrocket.errors import (
-    DiskFull,
     InvalidMessage,
     MalformedRecord,
     MessageIllegal,
 )
+from txrocket.protocol.bodies.codec import decodeBody
+from txrocket.protocol.bodies.offsets import DelayOffsetSerializeWrapper
 from txrocket.protocol.record import decodeRecord, encodeProperties, encodeRecord, encodeTopic
 from txrocket.store.dispatch import SCHEDULE_TOPIC
 from txrocket.store.jsontable import sealed
 from txrocket.store.queue import consumequeues
 from txrocket.store.settings import FlushDiskType
 
-FULL = OSError(errno.ENOSPC, "full")
-BROKEN = OSError(errno.EIO, "broken")
-
 NOW = START * 1000
 
 
 class RerouteTests(SynchronousTestCase):
     """
-    L{Reroutes} and what belongs to it.
+    L{Reroutes} and its functions.
     """
 
     def test_firstRerouteDecides(self) -> None:
@@ -66,9 +65,9 @@ class RerouteTests(SynchronousTestCase):
         self.assertEqual(asked, ["passing", "keeping"])
         self.assertEqual(Reroutes(passing).place("T", 3, {}), ("T", 3, {}))
 
-    def test_realDestination(self) -> None:
+    def test_onlyWrittenDestinationIsRead(self) -> None:
         """
-        Where a message belongs is read as it was written, and nothing else is taken
+        The destination of a message is read as it was written, and nothing else is taken
         for it.
         """
 
@@ -91,9 +90,9 @@ class RerouteTests(SynchronousTestCase):
             with self.assertRaisesRegex(MalformedRecord, "does not say which topic"):
                 place(**bad)
 
-    def test_encodeSplit(self) -> None:
+    def test_tooManyPropertiesAreRefused(self) -> None:
         """
-        Properties become what a record has, unless they are too many.
+        Properties are encoded as in a record, unless they are too long.
         """
         self.assertEqual(encodeSplit({"a": "b\x01c", "d": "é"}), "a\x01b\x01c\x02d\x01é".encode())
         with self.assertRaisesRegex(InvalidMessage, "32767"):
@@ -217,10 +216,10 @@ class LevelTests(LateCase):
         self.assertEqual(counts, [3, 2, 1])
         self.assertEqual(len(self.delivered()), 6)
 
-    def test_aboveTheLast(self) -> None:
+    def test_levelAboveLastIsLast(self) -> None:
         """
-        A level above the last is the last, in what is kept as well (C{CommitLog} of
-        4.9.7).
+        A level above the last becomes the last, in the stored property as well
+        (C{CommitLog} of 4.9.7).
         """
         self.send(DELAY="6")
         self.send(DELAY="99999999999")
@@ -228,7 +227,7 @@ class LevelTests(LateCase):
         self.assertEqual([each.properties["DELAY"] for each in self.messages()], ["5", "5"])
         self.assertEqual(self.delays.offsets, {5: 2})
 
-    def test_noLevel(self) -> None:
+    def test_levelZeroIsNoLevel(self) -> None:
         """
         Level 0, and less, is no level.
         """
@@ -238,9 +237,9 @@ class LevelTests(LateCase):
         self.assertEqual(self.delivered(), [b"a", b"b"])
         self.assertEqual(self.messages()[1].properties, {"DELAY": "-3"})
 
-    def test_noNumber(self) -> None:
+    def test_invalidLevelIsRefused(self) -> None:
         """
-        A level that is no number is refused.
+        A level that is not a number is refused.
         """
         for text in ("soon", "1.5", "9" * 5000):
             with self.assertRaisesRegex(MessageIllegal, "is no number"):
@@ -248,8 +247,8 @@ class LevelTests(LateCase):
 
     def test_deliveredMessageIsJavas(self) -> None:
         """
-        What is delivered is what RocketMQ 4.9.7's store delivered of the same message:
-        all as it was sent, C{DELAY} among it; but no offset of a transaction.
+        A delivered message is that of RocketMQ 4.9.7's store: all as it was sent, C{DELAY}
+        included, but without a transaction offset.
         """
         properties = {
             "DELAY": "1",
@@ -276,10 +275,10 @@ class LevelTests(LateCase):
         self.assertEqual(message.preparedTransactionOffset, 0)
         self.assertEqual((waiting.storeTimestamp, message.storeTimestamp), (NOW, NOW + 1000))
 
-    def test_sameTurn(self) -> None:
+    def test_messageOfDeliveringTurnIsDelivered(self) -> None:
         """
-        A message that comes in the very turn in which another is delivered is not
-        overlooked, be it before or after.
+        A message that comes in the turn in which another is delivered is not overlooked,
+        before or after it.
         """
         for order in (0, 1):
             self.send(b"first", DELAY="1")
@@ -316,22 +315,11 @@ class LevelTests(LateCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"first", b"second"])
 
-    def test_stopEndsDelivery(self) -> None:
-        """
-        Once it was told to stop, nothing is delivered.
-        """
-        self.send(DELAY="1")
-        self.send(DELAY="2")
-        self.wait(0.5)
-        self.delays.stop()
-        self.wait(60)
-        self.assertEqual(self.delivered(), [])
-
     def test_undeliverableMessageIsSkipped(self) -> None:
         """
-        What can never be delivered is passed over and logged, and the others are
-        delivered: a message that does not say where it belongs, one for a topic that
-        is none, half of a transaction.
+        A message that can never be delivered is skipped and logged, and the others are
+        delivered: one without a destination, one with an invalid topic, half of a
+        transaction.
         """
         places = [
             ("", "0"),
@@ -348,25 +336,6 @@ class LevelTests(LateCase):
         self.assertEqual(self.delivered(), [b"T"])
         self.assertEqual(self.delays.offsets, {1: 5})
         self.assertEqual(self.counted[0][0], "T")
-
-    def test_unexpectedErrorIsLoggedAndRetried(self) -> None:
-        """
-        An unexpected error is logged, and the next look tries the level again.
-        """
-        raised = [RuntimeError("what?")]
-
-        def delivered(*told: Any) -> None:
-            if raised:
-                raise raised.pop()
-
-        self.delays._delivered = delivered
-        self.send(DELAY="1")
-        self.wait(5)
-        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
-        self.assertEqual(self.delays.offsets, {})
-        self.delays.look()
-        self.wait()
-        self.assertEqual(self.delays.offsets, {1: 1})
 
     def test_fillersAreSkipped(self) -> None:
         """
@@ -392,10 +361,10 @@ class ClockTests(LateCase):
         """
         self.shift -= seconds
 
-    def test_setBack(self) -> None:
+    def test_clockSetBackLimitsWait(self) -> None:
         """
-        Messages that wait when the clock is set back wait no longer than their level
-        from then on.  (Java's are delivered at once.)
+        After the clock was set back, waiting messages wait no longer than their level from
+        then on.  (Java's are delivered at once.)
         """
         self.open()
         self.send(b"a", DELAY="3")
@@ -410,9 +379,9 @@ class ClockTests(LateCase):
         self.wait(0.001)
         self.assertEqual(self.delivered(), [b"a", b"b"])
 
-    def test_setBackTwice(self) -> None:
+    def test_clockSetBackTwiceLimitsWait(self) -> None:
         """
-        The same if it is set back again while they wait.
+        The same holds if it is set back again while they wait.
         """
         self.open()
         self.send(b"a", DELAY="3")
@@ -428,9 +397,9 @@ class ClockTests(LateCase):
 
     def test_clockSetBackKeepsDelay(self) -> None:
         """
-        What comes after the clock was set back waits for its level, though the store's
-        times stand still until the clock is there again: not less, and not more than
-        twice as long.
+        A message from after the clock was set back waits for its level, though the store's
+        times stand still until the clock is there again: not less, and not more than twice
+        as long.
         """
         self.open()
         self.put(self.store)
@@ -462,10 +431,10 @@ class ClockTests(LateCase):
         self.wait(3)
         self.assertEqual(self.delivered(), [b"a", b"b"])
 
-    def test_setAhead(self) -> None:
+    def test_clockSetAheadDeliversOverdue(self) -> None:
         """
-        After the clock was set ahead, messages whose time is over by it come at the next
-        look, which is at most 10 s later, and others when it shows their time.
+        After the clock was set ahead, overdue messages come at the next look, at most 10 s
+        later, and others when it shows their time.
         """
         self.open()
         self.send(b"half a minute", DELAY="4")
@@ -480,10 +449,10 @@ class ClockTests(LateCase):
         self.wait(0.001)
         self.assertEqual(self.delivered(), [b"half a minute", b"minute"])
 
-    def test_setAheadAndBack(self) -> None:
+    def test_clockSetAheadAndBackLimitsWait(self) -> None:
         """
-        What was sent while the clock was a year ahead, and what is sent after it was set
-        right, waits for its level, and at most twice as long.
+        Messages that were sent while the clock was a year ahead, or after it was set right,
+        wait for their level, and at most twice as long.
         """
         self.open()
         self.shift += 365 * 86_400
@@ -501,8 +470,8 @@ class ClockTests(LateCase):
 
     def test_longerLevelAppliesToNewMessages(self) -> None:
         """
-        A level that has become longer counts for what is sent from then on; what
-        waits is delivered when it was promised.
+        A longer level counts for new messages; waiting ones are delivered at their promised
+        time.
         """
         self.open()
         self.send(b"a", DELAY="2")
@@ -533,8 +502,8 @@ class ClockTests(LateCase):
 
     def test_removedLevelKeepsItsMessages(self) -> None:
         """
-        What waits in a level that is there no more waits until it is there again; how
-        far it was delivered stays known.
+        Messages in a removed level wait until the level is there again, and its progress
+        stays known.
         """
         self.open()
         self.send(b"a", DELAY="5")
@@ -581,41 +550,10 @@ class RestartTests(LateCase):
         self.wait(0.001)
         self.assertEqual(self.delivered(), [b"a", b"b", b"c"])
 
-    def test_crashMayDeliverTwice(self) -> None:
+    def test_missingFileDeliversAll(self) -> None:
         """
-        After a crash what was delivered since the offsets were written comes once
-        more, and nothing is lost.
-        """
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.save()
-        self.send(b"b", DELAY="1")
-        self.send(b"c", DELAY="2")
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"a", b"b"])
-        self.crash()
-        self.open()
-        self.wait(4)
-        self.assertEqual(self.delivered(), [b"a", b"b", b"b", b"c"])
-
-    def test_crashDuringDelivery(self) -> None:
-        """
-        What was put and not written when the process ended is put again.
-        """
-        self.delays._delivered = lambda *told: self.crash()
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        clock = self.clock
-        clock.advance(0.5)
-        self.assertIsNot(self.clock, clock)
-        self.open()
-        self.wait()
-        self.assertEqual(self.delivered(), [b"a"])
-
-    def test_noFile(self) -> None:
-        """
-        Without C{delayOffset.json} all that is in the queues is delivered, again if it
-        was before; as in Java.
+        Without C{delayOffset.json} all messages in the queues are delivered, also those
+        delivered before, as by Java.
         """
         self.send(b"a", DELAY="1")
         self.wait(1)
@@ -626,10 +564,9 @@ class RestartTests(LateCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"a", b"a", b"b"])
 
-    def test_javasFile(self) -> None:
+    def test_javasFileIsRead(self) -> None:
         """
-        C{delayOffset.json} as RocketMQ 4.9.7 has written it, with numbers for names, is
-        read.
+        C{delayOffset.json} of RocketMQ 4.9.7, with numbers for names, is read.
         """
         for level in "1122":
             self.send(level.encode(), DELAY=level)
@@ -642,9 +579,9 @@ class RestartTests(LateCase):
         self.wait(5)
         self.assertEqual(self.delivered(), [b"1"])
 
-    def test_forJava(self) -> None:
+    def test_fileIsReadableByJava(self) -> None:
         """
-        C{delayOffset.json} is written so that RocketMQ 4.9.7 reads it.
+        RocketMQ 4.9.7 can read the written C{delayOffset.json}.
         """
         self.send(DELAY="3")
         self.wait(10)
@@ -653,26 +590,10 @@ class RestartTests(LateCase):
             self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{3:1}}')
         )
 
-    def test_damagedFile(self) -> None:
+    def test_offsetBeyondEndBecomesEnd(self) -> None:
         """
-        If it cannot be read, the broker starts, says so, and delivers what it finds once
-        more.
-        """
-        self.close()
-        os.makedirs(self.path("config"), exist_ok=True)
-        with open(self.path("config", "delayOffset.json"), "w") as file:
-            file.write("{")
-        with capturedLogs() as events:
-            self.open()
-        self.assertEqual(
-            [LogLevel.error], [each["log_level"] for each in events if "problems" in each]
-        )
-        self.assertEqual({}, self.delays.offsets)
-
-    def test_tooFar(self) -> None:
-        """
-        An offset beyond the queue's end, which a crash of Java's may leave, becomes
-        that end; so nothing that comes is passed over.
+        An offset beyond the queue's end, which a crash of Java's may leave, becomes that
+        end, so that no new message is skipped.
         """
         self.send(b"a", DELAY="1")
         self.wait(1)
@@ -712,20 +633,6 @@ class RestartTests(LateCase):
         self.store.log.segments.removeFirst()
         self.store.retention.follow()
 
-    def test_neededIsTheFirstParkedMessage(self) -> None:
-        """
-        It is known from where on the log has messages that were not delivered.
-        """
-        self.assertEqual(self.delays.needed(), self.store.log.written)
-        first = self.send(b"a", DELAY="1").offset
-        second = self.send(b"b", DELAY="2").offset
-        self.store.write()
-        self.assertEqual(self.delays.needed(), first)
-        self.wait(1)
-        self.assertEqual(self.delays.needed(), second)
-        self.wait(4)
-        self.assertEqual(self.delays.needed(), self.store.log.written)
-
     def gone(self) -> int:
         """
         How many messages of level 1 are gone.
@@ -733,195 +640,30 @@ class RestartTests(LateCase):
         return self.store.minOffset(SCHEDULE_TOPIC, 0)
 
 
-class DiskTests(LateCase):
+class ContractTests(deliverycontract.DeliveryContract):
     """
-    A disk that is full, slow, or fails.
+    Delay levels keep the rules of late delivery.
     """
 
-    def test_fullDiskDelaysDelivery(self) -> None:
-        """
-        While the disk is full messages wait; once there is room they come, each once
-        and in order.  That is logged once.
-        """
-        self.open()
-        for number in range(5):
-            self.send(b"%d" % number, DELAY="1")
-            self.wait(0.1)
-        self.disk.failing["pwrite"] = FULL
-        self.wait(20)
-        self.assertEqual((self.delivered(), self.delays.offsets), ([], {}))
-        self.disk.failing.clear()
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"0", b"1", b"2", b"3", b"4"])
-        self.assertFalse(self.delays._levels[0].failing)
+    tableName = "delayOffset.json"
+    later = 5
+    unreadable = ("{",)
 
-    def test_crowdedDiskDelaysDelivery(self) -> None:
-        """
-        The same for a disk on which the store wants no more messages.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        self.disk.used = 0.95
-        self.store.retention.clean()
-        self.wait(8)
-        self.assertEqual(self.delivered(), [])
-        self.disk.used = 0.1
-        self.store.retention.clean()
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"a"])
+    @property
+    def delivery(self) -> delay.DelayLevels:
+        return self.delays
 
-    def test_noNewFile(self) -> None:
-        """
-        If there is room for some, these are not delivered a second time later.
-        """
-        self.open()
-        bodies = [b"%d" % number * (LOG_SIZE // 3) for number in range(6)]
-        for body in bodies:
-            self.send(body, DELAY="1")
-        self.wait(0.5)
-        self.disk.failing["allocate"] = FULL
-        self.wait(5)
-        some = len(self.delivered())
-        self.disk.failing.clear()
-        self.wait(1)
-        self.assertEqual(self.delivered(), bodies)
-        self.assertLess(some, 6)
+    def sendLate(self, seconds: int, body: bytes = b"x", /) -> int:
+        return self.send(body, DELAY={1: "1", 5: "2"}[seconds]).offset
 
-    def test_partWritten(self) -> None:
-        """
-        If a file was filled, and what was to go to the next could not be written, the
-        first are delivered and the others come later.
-        """
-        self.open()
-        bodies = [b"%d" % number * (LOG_SIZE // 3) for number in range(6)]
-        for body in bodies:
-            self.send(body, DELAY="1")
-        self.wait(0.5)
-        self.disk.failing["pwrite"] = FULL
-        self.disk.only = f"{self.store.log.segments.end + LOG_SIZE:020d}"
-        self.wait(3)
-        found = len(self.delivered())
-        self.assertTrue(0 < found < 6, found)
-        self.disk.failing.clear()
-        self.wait(1)
-        self.wait(1)
-        self.assertEqual(self.delivered(), bodies)
-
-    def test_lostMeanwhile(self) -> None:
-        """
-        If appended messages are lost because another part had them written, in the middle of
-        putting more, those that are lost come later and the others not again.
-        """
-        self.open()
-        delivered = self.delays._delivered
-
-        def failing(*told: Any) -> None:
-            delivered(*told)
-            if len(self.counted) == 2:
-                self.disk.failing["pwrite"] = FULL
-                self.assertRaises(DiskFull, self.store.write)
-                self.disk.failing.clear()
-
-        self.delays._delivered = failing
-        for number in range(4):
-            self.send(b"%d" % number, DELAY="1")
-        self.wait(1)
-        self.assertEqual((self.delivered(), self.delays.offsets), ([], {}))
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"0", b"1", b"2", b"3"])
-
-    def test_unreadableDiskIsTriedAgain(self) -> None:
-        """
-        A disk that does not give what waits is asked again.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        pread = self.disk.pread
-        self.disk.pread = lambda *args: (_ for _ in ()).throw(BROKEN)  # type: ignore
-        self.wait(3)
-        self.assertTrue(self.delays._levels[0].failing)
-        self.disk.pread = pread  # type: ignore[method-assign]
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"a"])
-
-    def test_syncFails(self) -> None:
-        """
-        If what was delivered cannot be brought to the disk, the offsets stay as they
-        are.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.disk.failing["sync"] = BROKEN
-        self.save()
-        self.assertFalse(os.path.exists(self.path("config", "delayOffset.json")))
-        self.disk.failing.clear()
-        self.crash()
-        self.open()
-        self.wait()
-        self.assertEqual(self.delivered(), [b"a", b"a"])
-
-    def test_notWritten(self) -> None:
-        """
-        Offsets that could not be written are written the next time.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.disk.failing["truncate"] = FULL
-        self.disk.only = "config"
-        self.save()
-        self.assertFalse(os.path.exists(self.path("config", "delayOffset.json")))
-        self.disk.failing.clear()
-        self.save()
-        self.assertEqual(
-            self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{1:1}}')
-        )
-
-    def test_unchangedOffsetsAreNotWritten(self) -> None:
-        """
-        Without a change nothing is written.
-        """
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.save()
-        self.disk.synced.clear()
-        self.save()
-        self.assertEqual(self.disk.synced, [])
-
-    def test_offsetsAreWrittenAfterMessages(self) -> None:
-        """
-        The offsets are written after what was delivered is on the disk, and tell of
-        no more than that.
-        """
-        self.thread = held = Held()
-        self.open()
-        self.send(b"a", DELAY="1")
-        self.wait(1)
-        self.store.flusher.running = False
-        held.jobs.clear()
-        self.disk.synced.clear()
-        saved = self.delays.save()
-        self.send(b"b", DELAY="1")
-        self.wait(1)
-        self.assertNoResult(saved)
-        while held.jobs:
-            held.work()
-        self.successResultOf(saved)
-        folders = [os.path.basename(os.path.dirname(each)) for each in self.disk.synced]
-        first = next(each for each in folders if each != "temp")
-        self.assertEqual((first, folders[-2]), ("commitlog", "config"))
-        self.assertEqual(
-            self.bytesOf("config", "delayOffset.json"), sealed(b'{"offsetTable":{1:1}}')
-        )
-        self.assertEqual(self.delays.offsets, {1: 2})
+    def savedCount(self) -> int:
+        table = self.bytesOf("config", self.tableName)
+        return decodeBody(DelayOffsetSerializeWrapper, table).offsetTable[1]
 
     def test_undispatchedMessageIsDeliveredOnce(self) -> None:
         """
-        What a full disk keeps from its queue's file is delivered all the same, once.
+        A message that a full disk keeps from its queue's file is delivered all the same,
+        once.
         """
         self.patch(consumequeues, "TAILS", 0)
         self.open()
@@ -936,34 +678,17 @@ class DiskTests(LateCase):
         self.delays.look()
         self.wait()
         self.assertEqual(self.delivered(), [b"a"])
+        calls = self.clock.getDelayedCalls()
         self.delays.look()
-        self.assertIsNone(self.delays._levels[0].timer)
-
-
-class SyncFlushTests(LateCase):
-    """
-    SYNC_FLUSH.
-    """
-
-    options = {**LateCase.options, "flushDiskType": FlushDiskType.SYNC_FLUSH}
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.thread = self.held = Held()
-        self.open()
-
-    def work(self) -> None:
-        """
-        Let the threads do all there is to do.
-        """
-        while self.held.jobs:
-            self.held.work()
+        self.assertEqual(self.clock.getDelayedCalls(), calls)
 
     def test_deliveryWaitsForDisk(self) -> None:
         """
-        What is delivered is so once it is on the disk, and only then comes more.
+        A message is delivered once it is on the disk, and only then more are.
         """
         self.patch(delay, "_BATCH", 10)
+        self.thread = Held()
+        self.open(flushDiskType=FlushDiskType.SYNC_FLUSH)
         for number in range(20):
             self.send(b"%d" % number, DELAY="1")
         self.wait(0.5)
@@ -981,34 +706,3 @@ class SyncFlushTests(LateCase):
         self.work()
         self.wait()
         self.assertEqual((len(self.delivered()), self.delays.offsets), (21, {1: 21}))
-
-    def test_slowDiskDeliversOnce(self) -> None:
-        """
-        A disk that takes longer than it may has what was delivered in its files: it is
-        not delivered again, and the offsets are not written before it is there.
-        """
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        self.work()
-        self.wait(0.5)
-        self.wait(6)
-        self.assertEqual((self.delivered(), self.delays.offsets), ([b"a"], {1: 1}))
-        saved = self.delays.save()
-        self.assertNoResult(saved)
-        self.work()
-        self.successResultOf(saved)
-
-    def test_failedDiskEndsDelivery(self) -> None:
-        """
-        If the disk fails for good, nothing more is delivered and nothing is written.
-        """
-        self.send(b"a", DELAY="1")
-        self.wait(0.5)
-        self.work()
-        self.wait(0.5)
-        self.disk.failing["sync"] = BROKEN
-        self.work()
-        self.wait(5)
-        self.assertEqual(self.delivered(), [b"a"])
-        self.successResultOf(self.delays.save())
-        self.assertFalse(os.path.exists(self.path("config", "delayOffset.json")))

@@ -55,10 +55,10 @@ class DelayModelTests(SynchronousTestCase):
     Levels, crashes and restarts.
     """
 
-    def test_model(self) -> None:
+    def test_delaysMatchModel(self) -> None:
         """
-        Nothing is lost, nothing comes early, the order of a level is kept, and only
-        after a crash something comes twice.
+        No message is lost or early, the order of a level is kept, and only after a crash a
+        message comes twice.
         """
         run_state_machine_as_test(
             DelayMachine,

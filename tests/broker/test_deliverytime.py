@@ -15,7 +15,7 @@ NOW = 1_700_000_000
 
 class TimesTests(SynchronousTestCase):
     """
-    What messages ask for.
+    The requested times of messages.
     """
 
     def test_relativeTimesCountFromNow(self) -> None:
@@ -57,16 +57,16 @@ class TimesTests(SynchronousTestCase):
             ],
         )
 
-    def test_roundedUp(self) -> None:
+    def test_fractionIsRoundedUp(self) -> None:
         """
         A message does not come early by a part of a millisecond.
         """
         asked = askedTime({"TIMER_DELAY_MS": "10"}, NOW + 0.0004)
         self.assertEqual(asked, ("TIMER_DELAY_MS", NOW * 1000 + 11))
 
-    def test_noNumber(self) -> None:
+    def test_invalidTimeIsRefused(self) -> None:
         """
-        What C{Long.parseLong} would not take, or what is beyond all times, is refused.
+        A time that C{Long.parseLong} would refuse, or that is beyond all times, is refused.
         """
         for text in ("soon", "1.5", "1_000", "٣", "²", "+", "-", " 1", "1" * 16, "9" * 5000):
             with self.assertRaisesRegex(MessageIllegal, "TIMER_DELIVER_MS .* is no number"):

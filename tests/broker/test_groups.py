@@ -77,18 +77,18 @@ class GroupsTests(SynchronousTestCase):
         self.assertEqual(config, again.find("G"))
         self.assertEqual(DataVersion(2000, 1), again.version)
 
-    def test_notMade(self) -> None:
+    def test_disabledCreationMakesNoGroup(self) -> None:
         """
-        It is not made where that is switched off, unless it is the broker's own.
+        A group is not created where that is disabled, unless it is the broker's own.
         """
         self.settings.now = GroupSettings(autoCreateSubscriptionGroup=False)
         self.assertIsNone(self.groups.find("G"))
         self.assertIsNotNone(self.groups.find("CID_RMQ_SYS_TRANS"))
         self.assertNotIn("G", self.groups.table)
 
-    def test_badName(self) -> None:
+    def test_invalidNameMakesNoGroup(self) -> None:
         """
-        Nor is one with a name that no group can have.
+        A group with an invalid name is not created either.
         """
         for name in ("", "a b", "../G", "x" * 256):
             with self.assertRaises(RemoteSystemError):
@@ -114,10 +114,10 @@ class GroupsTests(SynchronousTestCase):
         self.assertNotIn("G", self.groups.table)
         self.assertNotIn("G", self.make().table)
 
-    def test_notWritten(self) -> None:
+    def test_unwrittenGroupIsToldOrLogged(self) -> None:
         """
-        Who puts a group is told if it cannot be written; where a group was only
-        asked for, that is logged.
+        If a group cannot be written, a caller that puts it gets the error; where it was
+        created on demand, that is logged.
         """
         self.disk.failing["pwrite"] = OSError("broken")
         self.failureResultOf(self.groups.put(SubscriptionGroupConfig("G")), StoreFailed)
@@ -174,7 +174,7 @@ class GroupsTests(SynchronousTestCase):
 
     def test_wrapperHasGroupsAndVersion(self) -> None:
         """
-        What is told has all groups and the version.
+        The wrapper has all groups and the version.
         """
         self.groups.find("G")
         wrapper = self.groups.wrapper()

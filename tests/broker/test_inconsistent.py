@@ -41,7 +41,7 @@ class InconsistentTests(RemotingTests):
 
     def said(self) -> list[str]:
         """
-        What was logged since this was last asked.
+        The log since the last call.
         """
         said = self.logged(LogLevel.warn) + self.logged(LogLevel.info)
         self.events.clear()
@@ -95,8 +95,7 @@ class InconsistentTests(RemotingTests):
 
     def test_otherDifferenceIsLoggedAgain(self) -> None:
         """
-        What differs otherwise than before is logged again; since when there is a
-        difference at all stays the same.
+        A changed difference is logged again; its beginning stays the same.
         """
         self.beat("a", "T", expression="x")
         self.beat("b", "T", expression="y")
@@ -128,7 +127,7 @@ class InconsistentTests(RemotingTests):
 
     def test_differenceWithinATurnIsNotLogged(self) -> None:
         """
-        What is over within a turn of the reactor is not worth a line.
+        A difference that ends within a turn of the reactor is not logged.
         """
         self.beat("a", "T", expression="x")
         client = self.connections["b"].client("b")
@@ -139,8 +138,8 @@ class InconsistentTests(RemotingTests):
 
     def test_longestDifferenceIsFirst(self) -> None:
         """
-        The groups can be listed, those first that have differed for the longest; so
-        many, and it is told how many are more; or one of them.
+        The groups can be listed, the longest differing first, up to a number and with the
+        count of the rest; or one of them.
         """
         for group in ("H", "G", "I", "same"):
             self.beat("a", "T", group=group)
@@ -153,9 +152,9 @@ class InconsistentTests(RemotingTests):
         self.assertEqual([each.group for each in told.groups], ["I"])
         self.assertEqual(finish(self.consumers.differing.first(2, "same")).groups, ())
 
-    def test_topicsLeftOff(self) -> None:
+    def test_manyDifferencesAreCutOff(self) -> None:
         """
-        Of a group with very many differences some topics are told of.
+        Of a group with very many differences, only some topics are listed.
         """
         self.beat("a", *(f"T{number:02}" for number in range(30)))
         self.beat("b")
@@ -164,8 +163,8 @@ class InconsistentTests(RemotingTests):
 
     def test_connectionShowsDifferences(self) -> None:
         """
-        Who asks for the consumers of a group is told what they do not agree about,
-        and nothing of it if they agree.
+        A request for the consumers of a group shows their differences, and nothing of that
+        if they agree.
         """
         self.beat("a", "T", expression="x")
         self.assertNotIsInstance(self.consumers.connection("G"), DifferingConsumerConnection)

@@ -52,10 +52,10 @@ class JavaHalvesTests(TransactionTests):
         """
         return [each.body.decode() for each in messages]
 
-    def test_takenOver(self) -> None:
+    def test_javasHalvesAreTakenOver(self) -> None:
         """
-        What Java has left undecided is undecided here, with as many checks, and nothing
-        else; the producer is asked about it.
+        Undecided halves of Java's are undecided here, with as many checks, and no others;
+        the producer is checked.
         """
         pending = self.transactions.pending(9)
         self.assertEqual([each.queueOffset for each in pending], [26, 27, 28])
@@ -68,7 +68,7 @@ class JavaHalvesTests(TransactionTests):
             self.tell(each.half, COMMIT, producerGroup="JP")
         self.assertEqual((self.pending(), self.passed(60)), ([], []))
 
-    def test_fromTheBeginning(self) -> None:
+    def test_missingOffsetsAreRebuilt(self) -> None:
         """
         Without Java's offsets it is known what was decided, too; but a half that Java has
         moved is still where it was, for all that its log says.
@@ -87,12 +87,11 @@ class JavaHalvesTests(TransactionTests):
         halves = self.halves()
         return [halves[each.queueOffset].body.decode() for each in self.transactions.pending(100)]
 
-    def test_sameRecords(self) -> None:
+    def test_recordsEqualJavas(self) -> None:
         """
-        What we write is what Java has written: halves, committed messages and ops have
-        the same properties, but for WAIT, which Java keeps and never looks at again; so
-        have copies, but for the place of what they are copies of, which Java notes where
-        a half waits only.
+        Our halves, committed messages and ops have the properties of Java's, except WAIT,
+        which Java never reads.  Copies do too, except the place of the original, which Java
+        notes only for a waiting half.
         """
         java, (committed,) = self.everything(), self.stored("TT", 3)
         self.checks.stop()

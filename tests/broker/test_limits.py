@@ -134,10 +134,10 @@ class TopicLimitTests(LimitsCase):
         self.served(self.send(caller, "D"))
         self.refused(self.send(caller, "E"), ResponseCode.TOPIC_NOT_EXIST, "maxTopicNum is 3")
 
-    def test_ofGroups(self) -> None:
+    def test_retryTopicsHaveTheirOwnLimit(self) -> None:
         """
-        A new group gets its retry topic though clients have made all topics they may, and
-        sends make no more retry topics than C{maxTopicNum} either.
+        A new group gets its retry topic though clients have created C{maxTopicNum} topics,
+        and sends create no more retry topics than that either.
         """
         made = self.start(maxTopicNum="2")
         caller = self.call()
@@ -211,10 +211,10 @@ class MemberLimitTests(LimitsCase):
     The members of groups.
     """
 
-    def test_perClient(self) -> None:
+    def test_groupsPerConnectionAreLimited(self) -> None:
         """
-        A connection is in no more consumer groups and producer groups than
-        C{maxGroupNumPerClient}, is heard in those that it is in, and leaves to make room.
+        A connection is in no more consumer and producer groups than
+        C{maxGroupNumPerClient}, its heartbeats count in those, and leaving makes room.
         """
         made = self.start(maxGroupNumPerClient="2", autoCreateSubscriptionGroup="false")
         caller = self.call()
@@ -239,7 +239,7 @@ class MemberLimitTests(LimitsCase):
         self.refused(answer, ResponseCode.SYSTEM_ERROR, "maxGroupNumPerClient is 1")
         self.assertNotIn("H", made.tables.groups.table)
 
-    def test_inAll(self) -> None:
+    def test_membersInAllAreLimited(self) -> None:
         """
         All consumer groups together have no more members than C{maxGroupMemberNum}, and a
         connection that ends makes room.
@@ -300,10 +300,9 @@ class OffsetLimitTests(LimitsCase):
         self.served(self.ask(caller, RequestCode.DELETE_SUBSCRIPTIONGROUP, delete))
         self.served(self.commit(caller, "I", "A"))
 
-    def test_noSuchQueue(self) -> None:
+    def test_offsetOfMissingQueueIsRefused(self) -> None:
         """
-        No offset is kept in a topic that is not there, nor in a queue that the topic
-        does not have.
+        No offset is kept in a missing topic, nor in a queue that the topic does not have.
         """
         made = self.start()
         caller = self.call()

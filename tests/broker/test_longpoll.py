@@ -132,7 +132,7 @@ class LongPollTests(SynchronousTestCase):
 
     def test_wokenPullMayBeHeldAgain(self) -> None:
         """
-        Who was woken may be held again at once, by the same message's leave.
+        A woken pull may be held again at once, for the same message.
         """
         held = self.hold()
         again: list[Deferred[None]] = []
@@ -156,9 +156,9 @@ class LongPollTests(SynchronousTestCase):
         self.clock.advance(15)
         self.assertEqual([], self.clock.getDelayedCalls())
 
-    def test_cancelWhileWaking(self) -> None:
+    def test_wokenPullMayCancelOthers(self) -> None:
         """
-        One that is woken may close the connections of others that would be.
+        A woken pull may close the connections of others that would be woken.
         """
         first, second = self.hold(), self.hold()
         first.addCallback(lambda none: second.cancel())

@@ -122,10 +122,10 @@ class SystemTests(SynchronousTestCase):
     Names with a meaning of their own.
     """
 
-    def test_systemTopics(self) -> None:
+    def test_systemTopicsAreKnown(self) -> None:
         """
-        The nine topics of C{TopicValidator} and everything that begins with
-        C{rmq_sys_} are the broker's own, which no administrator may create or delete.
+        The nine topics of C{TopicValidator} and every topic that begins with C{rmq_sys_}
+        are the broker's own, which no administrator may create or delete.
         """
         self.assertEqual(len(SYSTEM_TOPICS), 9)
         for topic in (*SYSTEM_TOPICS, "rmq_sys_", "rmq_sys_anything"):
@@ -148,14 +148,14 @@ class SystemTests(SynchronousTestCase):
         for topic in ("BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "TBW102", "Orders"):
             checkSendable(topic)
 
-    def test_systemGroups(self) -> None:
+    def test_systemGroupsAreKnownByPrefix(self) -> None:
         """
-        The broker's own groups are known by their beginning.
+        The broker's own groups are known by their prefix.
         """
         self.assertTrue(isSystemGroup("CID_RMQ_SYS_TRANS"))
         self.assertFalse(isSystemGroup("CID_ONSAPI_PULL"))
 
-    def test_retryTopic(self) -> None:
+    def test_retryTopicHasJavasPrefix(self) -> None:
         """
         A retry topic is the group with RocketMQ's prefix.
         """

@@ -175,7 +175,7 @@ class LinkTests(SynchronousTestCase):
         self.registered()
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_watchedOnce(self) -> None:
+    def test_connectionIsWatchedOnce(self) -> None:
         """
         A connection is watched once, however often the broker registers over it.
         """

@@ -128,7 +128,7 @@ class PlugTests(SynchronousTestCase):
 
     def problems(self, **plugins: Any) -> tuple[str, ...]:
         """
-        What is wrong with plugins.
+        The problems of plugins.
         """
         error = self.assertRaises(ConfigError, checkPlugins, Plugins(**plugins))
         assert isinstance(error, ConfigError)
@@ -148,7 +148,7 @@ class PlugTests(SynchronousTestCase):
 
     def test_validPluginsAreAccepted(self) -> None:
         """
-        What is sound is plugged in as it is.
+        Valid plugins are accepted as they are.
         """
         hook = Hook()
         plugged = checkPlugins(
@@ -223,10 +223,9 @@ class PlugTests(SynchronousTestCase):
         self.assertIn(f"{HERE}.Undecided is no IBrokerProcessor: ", problem)
         self.assertIn("blocking", problem)
 
-    def test_expressionTypes(self) -> None:
+    def test_expressionTypeNamesAreUnique(self) -> None:
         """
-        A type of expressions has a name, which is neither RocketMQ's nor another
-        plugin's.
+        A type of expressions has a name, which is neither RocketMQ's nor another plugin's.
         """
         for kind, expected in (
             ("TAG", "expressions of type TAG are RocketMQ's own"),
@@ -242,8 +241,8 @@ class PlugTests(SynchronousTestCase):
 
     def test_missingInterfaceIsNamed(self) -> None:
         """
-        What does not provide an interface as it should is named, with the reason:
-        all of them, and not only the first.
+        Each plugin that does not provide its interface is named, with the reason, and not
+        only the first.
         """
         problems = self.problems(
             processors=[Hook()], filters=[Hook()], sendHooks=[HalfHook(), OddHook(), Hook()]

@@ -18,9 +18,9 @@ class QueueAgesTests(SynchronousTestCase):
     Entries between notes.
     """
 
-    def test_nothingNoted(self) -> None:
+    def test_unnotedEntryMayBeOfAnyAge(self) -> None:
         """
-        Before anything is noted, an entry may be of any age.
+        Before an age is noted, an entry may be of any age.
         """
         self.assertEqual(QueueAges().between(0, 100.0), (0.0, inf))
 
@@ -37,9 +37,9 @@ class QueueAgesTests(SynchronousTestCase):
         self.assertEqual(ages.between(24, 107.0), (6.0, 7.0))
         self.assertEqual(ages.between(25, 107.0), (0.0, 6.0))
 
-    def test_sameEnd(self) -> None:
+    def test_unchangedEndDatesNextEntry(self) -> None:
         """
-        While nothing comes, it is known of what comes next that it was not there yet.
+        While no message comes, the next entry is known to be younger.
         """
         ages = QueueAges()
         ages.record(10, 100.0)

@@ -41,7 +41,7 @@ class LockTests(SynchronousTestCase):
 
     def test_freeQueueIsLocked(self) -> None:
         """
-        Who asks first has the queues, and again whenever it asks.
+        The first client to ask has the queues, and again whenever it asks.
         """
         self.assertEqual(self.locks.lock("G", [Q0, Q1], "c1", 0), {Q0, Q1})
         self.assertEqual(self.locks.lock("G", [Q1, Q2], "c1", 1), {Q1, Q2})
@@ -99,9 +99,9 @@ class LockTests(SynchronousTestCase):
         self.assertEqual(self.locks.lock("G", [Q0], "c2", 110_001), {Q0})
         self.assertEqual(self.locks.lock("G", [Q0], "c1", 110_002), set())
 
-    def test_maxLiveTime(self) -> None:
+    def test_lockLivesForItsSetting(self) -> None:
         """
-        How long a lock lives can be set.
+        The lifetime of a lock can be set.
         """
         locks = QueueLocks(maxLiveTime=5)
         locks.lock("G", [Q0], "c1", 0)
@@ -110,7 +110,7 @@ class LockTests(SynchronousTestCase):
 
     def test_onlyHolderUnlocks(self) -> None:
         """
-        Only its holder gives a lock back; what it does not have does not matter.
+        Only its holder releases a lock; queues that it does not hold do not matter.
         """
         self.locks.lock("G", [Q0, Q1], "c1", 0)
         self.locks.unlock("G", [Q0, Q2], "c2")
@@ -162,12 +162,12 @@ class LockTests(SynchronousTestCase):
         self.assertEqual(self.locks._groups["J"].keys(), {Q1})
 
     @given(steps)
-    def test_oneHolder(
+    def test_locksMatchModel(
         self, steps: list[tuple[str, str, str, frozenset[MessageQueue], int]]
     ) -> None:
         """
-        Whatever is asked in whatever order, the locks are those of a plain table
-        that remembers which consumer last locked a queue, and when.
+        Whatever is requested in whatever order, the locks are those of a plain table of
+        each queue's last consumer and time.
         """
         locks = QueueLocks()
         table: dict[tuple[str, MessageQueue], tuple[str, int]] = {}

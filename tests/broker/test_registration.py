@@ -43,7 +43,7 @@ IDENTITY = Identity("c", "b", "192.0.2.9:10911", "192.0.2.9:10912")
 
 class NameServers:
     """
-    What is asked of name servers, to be answered by the test.  All are connected.
+    Requests to name servers, which the test answers.  All are connected.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class NameServers:
 
     def take(self) -> list[tuple[str, RemotingCommand, float, Deferred[RemotingCommand]]]:
         """
-        What was asked since the last time.
+        The requests since the last call.
         """
         asked, self.asked = self.asked, []
         return asked
@@ -100,13 +100,13 @@ class AnnouncementCase(SynchronousTestCase):
 
     def milliseconds(self) -> int:
         """
-        What the clock says.
+        The time of the clock.
         """
         return int(self.clock.seconds() * 1000)
 
     def make(self, **settings: Any) -> NameServerRegistration:
         """
-        What tells the name servers.
+        A registration at the name servers.
         """
         peers: Any = self.servers
         own = RegistrationSettings(f"{A};{B}", **settings)
@@ -123,7 +123,7 @@ class AnnouncementCase(SynchronousTestCase):
 
     def told(self, command: RemotingCommand) -> RegisterBrokerBody:
         """
-        What a registration says.
+        The content of a registration.
         """
         self.assertEqual(RequestCode.REGISTER_BROKER, command.code)
         return decodeBody(RegisterBrokerBody, command.body)
@@ -215,10 +215,10 @@ class RegisterTests(AnnouncementCase):
         self.clock.advance(0)
         self.assertEqual([], self.servers.asked)
 
-    def test_whenTold(self) -> None:
+    def test_changeAwaitsAllNameServers(self) -> None:
         """
-        Who made a change can wait until all name servers have heard of it, or
-        failed to; without a change there is nothing to wait for.
+        The author of a change can wait until all name servers have it or have failed;
+        without a change there is nothing to wait for.
         """
         self.successResultOf(self.registration.whenTold())
         self.start()
@@ -260,10 +260,10 @@ class RegisterTests(AnnouncementCase):
         self.clock.advance(0)
         self.assertEqual([], self.servers.asked)
 
-    def test_permissionBefore(self) -> None:
+    def test_permissionBeforeStartIsToldAtStart(self) -> None:
         """
-        What was permitted before the start is told at the start, and the topics
-        are left alone: they may not have been read yet.
+        A permission from before the start is told at the start, and the topics are left
+        alone: they may not be loaded yet.
         """
         self.registration.permit(2)
         self.assertEqual(0, self.topics.version.counter)

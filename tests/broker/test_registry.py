@@ -26,7 +26,7 @@ class RegistryTests(RemotingTests):
 
     def ids(self, group: str) -> list[str]:
         """
-        Who is in a group.
+        The client ids of a group.
         """
         return list(self.registry.groups[group].byId)
 
@@ -74,9 +74,10 @@ class RegistryTests(RemotingTests):
         self.assertEqual(self.registry.groups.keys(), {"H"})
         self.assertEqual(self.left, ["G", "G"])
 
-    def test_leaveNothing(self) -> None:
+    def test_strangerLeavesNothing(self) -> None:
         """
-        Who is not in a group, or in one that is not there, leaves nothing.
+        A client that is not in the group, or a group that does not exist, has nothing to
+        leave.
         """
         self.registry.join("G", Connected().client("a"), 0)
         stranger = Connected()
@@ -100,8 +101,8 @@ class RegistryTests(RemotingTests):
 
     def test_reconnectedClientReplacesItself(self) -> None:
         """
-        A client that comes back on a new connection takes its own place; what the
-        old connection says or its late end is no longer about it.
+        A client on a new connection replaces itself; the old connection's requests or its
+        late end do not affect it.
         """
         old, new = Connected("192.0.2.1:1"), Connected("192.0.2.1:2")
         self.registry.join("G", old.client("a"), 0)
@@ -134,7 +135,7 @@ class RegistryTests(RemotingTests):
         self.assertIsNone(self.registry.find("a"))
         self.assertIsNone(self.registry.find("c"))
 
-    def test_otherId(self) -> None:
+    def test_changedIdIsOneMember(self) -> None:
         """
         A connection that changes its id is still one member.
         """
@@ -144,9 +145,9 @@ class RegistryTests(RemotingTests):
         self.assertTrue(joined)
         self.assertEqual(self.ids("G"), ["b"])
 
-    def test_othersId(self) -> None:
+    def test_takenIdReplacesMember(self) -> None:
         """
-        A connection that takes the id of another member takes its place.
+        A connection that takes the id of another member replaces it.
         """
         one, two = Connected(), Connected()
         self.registry.join("G", one.client("a"), 0)
@@ -184,19 +185,19 @@ class RegistryTests(RemotingTests):
         self.assertEqual(self.registry.groups.keys(), {"G"})
         self.assertEqual(self.left, ["G", "H"])
 
-    def test_expireAll(self) -> None:
+    def test_silentGroupExpires(self) -> None:
         """
-        A group whose members are all silent goes.
+        A group whose members are all silent expires.
         """
         for each in ("a", "b"):
             self.registry.join("G", Connected().client(each), 0)
         finish(self.registry.expire(200_000))
         self.assertEqual(self.registry.groups, {})
 
-    def test_watchedOnce(self) -> None:
+    def test_connectionIsWatchedOnce(self) -> None:
         """
-        However often a client joins and leaves, its connection's end is waited for
-        once; and nothing is known of a connection that is gone.
+        However often a client joins and leaves, its connection is watched once, and nothing
+        is known of a connection that is gone.
         """
         one, two = Connected(), Connected()
         for turn in range(10):

@@ -44,14 +44,14 @@ class SavedTableTests(SynchronousTestCase):
 
     def written(self) -> bytes:
         """
-        What is in the file.
+        The content of the file.
         """
         with open(self.path, "rb") as file:
             return file.read()
 
     def test_savedTableIsLoaded(self) -> None:
         """
-        What was saved is loaded; without a file there is nothing.
+        A saved table is loaded; without a file it is empty.
         """
         self.assertIsNone(self.kept.load(bytes))
         self.kept.save()
@@ -132,10 +132,10 @@ class SavedTableTests(SynchronousTestCase):
         self.successResultOf(self.kept.idle())
         self.assertEqual([], self.thread.jobs)
 
-    def test_idleAfterFailure(self) -> None:
+    def test_failedWriteIsRepeatedBeforeIdle(self) -> None:
         """
-        What could not be written is tried once more before it is called idle: a
-        stop is the last chance.
+        A failed write is tried once more before the table is idle: a stop is the last
+        chance.
         """
         self.kept.save().addErrback(self.kept.failed)
         self.disk.failing["pwrite"] = OSError(errno.ENOSPC, "full")
@@ -225,8 +225,8 @@ class SliceTests(SynchronousTestCase):
 
     def test_changedMeanwhileIsWrittenToo(self) -> None:
         """
-        What changes while others are encoded is in the same write, and callers that asked
-        for it are told with the others.
+        A change during the encoding is in the same write, and its caller is told with the
+        others.
         """
         self.put(*range(3 * SLICE))
         first = self.kept.save()
@@ -243,7 +243,7 @@ class SliceTests(SynchronousTestCase):
 
     def text(self) -> bytes:
         """
-        What is in the file, as JSON.
+        The content of the file, as JSON.
         """
         with open(self.table.path, "rb") as file:
             return re.sub(rb"(\d+):", rb'"\1":', checked(file.read(), strict=True))

@@ -116,9 +116,9 @@ class StartTests(BrokerTests):
             self.assertEqual(self.codes(caller), [ResponseCode.SUCCESS])
         self.assertEqual(len(self.messages(self.call())), 2)
 
-    def test_noPortBelow(self) -> None:
+    def test_missingPortBelowLeavesTwoPorts(self) -> None:
         """
-        Where there is no port two below, there are two.
+        Without a port two below, there are two ports.
         """
         self.start(listenPort="2")
         self.assertEqual([each.number for each in self.ports], [2, 3])
@@ -222,7 +222,7 @@ class StartTests(BrokerTests):
 
 class TaskTests(BrokerTests):
     """
-    What is done every so often.
+    Periodic tasks.
     """
 
     def test_tasksRunAtTheirPace(self) -> None:
@@ -366,9 +366,9 @@ class StopTests(BrokerTests):
         self.assertEqual(self.codes(caller), [ResponseCode.SUCCESS])
         self.assertClosed()
 
-    def test_silentNameServer(self) -> None:
+    def test_silentNameServerIsAwaitedThreeSeconds(self) -> None:
         """
-        One that does not answer is waited for three seconds.
+        A name server that does not answer is awaited for three seconds.
         """
         made = self.begin(namesrvAddr="192.0.2.1:9876")
         self.nameServer.silent = True
@@ -417,10 +417,10 @@ class StopTests(BrokerTests):
         self.work()
         self.assertEqual(second.store.maxOffset("T", 0), 2)
 
-    def test_newTopic(self) -> None:
+    def test_waitingTopicSendIsAnswered(self) -> None:
         """
-        One that waits for its topic to be on the disk is answered as well, be that
-        the last thing that is done.
+        A send that waits for its topic to be written is answered as well, even as the last
+        one.
         """
         made = self.begin()
         caller = self.call()
@@ -440,9 +440,9 @@ class StopTests(BrokerTests):
         self.assertTrue(self.exists("config", "topics.json"))
         self.assertClosed()
 
-    def test_notWritten(self) -> None:
+    def test_unwritableSendIsToldAtStop(self) -> None:
         """
-        One that cannot be written is told so, and the broker stops all the same.
+        A send that cannot be written gets an error, and the broker stops all the same.
         """
         made = self.begin()
         self.send(self.call())
@@ -456,10 +456,9 @@ class StopTests(BrokerTests):
         self.assertEqual(self.codes(caller), [ResponseCode.SERVICE_NOT_AVAILABLE])
         self.assertFalse(self.exists("abort"))
 
-    def test_notSynced(self) -> None:
+    def test_failedSyncConfirmsNoSend(self) -> None:
         """
-        If the disk fails, no producer is told that a message is stored, and the folder
-        says that it was not closed properly.
+        If the disk fails, no send is confirmed, and the folder is marked as not closed.
         """
         made = self.begin()
         self.send(self.call())
@@ -530,7 +529,7 @@ class StopTests(BrokerTests):
         self.assertEqual(caller.wire.aborts, 1)
         self.assertClosed()
 
-    def test_silentClient(self) -> None:
+    def test_idleConnectionDelaysNoStop(self) -> None:
         """
         A connection without a request does not delay the stop.
         """
@@ -560,8 +559,8 @@ class StopTests(BrokerTests):
 
     def test_partsStopInOrder(self) -> None:
         """
-        What is closed last is what the others need: threads after the store, the
-        store after the tables.
+        A part that others need is closed after them: threads after the store, the store
+        after the tables.
         """
         made = self.begin(namesrvAddr="192.0.2.1:9876")
         self.nameServer.heard = lambda code: self.happened.append(str(code))
@@ -613,10 +612,9 @@ class FailedStartTests(BrokerTests):
         self.taken.clear()
         self.start()
 
-    def test_inUse(self) -> None:
+    def test_usedStoreOpensNoPort(self) -> None:
         """
-        If another broker has the store, no port is opened, and the other's files
-        are left alone.
+        If another broker has the store, no port is opened, and the files are left alone.
         """
         self.start()
         self.happened.clear()

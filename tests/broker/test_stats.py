@@ -40,7 +40,7 @@ class StatsCase(SynchronousTestCase):
 
     def data(self, name: str, key: str) -> BrokerStatsData:
         """
-        What was counted.
+        The counted data.
         """
         data = self.stats.data(name, key)
         assert data is not None
@@ -94,9 +94,9 @@ class WindowTests(StatsCase):
             BrokerStatsItem(500, 50.0, 500.0), self.data("GROUP_GET_SIZE", "T@G").statsMinute
         )
 
-    def test_notSampled(self) -> None:
+    def test_countShowsWithNextSample(self) -> None:
         """
-        What was counted shows with the next sample, not before.
+        A count shows with the next sample, not before.
         """
         self.stats.put("T", 1, 1)
         self.assertEqual(
@@ -105,7 +105,7 @@ class WindowTests(StatsCase):
 
     def test_minuteIsTheLastSixPeriods(self) -> None:
         """
-        The minute is the last six periods; what was counted before is forgotten.
+        The minute is the last six periods; earlier counts are forgotten.
         """
         self.stats.put("T", 60, 1)
         self.wait(10)
@@ -176,10 +176,10 @@ class WindowTests(StatsCase):
             BrokerStatsItem(90, 9.0, 0.0), self.data("BROKER_GET_NUMS", "C").statsMinute
         )
 
-    def test_sentBack(self) -> None:
+    def test_sentBackIsCountedByTopicAndGroup(self) -> None:
         """
-        What groups could not deal with is counted by topic and group, and not among
-        what was stored.
+        Messages that groups send back are counted by topic and group, and not among the
+        stored ones.
         """
         for _ in range(20):
             self.stats.sentBack("G", "T")
@@ -213,7 +213,7 @@ class WindowTests(StatsCase):
         ):
             self.assertIsNone(self.stats.data(name, key), name)
 
-    def test_consumeTps(self) -> None:
+    def test_rateIsOfLastMinute(self) -> None:
         """
         A group's rate at a topic is that of the last minute; 0 without one.
         """
@@ -223,9 +223,9 @@ class WindowTests(StatsCase):
         self.assertEqual(3.0, self.stats.consumeTps("G", "T"))
         self.assertEqual(0.0, self.stats.consumeTps("H", "T"))
 
-    def test_clockSetBack(self) -> None:
+    def test_clockSetBackMakesNoRate(self) -> None:
         """
-        A clock that is set back makes no rate of what was counted.
+        A clock that is set back makes no rate of the counts.
         """
         self.stats.put("T", 7, 1)
         self.now -= 10_000
@@ -259,7 +259,7 @@ class ForgettingTests(StatsCase):
 
     def test_removedTopicLosesCounters(self) -> None:
         """
-        With a topic go its counters and those of all groups at it, and no other.
+        The counters of a removed topic and of all groups at this topic go, and no others.
         """
         for topic in ("T", "U"):
             self.stats.put(topic, 1, 1)
@@ -290,9 +290,9 @@ class ForgettingTests(StatsCase):
         self.assertIsNotNone(self.stats.data("GROUP_GET_NUMS", "T@H"))
         self.assertIsNotNone(self.stats.data("TOPIC_PUT_NUMS", "T"))
 
-    def test_totalsStay(self) -> None:
+    def test_totalsNeverShrink(self) -> None:
         """
-        What was counted since the start does not become less.
+        The totals since the start do not shrink.
         """
         self.stats.put("T", 3, 30)
         self.stats.got("G", "T", 2, 20)
@@ -335,7 +335,7 @@ class ForgettingTests(StatsCase):
 
 class RuntimeTests(StatsCase):
     """
-    What an operator is told.
+    The figures for an operator.
     """
 
     def test_newBrokerHasNoRates(self) -> None:

@@ -102,7 +102,7 @@ class SubscriptionsTests(SynchronousTestCase):
         self, header: PullMessageRequestHeader, error: type[ResponseError], words: str
     ) -> None:
         """
-        What a pull wants cannot be told, and why.
+        The subscription of a pull is refused with this error.
         """
         self.assertIn(words, str(self.assertRaises(error, self.wanted, header)))
 
@@ -122,9 +122,9 @@ class SubscriptionsTests(SynchronousTestCase):
         self.assertEqual(made, SubscriptionGroupConfig("new"))
         self.assertIs(self.subscriptions.group("new"), made)
 
-    def test_noGroup(self) -> None:
+    def test_disabledCreationRefusesGroup(self) -> None:
         """
-        Unless groups are not made so, except those of the broker itself.
+        A group is not created where that is disabled, except those of the broker itself.
         """
         self.groupSettings.now = GroupSettings(autoCreateSubscriptionGroup=False)
         error = self.assertRaises(SubscriptionGroupNotExist, self.subscriptions.group, "new")
@@ -161,9 +161,9 @@ class SubscriptionsTests(SynchronousTestCase):
         self.assertFalse(wanted.matches(tagsCode("c")))
         self.assertFalse(wanted.matches(0))
 
-    def test_noTags(self) -> None:
+    def test_invalidExpressionIsParseFailed(self) -> None:
         """
-        An expression that is none is SUBSCRIPTION_PARSE_FAILED.
+        An invalid expression is SUBSCRIPTION_PARSE_FAILED.
         """
         self.assertFails(pullHeader(subscription="||"), SubscriptionParseFailed, "has no tags")
 
@@ -176,7 +176,7 @@ class SubscriptionsTests(SynchronousTestCase):
         self.heartbeat(replace(consumer("G"), messageModel=MessageModel.BROADCASTING))
         self.assertIsNone(self.wanted(pullHeader(sysFlag=BROUGHT)).matches)
 
-    def test_compiledOnce(self) -> None:
+    def test_expressionIsCompiledOnce(self) -> None:
         """
         An expression is compiled once for all pulls that bring it.
         """
@@ -213,9 +213,9 @@ class SubscriptionsTests(SynchronousTestCase):
             header = pullHeader(subscription="bad", expressionType="OWN")
             self.assertFails(header, SubscriptionParseFailed, "bad expression")
 
-    def test_notEnabled(self) -> None:
+    def test_disabledFilterIsRefused(self) -> None:
         """
-        Filters other than tags must be enabled, and then be there.
+        Filters other than tags must be enabled, and exist.
         """
         header = pullHeader(subscription="x > 1", expressionType="OWN")
         self.assertFails(header, RemoteSystemError, "enablePropertyFilter is false")
@@ -244,9 +244,9 @@ class SubscriptionsTests(SynchronousTestCase):
         """
         self.assertFails(self.registered(), SubscriptionNotExist, "before its first heartbeat")
 
-    def test_otherTopic(self) -> None:
+    def test_unsubscribedTopicIsRefused(self) -> None:
         """
-        Nor if the group does not subscribe to the topic.
+        A group that does not subscribe to the topic is refused.
         """
         self.heartbeat(consumer("G", "U"))
         self.assertFails(self.registered(), SubscriptionNotExist, "does not subscribe to T")
@@ -312,17 +312,18 @@ class SubscriptionsTests(SynchronousTestCase):
         subscribed = frozenset({tagSubscription("%RETRY%G", "*", 5), *subscriptions})
         self.heartbeat(replace(consumer("G"), subscriptionDataSet=subscribed))
 
-    def test_allAgain(self) -> None:
+    def test_retryTopicIgnoresExpression(self) -> None:
         """
-        All retried messages of a group are wanted, whatever it wants of their topics.
+        All retried messages of a group are wanted, whatever its expressions for their
+        topics.
         """
         self.retries(SubscriptionData("T", "5", expressionType="OWN"))
         self.assertIsNone(self.wantsAgain(RETRY_TOPIC="T"))
 
-    def test_ownTopic(self) -> None:
+    def test_filterSupportRetryUsesExpression(self) -> None:
         """
-        With C{filterSupportRetry} what the group wants of their topics decides; tags
-        and topics that it does not know are none of its concern, as in Java.
+        With C{filterSupportRetry} the group's expressions for their topics decide; tags and
+        unknown topics do not, as in Java.
         """
         self.settings.now = PullSettings(enablePropertyFilter=True, filterSupportRetry=True)
         self.retries(
@@ -337,10 +338,10 @@ class SubscriptionsTests(SynchronousTestCase):
             self.assertTrue(self.wantsAgain(RETRY_TOPIC=topic, a="6"))
         self.assertTrue(self.wantsAgain(a="6"))
 
-    def test_formerTopic(self) -> None:
+    def test_formerExpressionDecidesForLeftTopic(self) -> None:
         """
-        Of a topic that it has left, what it wanted of it decides, for as long as that
-        is known.
+        For a topic that the group has left, its former expression decides, as long as it is
+        known.
         """
         self.settings.now = PullSettings(enablePropertyFilter=True, filterSupportRetry=True)
         self.retries()
@@ -349,16 +350,16 @@ class SubscriptionsTests(SynchronousTestCase):
         self.assertFalse(self.wantsAgain(RETRY_TOPIC="T", a="6"))
         self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="5"))
 
-    def test_nowTags(self) -> None:
+    def test_tagsReplaceFormerExpression(self) -> None:
         """
-        What it wanted before does not count for a topic that it selects by tags now.
+        A former expression does not count for a topic that the group selects by tags now.
         """
         self.settings.now = PullSettings(filterSupportRetry=True)
         self.retries(tagSubscription("T", "x", 5))
         self.former["G", "T"] = SubscriptionData("T", "5", expressionType="OWN")
         self.assertTrue(self.wantsAgain(RETRY_TOPIC="T", a="6"))
 
-    def test_otherTopics(self) -> None:
+    def test_filterSupportRetryIsForRetryTopics(self) -> None:
         """
         C{filterSupportRetry} is about retry topics only.
         """

@@ -79,8 +79,8 @@ class ViewsTests(SynchronousTestCase):
 
     def test_differencesNameMembers(self) -> None:
         """
-        For each topic with different subscriptions these are listed with their members, and who
-        wants nothing.
+        For each topic with different subscriptions these are listed with their members, and
+        the members without one.
         """
         self.views.say("a", wants("T=x", "U=*", "V=1"))
         self.views.say("b", wants("T=x", "U=*", "V=1"))
@@ -107,8 +107,8 @@ class ViewsTests(SynchronousTestCase):
 
     def test_changedViewsAreReported(self) -> None:
         """
-        It is told when something is said for the first time, and when it is said by
-        nobody any more; not when one more says it, or one less.
+        A view is reported when the first member has it, and when the last has it no more;
+        not for one more or one less.
         """
         self.views.say("a", wants("T=x"))
         self.views.say("b", wants("T=x"))
@@ -158,10 +158,10 @@ class ViewsTests(SynchronousTestCase):
         self.assertEqual({len(view) for view in self.views._members}, {1025})
         self.assertEqual(len(self.views.differences()), 1)
 
-    def test_manyMembers(self) -> None:
+    def test_manyMembersAreCounted(self) -> None:
         """
-        Of many members the first are named, and all are counted; and of very many
-        views some are looked at.
+        Of many members the first are named, and all are counted; of very many views some
+        are compared.
         """
         for number in range(50):
             self.views.say(f"a{number}", wants("T=x"))

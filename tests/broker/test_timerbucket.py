@@ -100,7 +100,7 @@ class BucketTests(SynchronousTestCase):
 
     def test_undeliveredMessageIsTakenAgain(self) -> None:
         """
-        What was taken and could not be delivered is there again.
+        A taken message that could not be delivered is there again.
         """
         bucket = loaded(Queue(1, 2, 3))
         bucket.take(END, 9, 1 << 40)
@@ -112,7 +112,7 @@ class BucketTests(SynchronousTestCase):
 
     def test_laterMessageIsSorted(self) -> None:
         """
-        What comes later is among the others, also if it is earlier than all.
+        A new message is sorted among the others, also if it is earlier than all.
         """
         queue = Queue(20, 40)
         bucket = loaded(queue)
@@ -120,9 +120,9 @@ class BucketTests(SynchronousTestCase):
         self.assertFalse(bucket.read())
         self.assertEqual(times(bucket.take(END, 9, 1 << 40)), [10, 20, 30, 40, 50])
 
-    def test_manyJoin(self) -> None:
+    def test_manyNewMessagesTakeSeveralTurns(self) -> None:
         """
-        If very many have come they are read in several turns.
+        Very many new messages are read in several turns.
         """
         queue = Queue()
         bucket = loaded(queue)
@@ -160,9 +160,9 @@ class BucketTests(SynchronousTestCase):
         self.assertFalse(bucket.read())
         self.assertEqual((queue.reads, bucket.idle), ([(3, 4096)], True))
 
-    def test_sameTime(self) -> None:
+    def test_sameTimeKeepsOrder(self) -> None:
         """
-        Many of the same time come in the order in which they came.
+        Many messages of the same time come in their order.
         """
         bucket = loaded(Queue(*[7] * 50), most=4)
         found = []
@@ -174,10 +174,10 @@ class BucketTests(SynchronousTestCase):
                 pass
         self.assertEqual(found, list(range(50)))
 
-    def test_joinMost(self) -> None:
+    def test_latestMessagesGoBackToQueue(self) -> None:
         """
-        What comes later and is later than all in memory stays in the queue; and if
-        those in memory become too many, the latest go back.
+        A new message that is later than all in memory stays in the queue; if those in
+        memory become too many, the latest go back.
         """
         queue = Queue(*range(100, 120))
         bucket = loaded(queue, most=5)
@@ -198,8 +198,8 @@ class BucketTests(SynchronousTestCase):
 
     def test_farMessageIsNotDelivered(self) -> None:
         """
-        What is due after the bucket's end is not delivered; it is given in the order
-        of the queue, some at a time.
+        A message that is due after the bucket's end is not delivered; such messages are
+        given in the order of the queue, some at a time.
         """
         queue = Queue(1, 2000, 2, 3000, END, 3, FAR)
         bucket = loaded(queue)
@@ -222,9 +222,9 @@ class BucketTests(SynchronousTestCase):
         self.assertTrue(bucket.hasFar)
         self.assertEqual(times(bucket.takeFar(9, 1 << 40)[0]), [5000])
 
-    def test_farGone(self) -> None:
+    def test_deletedFarMessagesAreSkipped(self) -> None:
         """
-        Far ones that are in the queue no more are passed over.
+        Far messages that are deleted from the queue are skipped.
         """
         queue = Queue(2000)
         bucket = loaded(queue)
@@ -288,11 +288,12 @@ class BucketTests(SynchronousTestCase):
             max_size=60,
         ),
     )
-    def test_matchesModel(self, first: list[int], most: int, steps: list[tuple[str, int]]) -> None:
+    def test_bucketMatchesModel(
+        self, first: list[int], most: int, steps: list[tuple[str, int]]
+    ) -> None:
         """
-        Whatever comes when, and however often all begins again from what was known of
-        it, each message is delivered or moved once, as long as none comes after its
-        time.
+        Whatever comes when, and however often all begins again from the saved state, each
+        message is delivered or moved once, unless one comes after its time.
         """
         end = 25
         reached = 0

@@ -100,10 +100,10 @@ class TimerModelTests(SynchronousTestCase):
     Times, crashes and restarts.
     """
 
-    def test_model(self) -> None:
+    def test_timersMatchModel(self) -> None:
         """
-        Nothing is lost, nothing comes early, the order of times is kept, and only
-        after a crash something comes twice.
+        No message is lost or early, the order of times is kept, and only after a crash a
+        message comes twice.
         """
         run_state_machine_as_test(
             TimerMachine,

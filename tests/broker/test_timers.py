@@ -5,15 +5,15 @@ Tests for L{txrocket.broker.delivery.timers} and L{txrocket.broker.delivery.time
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import struct
 from typing import Any
 
 import attrs
-from twisted.logger import LogLevel, capturedLogs
 
+from tests.broker import deliverycontract
+from tests.broker.deliverycontract import FULL
 from tests.broker.late import LEVELS, LateCase
 from tests.store.support import LOG_SIZE, SLOTS, START, Held
 from txrocket.broker.delivery.delaylevels import DelayLevels
@@ -30,9 +30,6 @@ from txrocket.store.queue import consumequeues
 from txrocket.store.settings import FlushDiskType, delayLevels
 from txrocket.store.verify import Verifier
 
-FULL = OSError(errno.ENOSPC, "full")
-BROKEN = OSError(errno.EIO, "broken")
-
 NOW = START * 1000
 HOUR = 3600
 DAY = 24 * HOUR
@@ -48,7 +45,7 @@ SELDOM: dict[str, Any] = {
 
 class TimerCase(LateCase):
     """
-    What delivers at times, on a wheel of a size that a test says.
+    Timers on a wheel whose size a test says.
     """
 
     wheel: dict[str, Any] = {}
@@ -57,7 +54,7 @@ class TimerCase(LateCase):
 
     def makeDeliveries(self) -> list[Any]:
         def counted(*told: Any) -> None:
-            self.counted.append(told)
+            self.onDelivered(*told)
 
         levels = delayLevels(self.store.settings.messageDelayLevel)
         table = self.table("delayOffset.json")
@@ -83,7 +80,7 @@ class TimerCase(LateCase):
 
     def progress(self) -> TimerProgress:
         """
-        What is written.
+        The saved progress.
         """
         return decodeBody(TimerProgress, self.bytesOf("config", "timers.json"))
 
@@ -100,7 +97,7 @@ class TimerCase(LateCase):
 
 class RequestedTimeTests(TimerCase):
     """
-    Which messages wait.
+    Messages that are parked.
     """
 
     def setUp(self) -> None:
@@ -140,8 +137,8 @@ class RequestedTimeTests(TimerCase):
 
     def test_deliveredMessageSaysWhenItWasDue(self) -> None:
         """
-        What is delivered says when it was due, and where it waited; all else is as it
-        was sent.
+        A delivered message says when it was due, and where it waited; all else is as it was
+        sent.
         """
         properties = {"TIMER_DELAY_MS": "1500", "TAGS": "a", "UNIQ_KEY": "u"}
         born = bytes.fromhex("20010db8000000000000000000000007") + (50123).to_bytes(4, "big")
@@ -166,7 +163,7 @@ class RequestedTimeTests(TimerCase):
 
     def test_pastTimeIsNotParked(self) -> None:
         """
-        What was due before now is not kept at all.
+        A message whose time is over is not parked.
         """
         for body, name, text in (
             (b"a", "TIMER_DELIVER_MS", str(NOW)),
@@ -180,9 +177,9 @@ class RequestedTimeTests(TimerCase):
         self.assertEqual(self.delivered(), [b"a", b"b", b"c", b"d", b"e"])
         self.assertEqual(self.waiting(), {})
 
-    def test_dueInLongTurn(self) -> None:
+    def test_messageDueInLongTurnHasLaterTime(self) -> None:
         """
-        A message whose time comes during a turn of the reactor bears no time before it,
+        A message whose time comes during a turn of the reactor has no store time before it,
         although messages of one turn share theirs.
         """
         self.send(b"first")
@@ -226,17 +223,17 @@ class RequestedTimeTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"now", b"before"])
 
-    def test_noNumber(self) -> None:
+    def test_invalidTimeIsRefused(self) -> None:
         """
-        What is no number is refused.
+        A time that is not a number is refused.
         """
         with self.assertRaisesRegex(MessageIllegal, "TIMER_DELAY_MS 'soon' is no number"):
             self.send(TIMER_DELAY_MS="soon")
 
     def test_levelTakesPrecedence(self) -> None:
         """
-        A message of a level waits for its level, and its time counts no more; level 0
-        is none.
+        A message of a level waits for its level, and its time does not count; level 0 is no
+        level.
         """
         self.send(b"level", DELAY="2", TIMER_DELAY_MS="1")
         self.send(b"time", DELAY="0", TIMER_DELAY_MS="6000")
@@ -247,9 +244,9 @@ class RequestedTimeTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered(), [b"level", b"time"])
 
-    def test_sentBack(self) -> None:
+    def test_deliveredMessageIsNotParkedAgain(self) -> None:
         """
-        What was delivered and is sent once more is not kept once more.
+        A delivered message that is sent again is not parked again.
         """
         for name, text in (("TIMER_DELAY_SEC", "1"), ("TIMER_DELIVER_MS", str(NOW + 1000))):
             self.send(b"x", **{name: text})
@@ -259,21 +256,10 @@ class RequestedTimeTests(TimerCase):
         self.wait()
         self.assertEqual(self.delivered("R"), [b"again", b"again"])
 
-    def test_stopEndsDelivery(self) -> None:
-        """
-        Once it was told to stop, nothing is delivered; what comes waits.
-        """
-        self.sendIn(1000)
-        self.timers.stop()
-        self.sendIn(100)
-        self.wait(10)
-        self.timers.stop()
-        self.assertEqual(self.delivered(), [])
-
 
 class WheelTests(TimerCase):
     """
-    Where messages wait.
+    The queues in which messages are parked.
     """
 
     def test_sameFiveMinutesShareAQueue(self) -> None:
@@ -293,8 +279,8 @@ class WheelTests(TimerCase):
 
     def test_farMessageWaitsInAnEarlierBucket(self) -> None:
         """
-        What is due later than the wheel goes waits in a bucket some before its end, and
-        then in later ones; it comes in its millisecond.
+        A message that is due beyond the wheel waits in a bucket before its end, and then in
+        later ones; it comes in its millisecond.
         """
         self.open(**SELDOM)
         number = NOW // 300_000
@@ -336,9 +322,9 @@ class WheelTests(TimerCase):
         # Where they waited first is gone.
         self.assertGreater(self.store.log.first, 9 * (LOG_SIZE // 3))
 
-    def test_noTime(self) -> None:
+    def test_zeroRetentionStillDelivers(self) -> None:
         """
-        If files are not kept at all messages come all the same, as long as they are in
+        If files are not kept at all, messages come all the same, as long as they are in
         one.
         """
         self.open(fileReservedTime=0)
@@ -359,10 +345,10 @@ class WheelTests(TimerCase):
         self.wait(600)
         self.assertEqual(self.timers.runtime(), {"timerCongestNum": 1})
 
-    def test_javasEntries(self) -> None:
+    def test_javasEntryIsDelivered(self) -> None:
         """
-        An entry that Java has made again, with the hash of a tag, is as good as any:
-        the record tells the time.
+        An entry that Java has made again, with the hash of a tag, is as good as any: the
+        record has the time.
         """
         self.open()
         self.sendIn(750_000, b"tagged", TAGS="a")
@@ -455,9 +441,10 @@ class ManyTests(TimerCase):
         super().setUp()
         self.open(mappedFileSizeConsumeQueue=20 * 300)
 
-    def test_oneBucket(self) -> None:
+    def test_manyOfOneSecondKeepOrder(self) -> None:
         """
-        Many of one second come in the order of their times, each in its millisecond.
+        Many messages of one second come in the order of their times, each in its
+        millisecond.
         """
         numbers = [number * 7 % 500 for number in range(500)]
         for number in numbers:
@@ -472,10 +459,10 @@ class ManyTests(TimerCase):
             [(number, 2000 + number) for number in range(500)],
         )
 
-    def test_oneTime(self) -> None:
+    def test_manyOfOneTimeTakeSeveralTurns(self) -> None:
         """
-        Many of the very same time come in the order in which they were sent, and not
-        all in one turn.
+        Many messages of the same time come in the order of their sends, and not all in one
+        turn.
         """
         bodies = [b"%d" % number for number in range(300)]
         for body in bodies:
@@ -500,10 +487,9 @@ class ManyTests(TimerCase):
         self.wait(1)
         self.assertEqual(counts, [128, 128, 44, 3, 2])
 
-    def test_manyFar(self) -> None:
+    def test_manyFarMessagesKeepOrder(self) -> None:
         """
-        Many that are far are put into other buckets in several turns, and come in
-        order.
+        Many far messages are put into other buckets in several turns, and come in order.
         """
         bodies = [b"%d" % number for number in range(300)]
         for number, body in enumerate(bodies):
@@ -513,8 +499,7 @@ class ManyTests(TimerCase):
 
     def test_newMessageIsDeliveredInOrder(self) -> None:
         """
-        What comes while others are delivered, and is due before the next of them, comes
-        before it.
+        A new message that is due before the next of the others comes before it.
         """
         for milliseconds in range(100, 400, 10):
             self.sendIn(milliseconds, b"old %d" % milliseconds)
@@ -547,9 +532,9 @@ class ClockTests(TimerCase):
         """
         self.shift -= seconds
 
-    def test_setBack(self) -> None:
+    def test_clockSetBackKeepsTimes(self) -> None:
         """
-        After the clock was set back, messages come when it shows their time; also those
+        After the clock was set back, messages come when it shows their time, also those
         whose bucket was over already.
         """
         self.open()
@@ -569,9 +554,9 @@ class ClockTests(TimerCase):
             self.wait(seconds)
             self.assertEqual(self.delivered(), found)
 
-    def test_setBackAndRestarted(self) -> None:
+    def test_clockSetBackAndRestartKeepTimes(self) -> None:
         """
-        The same with a restart between.
+        The same holds with a restart between.
         """
         self.open()
         self.sendIn(2000 * 1000, b"later")
@@ -584,9 +569,9 @@ class ClockTests(TimerCase):
         self.wait(3000)
         self.assertEqual(self.delivered(), [b"soon", b"ten minutes", b"later"])
 
-    def test_setAhead(self) -> None:
+    def test_clockSetAheadDeliversOverdue(self) -> None:
         """
-        If the clock jumps ahead, all come whose time is over, in order.
+        If the clock jumps ahead, all overdue messages come, in order.
         """
         self.open()
         for seconds in (86_000, 4000, 400, 4, 90_000):
@@ -597,7 +582,7 @@ class ClockTests(TimerCase):
         self.wait()
         self.assertEqual(self.delivered(), [b"4", b"400", b"4000", b"86000"])
 
-    def test_setAheadAndBack(self) -> None:
+    def test_clockSetAheadAndBackKeepsTimes(self) -> None:
         """
         After the clock was a year ahead for a while, messages come when it shows their
         time, also over a restart.
@@ -637,7 +622,7 @@ class ClockTests(TimerCase):
                 self.sendIn(1000, b"new")
             self.counted.append(told)
 
-        self.timers._delivered = delivered
+        self.onDelivered = delivered
         self.sendIn(5000, b"old")
         self.wait(1)
         self.shift += 5 * 365 * DAY
@@ -693,41 +678,10 @@ class RestartTests(TimerCase):
         self.wait(1)
         self.assertEqual(self.delivered()[-1], b"new")
 
-    def test_crashMayDeliverTwice(self) -> None:
+    def test_crashAfterMoveDeliversMovedMessage(self) -> None:
         """
-        After a crash what was delivered since that was written comes once more, and
-        nothing is lost.
-        """
-        self.open()
-        for seconds in (1, 2, 3, 400):
-            self.sendIn(seconds * 1000, b"%d" % seconds)
-        self.wait(1)
-        self.save()
-        self.wait(1)
-        self.crash()
-        self.open()
-        self.wait(500)
-        self.assertEqual(self.delivered(), [b"1", b"2", b"2", b"3", b"400"])
-
-    def test_crashDuringDelivery(self) -> None:
-        """
-        What was put and not written when the process ended is put again.
-        """
-        self.open()
-        self.timers._delivered = lambda *told: self.crash()
-        self.sendIn(1000, b"a")
-        self.wait(0.5)
-        clock = self.clock
-        clock.advance(0.5)
-        self.assertIsNot(self.clock, clock)
-        self.open()
-        self.wait()
-        self.assertEqual(self.delivered(), [b"a"])
-
-    def test_crashBetween(self) -> None:
-        """
-        A message that was put into another bucket just before a crash may be in both,
-        and comes.
+        A message that was put into another bucket just before a crash may be in both, and
+        comes.
         """
         self.wheel = {"unit": 1000, "queues": 8}
         self.open()
@@ -741,10 +695,10 @@ class RestartTests(TimerCase):
         self.assertEqual(set(self.delivered()), {b"far"})
         self.assertEqual({each.storeTimestamp - NOW for each in self.messages()}, {15_000})
 
-    def test_noFile(self) -> None:
+    def test_missingFileDeliversOverdue(self) -> None:
         """
-        Without C{timers.json} all that is in the queues and overdue is delivered, again
-        if it was before; and the rest when it is due.
+        Without C{timers.json} all overdue messages in the queues are delivered, also those
+        delivered before, and the rest when it is due.
         """
         self.options = {**self.options, **SELDOM}
         self.open()
@@ -762,28 +716,10 @@ class RestartTests(TimerCase):
         self.wait(33_000)
         self.assertEqual(self.delivered(), [b"1", b"1", b"2000", b"20000", b"50000"])
 
-    def test_damagedFile(self) -> None:
+    def test_deletedQueueCountsFromZero(self) -> None:
         """
-        If it cannot be read, the broker starts and says so, and keeps the file under
-        another name: messages are delivered once more, and none is lost.
-        """
-        os.makedirs(self.path("config"))
-        for count, text in enumerate(("{", "{}", '{"bucket":"x"}'), 1):
-            with open(self.path("config", "timers.json"), "w") as file:
-                file.write(text)
-            with capturedLogs() as events:
-                self.open()
-            self.assertEqual(
-                [LogLevel.error], [each["log_level"] for each in events if "problems" in each]
-            )
-            aside = [each for each in os.listdir(self.path("config")) if "damaged-" in each]
-            self.assertEqual(count, len(aside))
-            self.close()
-
-    def test_queueGone(self) -> None:
-        """
-        A queue that was deleted, which a Java broker does once all of its messages are
-        too old, counts from 0 again, and so does what is known of it.
+        A deleted queue, as of a Java broker whose messages are all too old, counts from 0
+        again, and so does its progress.
         """
         self.open()
         for _ in range(3):
@@ -824,23 +760,6 @@ class RestartTests(TimerCase):
         found = [int(each[:2]) for each in self.delivered()]
         self.assertEqual(found, list(range(gone, 30)))
 
-    def test_neededIsTheFirstParkedMessage(self) -> None:
-        """
-        It is known from where on the log has messages that were not delivered.
-        """
-        self.open()
-        self.assertEqual(self.timers.needed(), self.store.log.written)
-        offsets = []
-        for milliseconds in (1000, 500_000):
-            offsets.append(self.store.log.end)
-            self.sendIn(milliseconds)
-        self.store.write()
-        self.assertEqual(self.timers.needed(), offsets[0])
-        self.wait(1)
-        self.assertEqual(self.timers.needed(), offsets[1])
-        self.wait(500)
-        self.assertEqual(self.timers.needed(), self.store.log.written)
-
     def test_unusedTimersWriteNothing(self) -> None:
         """
         A broker that has never had such a message writes nothing.
@@ -865,48 +784,30 @@ class RestartTests(TimerCase):
         self.assertLess(len(self.disk.preads) - started, 5)
 
 
-class DiskTests(TimerCase):
+class ContractTests(TimerCase, deliverycontract.DeliveryContract):
     """
-    A disk that is full, slow, or fails.
+    Timers keep the rules of late delivery.
     """
 
-    def test_fullDiskDelaysDelivery(self) -> None:
-        """
-        While the disk is full messages wait; then they come, each once and in order.
-        """
-        self.open()
-        for number in range(5):
-            self.sendIn(1000 + number, b"%d" % number)
-        self.wait(0.5)
-        self.disk.failing["pwrite"] = FULL
-        self.wait(20)
-        self.assertEqual(self.delivered(), [])
-        self.assertTrue(self.timers._failing)
-        self.disk.failing.clear()
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"0", b"1", b"2", b"3", b"4"])
-        self.assertFalse(self.timers._failing)
+    tableName = "timers.json"
+    later = 400
+    unreadable = ("{", "{}", '{"bucket":"x"}')
 
-    def test_noNewFile(self) -> None:
-        """
-        If there is room for some, these are not delivered a second time later.
-        """
-        self.open()
-        bodies = [b"%d" % number * (LOG_SIZE // 3) for number in range(6)]
-        for body in bodies:
-            self.sendIn(1000, body)
-        self.wait(0.5)
-        self.disk.failing["pwrite"] = FULL
-        self.disk.only = f"{self.store.log.segments.end + LOG_SIZE:020d}"
-        self.wait(3)
-        self.assertEqual(self.delivered(), bodies[:2])
-        self.disk.failing.clear()
-        self.wait(1)
-        self.assertEqual(self.delivered(), bodies)
+    @property
+    def delivery(self) -> Timers:
+        return self.timers
 
-    def test_farFull(self) -> None:
+    def sendLate(self, seconds: int, body: bytes = b"x", /) -> int:
+        offset = self.store.log.end
+        self.sendIn(seconds * 1000, body)
+        return offset
+
+    def savedCount(self) -> int:
+        return self.progress().state.base
+
+    def test_fullDiskDelaysFarMessages(self) -> None:
         """
-        What is to be put into another bucket waits as well, and is put once.
+        Messages for another bucket wait for the disk as well, and are put once.
         """
         self.wheel = {"unit": 1000, "queues": 8}
         self.open()
@@ -922,20 +823,12 @@ class DiskTests(TimerCase):
         self.assertEqual(self.delivered(), bodies)
         self.assertEqual(sum(self.waiting().values()), 12)
 
-    def test_unreadableDiskIsTriedAgain(self) -> None:
+    def bucket(self) -> int:
         """
-        A disk that does not give what waits is asked again.
+        The number of the bucket that is being delivered, as it is saved.
         """
-        self.open()
-        self.sendIn(1000, b"a")
-        self.wait(0.5)
-        pread = self.disk.pread
-        self.disk.pread = lambda *args: (_ for _ in ()).throw(BROKEN)  # type: ignore
-        self.wait(3)
-        self.assertTrue(self.timers._failing)
-        self.disk.pread = pread  # type: ignore[method-assign]
-        self.wait(1)
-        self.assertEqual(self.delivered(), [b"a"])
+        self.save()
+        return self.progress().bucket
 
     def test_undispatchedBucketIsNotLeft(self) -> None:
         """
@@ -947,76 +840,20 @@ class DiskTests(TimerCase):
         self.wait(1)
         left = (NOW // 300_000 + 1) * 300 - START
         self.wait(left - 10)
-        number = self.timers._current.number
+        number = NOW // 300_000
         self.disk.failing["pwrite"] = FULL
         self.disk.only = "consumequeue"
         self.sendIn(1000, b"a")
         self.wait(30)
-        self.assertEqual(self.timers._current.number, number)
+        self.assertEqual(self.bucket(), number)
         self.disk.failing.clear()
         self.wait(3)
         self.timers.look()
         self.wait()
         self.assertEqual(self.delivered(), [b"a"])
-        self.assertEqual(self.timers._current.number, number + 1)
+        self.assertEqual(self.bucket(), number + 1)
 
-    def test_unexpectedErrorIsLoggedAndRetried(self) -> None:
-        """
-        An unexpected error is logged, and the broker tries again when it next
-        looks.
-        """
-        raised = [RuntimeError("what?")]
-
-        def delivered(*told: Any) -> None:
-            if raised:
-                raise raised.pop()
-
-        self.open()
-        self.timers._delivered = delivered
-        self.sendIn(1000, b"a")
-        self.wait(5)
-        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
-        self.timers.look()
-        self.wait()
-        # Put before the error, and once more.
-        self.assertEqual(self.delivered(), [b"a", b"a"])
-
-    def test_progressIsWrittenAfterMessages(self) -> None:
-        """
-        What was delivered is written after it is on the disk.
-        """
-        self.thread = held = Held()
-        self.open()
-        self.sendIn(1000, b"a")
-        self.wait(1)
-        self.store.flusher.running = False
-        held.jobs.clear()
-        saved = self.timers.save()
-        self.sendIn(1000, b"b")
-        self.wait(1)
-        self.assertNoResult(saved)
-        while held.jobs:
-            held.work()
-        self.successResultOf(saved)
-        self.assertEqual(self.progress().state.base, 1)
-
-    def test_syncFails(self) -> None:
-        """
-        If it cannot be brought to the disk, nothing is written.
-        """
-        self.open()
-        self.sendIn(1000, b"a")
-        self.wait(1)
-        self.disk.failing["sync"] = BROKEN
-        self.save()
-        self.assertFalse(os.path.exists(self.path("config", "timers.json")))
-        self.disk.failing.clear()
-        self.crash()
-        self.open()
-        self.wait()
-        self.assertEqual(self.delivered(), [b"a", b"a"])
-
-    def test_slowDiskDeliversOnce(self) -> None:
+    def test_deliveryWaitsForDisk(self) -> None:
         """
         SYNC_FLUSH: what is delivered is so once it is on the disk, or has waited for it
         as long as may be.

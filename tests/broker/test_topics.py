@@ -114,7 +114,7 @@ class OwnTests(TopicsCase):
 
     def test_changedOwnTopicOutlivesRestart(self) -> None:
         """
-        What an operator made of one of them outlives a restart.
+        An operator's change of one of them outlives a restart.
         """
         self.topics.put(replace(self.get("TBW102"), readQueueNums=4, writeQueueNums=4))
         self.topics = self.make()
@@ -128,7 +128,7 @@ class TableTests(TopicsCase):
 
     def test_putTopicIsOnDisk(self) -> None:
         """
-        A topic is there at once, told of, and after a restart; the version tells
+        A topic exists at once, is registered, and exists after a restart; the version tells
         when and how often the table was changed.
         """
         self.now = 2000
@@ -145,8 +145,8 @@ class TableTests(TopicsCase):
 
     def test_removedTopicIsGone(self) -> None:
         """
-        A topic that was removed is gone, told of, and gone after a restart; so is
-        one that never was.
+        A removed topic is gone, unregistered, and gone after a restart; so is one that
+        never existed.
         """
         self.topics.put(TopicConfig("T"))
         self.successResultOf(self.topics.remove("T"))
@@ -155,9 +155,9 @@ class TableTests(TopicsCase):
         self.assertEqual(3, self.changes)
         self.assertIsNone(self.make().get("T"))
 
-    def test_notWritten(self) -> None:
+    def test_unwrittenTopicIsTold(self) -> None:
         """
-        Who asked for a topic is told if it cannot be written; it is there all the
+        If a topic cannot be written, the caller gets the error; the topic exists all the
         same until the broker stops.
         """
         self.disk.failing["pwrite"] = OSError("broken")
@@ -166,8 +166,8 @@ class TableTests(TopicsCase):
 
     def test_unsavedTopicsAreNamed(self) -> None:
         """
-        What is not on the disk yet is known by name; one that could not be
-        written is on it with the next that is.
+        Topics that are not on the disk yet are known by name; one that could not be written
+        is written with the next.
         """
         thread = Held()
         self.topics = self.make(thread)
@@ -224,10 +224,10 @@ class TableTests(TopicsCase):
         self.assertEqual({"T", "V", "W"}, {"T", "U", "V", "W", "X"} & set(again.table))
         self.assertEqual(6, again.table["V"].perm)
 
-    def test_completedFromTheStore(self) -> None:
+    def test_damagedTableIsCompletedFromStore(self) -> None:
         """
-        After damage, no topic and no queue of the store stays out of reach, and that is
-        told; a table that is whole is left alone.
+        After damage, every topic and queue of the store can be reached, and that is logged;
+        a sound table is left alone.
         """
         self.topics.put(TopicConfig("T", 4, 4))
         self.topics.put(TopicConfig("U", 4, 4))
@@ -296,10 +296,10 @@ class TableTests(TopicsCase):
             decodeBody(TopicConfigSerializeWrapper, self.topics.encoded()),
         )
 
-    def test_encodedWithPermission(self) -> None:
+    def test_permissionIsInRegistration(self) -> None:
         """
-        What is told of a broker that may only be read says so of every topic, and
-        follows its changes.
+        The registration of a read-only broker says so for every topic, and follows its
+        changes.
         """
         self.topics.put(TopicConfig("T", order=True))
         for permission in (4, 2):
@@ -326,7 +326,7 @@ class TableTests(TopicsCase):
 
     def test_wrapperHasTopicsAndVersion(self) -> None:
         """
-        What is told has all topics and the version.
+        The wrapper has all topics and the version.
         """
         self.topics.put(TopicConfig("T"))
         wrapper = self.topics.wrapper()
@@ -430,7 +430,7 @@ class EnsureTests(TopicsCase):
         self.assertEqual(1, self.changes)
         self.assertIsNotNone(self.make().get("T"))
 
-    def test_retryTopic(self) -> None:
+    def test_retryTopicHasGroupsQueues(self) -> None:
         """
         A group's retry topic has the queues of the group's configuration.
         """

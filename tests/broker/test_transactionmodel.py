@@ -87,7 +87,7 @@ class Transacting(TransactionTests):
 
     def runTest(self) -> None:
         """
-        There is none.
+        The model has no test of its own.
         """
 
     def build(self) -> None:
@@ -107,7 +107,7 @@ class Transacting(TransactionTests):
 
 class TransactionMachine(RuleBasedStateMachine):
     """
-    What producers do, and what becomes of the broker.
+    Producers, and the fates of the broker.
     """
 
     def __init__(self) -> None:
@@ -341,7 +341,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         """
-        It is killed: what it has written is there.
+        It is killed: its written files stay.
         """
         self.hear()
         self.crashes += 1
@@ -455,7 +455,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @invariant()
     def listed(self) -> None:
         """
-        What is listed as undecided is what is.
+        The list of undecided halves is right.
         """
         pending = [each.msgId.encode() for each in self.case.transactions.pending(1000)]
         given = {each.body[:4] for each in self.case.stored(CHECK_MAX_TOPIC)}
@@ -505,10 +505,10 @@ class ModelTests(SynchronousTestCase):
         for function, *given in everything[:steps]:
             function(*given)
 
-    def test_cuts(self) -> None:
+    def test_powerLossKeepsPromises(self) -> None:
         """
-        Promises are kept wherever the power is lost: after whichever step, and whichever
-        record of the log.
+        Promises are kept wherever the power is lost: after any step, and at any record of
+        the log.
         """
         cuts = 0
         for steps, saves in product((9, 10, 13, 15), (True, False)):
@@ -527,9 +527,9 @@ class ModelTests(SynchronousTestCase):
             cuts += len(seen)
         self.assertGreater(cuts, 40)
 
-    def test_model(self) -> None:
+    def test_transactionsMatchModel(self) -> None:
         """
-        Whatever producers do, and whatever becomes of the broker, promises are kept.
+        Whatever producers do, and whatever happens to the broker, promises are kept.
         """
         run_state_machine_as_test(
             TransactionMachine,

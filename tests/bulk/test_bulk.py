@@ -70,7 +70,7 @@ NUMBERS = st.sampled_from([0, -1, 1, 2**31 - 1, 2**31, 2**63 - 1, 2**63, -(2**63
 
 def outcome(call: Callable[[Bulk], Any], bulk: Bulk) -> Any:
     """
-    What a call gives, or raises.
+    The result of a call, or its error.
     """
     try:
         return call(bulk)
@@ -85,7 +85,7 @@ class BulkCase(SynchronousTestCase):
 
     def same(self, call: Callable[[Bulk], Any]) -> Any:
         """
-        What both give.
+        The result of both.
         """
         first, *others = [outcome(call, each) for each in BOTH]
         for each in others:
@@ -573,7 +573,7 @@ class CollectTests(BulkCase):
 
     def test_notCollectableDeclines(self) -> None:
         """
-        What a filter raises is raised; what the file does not have is declined.
+        An error of a filter is raised; records that the file does not have are declined.
         """
         data, entry = collectable(1)
         with self.assertRaises(ZeroDivisionError):

@@ -64,7 +64,7 @@ def frame(header: bytes, body: bytes = b"") -> bytes:
 
 class RefusedTests(SynchronousTestCase):
     """
-    What each function refuses.
+    Arguments that each function refuses.
     """
 
     if speed is None:
@@ -169,9 +169,9 @@ class RefusedTests(SynchronousTestCase):
         for changes in ({"brim": 0}, {"brim": -(2**63)}, {"offset": 2**63 - 1}, {"mostBody": 1}):
             self.assertEqual(records([sent()], {}, **changes), (b"", [], {}))
 
-    def test_fieldsChangeMeanwhile(self) -> None:
+    def test_fieldsMayChangeMeanwhile(self) -> None:
         """
-        A table of topics that is emptied by a finalizer while records are made does no harm.
+        A table of topics that a finalizer empties while records are made does no harm.
         """
 
         class Clears:
@@ -368,7 +368,7 @@ class RefusedTests(SynchronousTestCase):
 
     def test_queueNotValidRefused(self) -> None:
         """
-        Queues without an end, and a table of awaited queues that is none, are refused.
+        Queues without an end, and an invalid table of awaited queues, are refused.
         """
         assert speed is not None
         queues = Queues()
@@ -398,10 +398,10 @@ class BusTests(SynchronousTestCase):
     if speed is None:
         skip = "the compiled module was not built"
 
-    def test_collectTruncated(self) -> None:
+    def test_truncatedFileIsLeftToPython(self) -> None:
         """
-        A mapped file that has become shorter meanwhile, as one whose disk fails: what is
-        gone is left to others, as often as it happens, and the process goes on.
+        If a mapped file has become shorter, as on a failing disk, the missing part is left
+        to the Python code, as often as it happens, and the process goes on.
         """
         assert speed is not None
         speed.guardBus()
@@ -444,19 +444,19 @@ class BusTests(SynchronousTestCase):
             timeout=60,
         )
 
-    def test_busElsewhere(self) -> None:
+    def test_busErrorElsewhereEndsProcess(self) -> None:
         """
-        Whoever else reads what is gone ends as ever, with the guard and without it.
+        A bus error elsewhere ends the process as ever, with the guard and without it.
         """
         guarded = ("speed.guardBus()", "assert collect() is None")
         for lines in (("assert not speed.isGuarded()",), guarded):
             ended = self.bus(*lines, "gone()")
             self.assertEqual(-signal.SIGBUS, ended.returncode, ended.stderr)
 
-    def test_busWithFaulthandler(self) -> None:
+    def test_faulthandlerTellsBusOnce(self) -> None:
         """
-        A program that has faulthandler tell of faults, from before or after the guard, is
-        told once, and ends.
+        In a program with faulthandler, from before or after the guard, a bus error is told
+        once and ends the program.
         """
         enable = "faulthandler.enable()"
         guard, pull = "speed.guardBus()", "assert collect() is None"

@@ -100,7 +100,7 @@ class Network:
     @ivar received: what brokers have got and not answered, but for heartbeats.
     @ivar heartbeats: the brokers that have got one.
     @ivar asked: the topics whose routes were asked for.
-    @ivar refusing: addresses where nobody listens.
+    @ivar refusing: addresses without a listener.
     @ivar silent: name servers that do not answer by themselves.
     @ivar withheld: what they were asked.
     @ivar vanished: addresses where no connection is ever made nor refused.
@@ -149,7 +149,7 @@ class Network:
 
     def run(self) -> list[Received]:
         """
-        Let everybody read what was written, until nobody has anything to say.
+        Let all peers read, until none has anything to write.
 
         @return: what brokers have got and not answered.
         """
@@ -173,7 +173,7 @@ class Network:
 
     def tellRoute(self, received: Received) -> None:
         """
-        Answer who asks for a route.
+        Answer a request for a route.
         """
         topic = received.fields["topic"]
         route = self.routes.get(topic)

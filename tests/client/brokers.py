@@ -94,13 +94,13 @@ class QueueBroker(FakeBroker):
         own: dict[int, Callable[[RemotingCommand], Any]] = {
             code.PULL_MESSAGE: self._pull,
             code.QUERY_CONSUMER_OFFSET: self._queryOffset,
-            code.UPDATE_CONSUMER_OFFSET: self._updateOffset,
+            code.UPDATE_CONSUMER_OFFSET: self.updateOffset,
             code.GET_MIN_OFFSET: self._minOffset,
             code.GET_MAX_OFFSET: self._maxOffset,
             code.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
             code.GET_EARLIEST_MSG_STORETIME: self._earliest,
             code.GET_CONSUMER_LIST_BY_GROUP: self._ids,
-            code.LOCK_BATCH_MQ: self._lock,
+            code.LOCK_BATCH_MQ: self.lockQueues,
             code.UNLOCK_BATCH_MQ: self._unlock,
             code.CONSUMER_SEND_MSG_BACK: self._back,
             code.CHECK_CLIENT_CONFIG: self._check,
@@ -186,11 +186,11 @@ class QueueBroker(FakeBroker):
         at = header.queueOffset
         if not low <= at <= high:
             given = low if at < low else high
-            return self._answer(ResponseCode.PULL_OFFSET_MOVED, given, low, high)
+            return self.answerPull(ResponseCode.PULL_OFFSET_MOVED, given, low, high)
         if at == high and mayHold:
             return self._hold(header)
         if at == high:
-            return self._answer(ResponseCode.PULL_NOT_FOUND, at, low, high)
+            return self.answerPull(ResponseCode.PULL_NOT_FOUND, at, low, high)
         wanted = tagSubscription("T", header.subscription).codeSet
         found = [
             record
@@ -199,7 +199,7 @@ class QueueBroker(FakeBroker):
         ]
         following = min(high, at + header.maxMsgNums)
         code = ResponseCode.SUCCESS if found else ResponseCode.PULL_RETRY_IMMEDIATELY
-        return self._answer(code, following, low, high, b"".join(found))
+        return self.answerPull(code, following, low, high, b"".join(found))
 
     def _hold(self, header: PullMessageRequestHeader) -> Deferred[RemotingCommand]:
         held: Deferred[RemotingCommand] = Deferred(lambda held: release())
@@ -214,7 +214,7 @@ class QueueBroker(FakeBroker):
         self._held.append(release)
         return held
 
-    def _answer(
+    def answerPull(
         self, code: int, following: int, low: int, high: int, body: bytes = b""
     ) -> RemotingCommand:
         header = PullMessageResponseHeader(self.suggested, following, low, high)
@@ -229,7 +229,7 @@ class QueueBroker(FakeBroker):
             raise QueryNotFound("no offset")
         return responseCommand(header=QueryConsumerOffsetResponseHeader(self.offsets[key]))
 
-    def _updateOffset(self, request: RemotingCommand) -> RemotingCommand:
+    def updateOffset(self, request: RemotingCommand) -> RemotingCommand:
         header = request.decodeHeader(UpdateConsumerOffsetRequestHeader)
         self.offsets[header.consumerGroup, header.topic, header.queueId] = header.commitOffset
         self.updates.append((header.queueId, header.commitOffset))
@@ -270,7 +270,7 @@ class QueueBroker(FakeBroker):
             raise RemoteSystemError(f"no consumer of {group}")
         return responseCommand(body=encodeBody(GetConsumerListByGroupResponseBody(self.ids)))
 
-    def _lock(self, request: RemotingCommand) -> RemotingCommand:
+    def lockQueues(self, request: RemotingCommand) -> RemotingCommand:
         wanted = decodeBody(LockBatchRequestBody, request.body)
         assert wanted.clientId == "me", wanted
         return responseCommand(body=encodeBody(LockBatchResponseBody(wanted.mqSet - self.locked)))

@@ -30,7 +30,7 @@ from txrocket.remoting.protocol import RemotingProtocol
 
 class Listener:
     """
-    What listens at an address.
+    A server at an address.
 
     @ivar open: how many connections it has.
     @ivar mute: whether it leaves what it is asked unanswered.
@@ -42,7 +42,7 @@ class Listener:
 
     def codes(self) -> dict[int, Callable[..., Any]]:
         """
-        What is served.
+        The codes that are served.
         """
         return {
             code: lambda request, peer, function=function: (
@@ -87,7 +87,7 @@ class FakeBroker(Listener):
     A broker.
 
     @ivar beats: the heartbeats that it was sent.
-    @ivar left: who has unregistered.
+    @ivar left: the clients that have unregistered.
     @ivar answers: what it does for further codes.
     """
 
@@ -99,7 +99,7 @@ class FakeBroker(Listener):
 
     def functions(self) -> dict[int, Callable[[RemotingCommand], RemotingCommand]]:
         return {
-            RequestCode.HEART_BEAT: self._beat,
+            RequestCode.HEART_BEAT: self.heartbeat,
             RequestCode.UNREGISTER_CLIENT: self._unregister,
             **self.answers,
         }
@@ -117,7 +117,7 @@ class FakeBroker(Listener):
             for beat in beats
         ]
 
-    def _beat(self, request: RemotingCommand) -> RemotingCommand:
+    def heartbeat(self, request: RemotingCommand) -> RemotingCommand:
         self.beats.append(decodeBody(HeartbeatData, request.body))
         return responseCommand()
 
@@ -128,9 +128,9 @@ class FakeBroker(Listener):
 
 class Network:
     """
-    Who can be reached.
+    The reachable servers.
 
-    @ivar listeners: by address; whoever else is dialled refuses.
+    @ivar listeners: by address; any other address refuses.
     @ivar dialled: the addresses that were dialled.
     @ivar accepted: the listeners' ends of the connections, by address.
     """

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What the tests of push consumers begin with.
+The set-up of the tests of push consumers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -12,6 +13,7 @@ from twisted.logger import LogLevel
 
 from tests.client.brokers import ConsumerTests
 from tests.client.listeners import Slow
+from txrocket.client.consumer.allocate import averagely
 from txrocket.client.consumer.push.pushconsumer import PushConsumer
 from txrocket.model import ConsumeFromWhere, MessageQueue
 from txrocket.protocol.bodies import LockBatchRequestBody
@@ -30,6 +32,8 @@ class PushTests(ConsumerTests):
     def setUp(self) -> None:
         super().setUp()
         self.slow = Slow()
+        self.owned: dict[str, tuple[int, ...]] = {}
+        self.divisions = 0
         self.locking: list[frozenset[MessageQueue]] = []
         self.a.answers[RequestCode.LOCK_BATCH_MQ] = self.lock
         self.addCleanup(self.cluster.stop)
@@ -39,13 +43,14 @@ class PushTests(ConsumerTests):
         Queues are to be locked.
         """
         self.locking.append(decodeBody(LockBatchRequestBody, request.body).mqSet)
-        return self.a._lock(request)
+        return self.a.lockQueues(request)
 
     def make(self, listener: Any = None, group: str = "G", **options: Any) -> PushConsumer:
         """
         A consumer that has not been started.
         """
         options.setdefault("consumeFromWhere", FIRST)
+        options.setdefault("strategy", self.divide)
         consumer = PushConsumer(self.cluster, group, listener or self.slow, **options)
         consumer.subscribe("T")
         self.addCleanup(self.stopped, consumer)
@@ -88,11 +93,20 @@ class PushTests(ConsumerTests):
         """
         The queues are divided anew, and these are the consumer's now.
         """
-        consumer._rebalance._strategy = lambda group, client, queues, ids: [
-            each for each in queues if each.queueId in queueIds
-        ]
+        self.owned[consumer.group] = queueIds
         consumer.idsChanged()
         self.network.flush()
+
+    def divide(
+        self, group: str, clientId: str, queues: Sequence[MessageQueue], ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """
+        The strategy of the consumers: the queues of L{mine}, or an even share.
+        """
+        self.divisions += 1
+        if (owned := self.owned.get(group)) is None:
+            return averagely(group, clientId, queues, ids)
+        return [each for each in queues if each.queueId in owned]
 
     def updates(self) -> list[int]:
         """
@@ -104,6 +118,6 @@ class PushTests(ConsumerTests):
 
     def said(self, words: str, level: LogLevel = LogLevel.info) -> list[str]:
         """
-        What was logged that has words in it.
+        The log lines that have these words.
         """
         return [each for each in self.logged(level) if words in each]

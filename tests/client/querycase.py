@@ -33,7 +33,7 @@ class QueryCase(ConsumerTests):
     """
     T at two brokers, of which one has a slave.
 
-    @ivar asked: who was asked for messages, and how.
+    @ivar asked: the brokers that were asked for messages, and how.
     """
 
     def setUp(self) -> None:

@@ -36,7 +36,7 @@ RECORDED = Path(__file__).parent.parent / "fixtures" / "assign.json"
 
 class Input(NamedTuple):
     """
-    What is to be divided.
+    Queues and members to divide.
     """
 
     queues: list[MessageQueue]
@@ -102,7 +102,7 @@ def ours(name: str, parameter: Any) -> Strategy:
 
 class RecordedTests(SynchronousTestCase):
     """
-    Java's strategies and ours, side by side.
+    Java's strategies and ours, compared.
     """
 
     def check(self, name: str, variants: int) -> None:
@@ -134,50 +134,50 @@ class RecordedTests(SynchronousTestCase):
                     (name, each["parameter"], queues, clientIds),
                 )
 
-    def test_averagely(self) -> None:
+    def test_averagelyDividesAsJava(self) -> None:
         """
         L{averagely} divides as AllocateMessageQueueAveragely does.
         """
         self.check("AVG", 1)
 
-    def test_averagelyByCircle(self) -> None:
+    def test_byCircleDividesAsJava(self) -> None:
         """
         L{averagelyByCircle} divides as AllocateMessageQueueAveragelyByCircle does.
         """
         self.check("AVG_BY_CIRCLE", 1)
 
-    def test_byConfig(self) -> None:
+    def test_byConfigGivesConfiguredQueues(self) -> None:
         """
-        L{byConfig} gives what it was told, as AllocateMessageQueueByConfig does.
+        L{byConfig} gives the configured queues, as AllocateMessageQueueByConfig does.
         """
         self.check("CONFIG", 1)
 
-    def test_byMachineRoom(self) -> None:
+    def test_byMachineRoomDividesAsJava(self) -> None:
         """
-        L{byMachineRoom} divides as AllocateMessageQueueByMachineRoom does, and
-        finds a room in a broker's name as it does.
+        L{byMachineRoom} divides as AllocateMessageQueueByMachineRoom does, and finds a room
+        in a broker's name in the same way.
         """
         self.check("MACHINE_ROOM", 4)
 
-    def test_nearby(self) -> None:
+    def test_nearbyDividesAsJava(self) -> None:
         """
-        L{nearby} divides as AllocateMachineRoomNearby does, whatever divides the
-        queues of a room, and refuses a broker without a room.
+        L{nearby} divides as AllocateMachineRoomNearby does with any strategy inside a room,
+        and refuses a broker without a room.
         """
         for within in ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"):
             self.check(f"MACHINE_ROOM_NEARBY-{within}", 1)
 
-    def test_consistentHash(self) -> None:
+    def test_consistentHashDividesAsJava(self) -> None:
         """
-        L{consistentHash} divides as AllocateMessageQueueConsistentHash does, with
-        few and with many virtual nodes, and with a member that is there twice.
+        L{consistentHash} divides as AllocateMessageQueueConsistentHash does, with few and
+        many virtual nodes, and with a member listed twice.
         """
         self.check("CONSISTENT_HASH", 3)
 
-    def test_badArguments(self) -> None:
+    def test_badArgumentsAreRefusedAsByJava(self) -> None:
         """
-        An empty client id, no queues or no members are refused where Java refuses
-        them: by all but CONFIG, which looks at none of them.
+        An empty client id, no queues or no members are refused where Java refuses them: by
+        every strategy except CONFIG, which does not look at them.
         """
         queues, clientIds = inputs()[0]
         for each in recorded()["strategies"]:
@@ -202,12 +202,12 @@ class RecordedTests(SynchronousTestCase):
 
 class ArgumentTests(RemotingTests):
     """
-    What is said about arguments.
+    Arguments that a strategy cannot use.
     """
 
-    def test_absent(self) -> None:
+    def test_unknownMemberGetsNoQueue(self) -> None:
         """
-        A member that no broker has told of gets nothing, and a log line says so.
+        A member that is not in the list gets no queue, and a log line says so.
         """
         got = averagely("orders", "c", [MessageQueue("T", "b", 0)], ["a", "b"])
         self.assertEqual(list(got), [])
@@ -216,9 +216,9 @@ class ArgumentTests(RemotingTests):
             ["c is not among the 2 members of group orders: it gets no queue"],
         )
 
-    def test_noRoom(self) -> None:
+    def test_memberWithoutRoomIsRefused(self) -> None:
         """
-        A member without a room is refused by name, for whoever divides.
+        A member without a room is refused by name, with any strategy inside a room.
         """
         strategy = nearby(averagely, brokerRoom, clientRoom)
         error = self.assertRaises(
@@ -226,10 +226,9 @@ class ArgumentTests(RemotingTests):
         )
         self.assertEqual(str(error), "-b is in no machine room")
 
-    def test_virtualNodes(self) -> None:
+    def test_ringWithoutNodesIsRefused(self) -> None:
         """
-        A ring without places, on which every queue would be nobody's, cannot be
-        made.
+        A ring without virtual nodes cannot be made: no queue would have an owner.
         """
         for count in (0, -1):
             self.assertRaises(ConfigError, consistentHash, count)
@@ -279,20 +278,20 @@ def divided(
     strategy: Strategy, queues: Sequence[MessageQueue], clientIds: Sequence[str]
 ) -> dict[str, list[MessageQueue]]:
     """
-    What each member gets.
+    The queues of each member.
     """
     return {each: list(strategy("g", each, queues, clientIds)) for each in clientIds}
 
 
 class PropertyTests(SynchronousTestCase):
     """
-    What holds for all queues and members.
+    Rules that hold for all queues and members.
     """
 
     @given(queueLists, memberLists)
-    def test_everyQueueOnce(self, queues: list[MessageQueue], clientIds: list[str]) -> None:
+    def test_everyQueueHasOneMember(self, queues: list[MessageQueue], clientIds: list[str]) -> None:
         """
-        No queue is given to two members, and every queue is given to one.
+        Each queue is given to exactly one member.
         """
         for strategy in COMPLETE:
             shares = divided(strategy, queues, clientIds).values()
@@ -300,22 +299,22 @@ class PropertyTests(SynchronousTestCase):
             self.assertEqual(given, queues, strategy)
 
     @given(queueLists, memberLists, st.sets(st.sampled_from(ROOMS)))
-    def test_roomsOnce(
+    def test_everyQueueInRoomsHasOneMember(
         self, queues: list[MessageQueue], clientIds: list[str], rooms: set[str]
     ) -> None:
         """
-        By machine room, no queue is given to two, every queue in the rooms to one,
-        and no other to anybody.
+        By machine room, each queue in the rooms is given to exactly one member, and no
+        other queue is given to any.
         """
         shares = divided(byMachineRoom(rooms), queues, clientIds).values()
         given = sorted(queue for share in shares for queue in share)
         self.assertEqual(given, [each for each in queues if brokerRoom(each) in rooms])
 
     @given(queueLists, memberLists)
-    def test_even(self, queues: list[MessageQueue], clientIds: list[str]) -> None:
+    def test_queuesAreDividedEvenly(self, queues: list[MessageQueue], clientIds: list[str]) -> None:
         """
-        By number, nobody gets two queues more than another; in line, neighbours
-        stay together.
+        By number, no member gets two queues more than another.  AVG gives each member
+        neighbouring queues.
         """
         for strategy in (averagely, averagelyByCircle, byMachineRoom(ROOMS)):
             counts = [len(share) for share in divided(strategy, queues, clientIds).values()]
@@ -326,9 +325,11 @@ class PropertyTests(SynchronousTestCase):
         self.assertEqual(inLine, queues)
 
     @given(queueLists, memberLists)
-    def test_near(self, queues: list[MessageQueue], clientIds: list[str]) -> None:
+    def test_queueLeavesRoomOnlyIfEmpty(
+        self, queues: list[MessageQueue], clientIds: list[str]
+    ) -> None:
         """
-        Nearby, a queue leaves its room only if nobody is in it.
+        Nearby, a queue leaves its room only if the room has no member.
         """
         manned = {clientRoom(each) for each in clientIds}
         for strategy in COMPLETE[-3:]:
@@ -337,12 +338,12 @@ class PropertyTests(SynchronousTestCase):
                 self.assertLessEqual(rooms & manned, {clientRoom(clientId)})
 
     @given(queueLists, memberLists, st.randoms(use_true_random=False))
-    def test_ringHasNoOrder(
+    def test_ringIgnoresOrderOfMembers(
         self, queues: list[MessageQueue], clientIds: list[str], chance: Any
     ) -> None:
         """
-        By hash, members agree even if their lists are in different orders; by
-        number they need not, which is why the lists are sorted.
+        By hash, members agree even if their lists are in different orders.  By number they
+        need not agree, so the lists are sorted.
         """
         mixedQueues, mixedIds = queues[:], clientIds[:]
         chance.shuffle(mixedQueues)
@@ -353,12 +354,11 @@ class PropertyTests(SynchronousTestCase):
                 self.assertEqual(sorted(mixed[clientId]), sorted(share))
 
     @given(queueLists, memberLists, st.data())
-    def test_fewMove(
+    def test_leavingMemberMovesItsQueuesOnly(
         self, queues: list[MessageQueue], clientIds: list[str], data: st.DataObject
     ) -> None:
         """
-        By hash, when a member leaves only its own queues move: the others keep
-        what they have.
+        By hash, when a member leaves only its own queues move.
         """
         gone = data.draw(st.sampled_from(clientIds))
         left = [each for each in clientIds if each != gone]
@@ -366,10 +366,9 @@ class PropertyTests(SynchronousTestCase):
         for clientId, share in divided(consistentHash(), queues, left).items():
             self.assertLessEqual(set(before[clientId]), set(share))
 
-    def test_spread(self) -> None:
+    def test_manyNodesSpreadQueues(self) -> None:
         """
-        By hash with many virtual nodes, nobody of ten has three times the share
-        that is due.
+        By hash with many virtual nodes, none of ten members has three times its share.
         """
         queues = [
             MessageQueue("Orders", f"broker-{name}", at) for name in "abcd" for at in range(64)

@@ -5,6 +5,7 @@ Messages that are replied to, with whole brokers in memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -25,7 +26,7 @@ REPLIES = "DefaultCluster_REPLY_TOPIC"
 
 class AskingCase(SynchronousTestCase):
     """
-    The base: who asks, and who replies.
+    The base: requesters and repliers.
 
     @ivar failed: why replies failed.
     """
@@ -59,7 +60,7 @@ class AskingCase(SynchronousTestCase):
 
     def teacher(self, *, after: float = 0.0) -> Producer:
         """
-        One who replies.
+        A producer that replies.
 
         @param after: how many seconds it takes.
         """
@@ -69,6 +70,13 @@ class AskingCase(SynchronousTestCase):
             self.questions.append(message)
             self.servers.clock.callLater(after, self.reply, producer, message)
 
+        self.listen(producer, answer)
+        return producer
+
+    def listen(self, producer: Producer, answer: Callable[[MessageExt], object]) -> None:
+        """
+        Consume the questions.
+        """
         consumer = PushConsumer(
             producer.cluster,
             "teachers",
@@ -78,7 +86,6 @@ class AskingCase(SynchronousTestCase):
         consumer.subscribe("Questions")
         consumer.startService()
         self.addCleanup(lambda: self.servers.resultOf(consumer.stop()))
-        return producer
 
     def reply(self, producer: Producer, message: MessageExt) -> None:
         """
@@ -106,12 +113,12 @@ class AskingCase(SynchronousTestCase):
 
 class AskingTests(AskingCase):
     """
-    One broker.
+    Requests and replies through one broker.
     """
 
-    def test_reply(self) -> None:
+    def test_requesterGetsReply(self) -> None:
         """
-        Who asks gets the reply, the first time already: the broker knows him by
+        The requester gets the reply to its first request: the broker has its heartbeat by
         then.
         """
         self.teacher()
@@ -124,18 +131,18 @@ class AskingTests(AskingCase):
         self.assertEqual(self.kept(), 1)
         self.assertEqual(self.failed, [])
 
-    def test_many(self) -> None:
+    def test_eachRequestGetsItsReply(self) -> None:
         """
-        Each reply comes to its question.
+        Each request gets its own reply.
         """
         self.teacher(after=0.5)
         asked = {b"q%d" % number: self.ask(b"q%d" % number) for number in range(20)}
         for body, reply in asked.items():
             self.assertEqual(self.servers.resultOf(reply).body, body.upper())
 
-    def test_large(self) -> None:
+    def test_largeReplyArrivesWhole(self) -> None:
         """
-        A large reply is compressed on its way, and whole in the end.
+        A large reply is compressed on the wire, and arrives whole.
         """
         self.teacher()
         body = b"why? " * 5000
@@ -143,8 +150,7 @@ class AskingTests(AskingCase):
 
     def test_lateReplyFailsRequest(self) -> None:
         """
-        Who has waited long enough hears of that; the reply that comes then hurts
-        nobody.
+        A request without a reply in time fails, and the late reply is dropped without harm.
         """
         self.teacher(after=10)
         self.servers.advance(30)
@@ -158,7 +164,7 @@ class AskingTests(AskingCase):
 
     def test_requesterGoneFailsReply(self) -> None:
         """
-        If who asked has gone, who replies is told so.
+        If the requester has gone, its replier gets an error.
         """
         self.teacher(after=10)
         reply = self.ask(timeout=100)
@@ -176,7 +182,7 @@ class AskingTests(AskingCase):
 
     def test_newConnectionStillGetsReply(self) -> None:
         """
-        Who asked may have a new connection by the time that the reply comes.
+        The requester may have a new connection by the time the reply comes.
         """
         self.teacher(after=60)
         reply = self.ask(timeout=100)
@@ -185,10 +191,9 @@ class AskingTests(AskingCase):
         self.pupil.cluster.heartbeat()
         self.assertEqual(self.servers.resultOf(reply, 120).body, b"WHY?")
 
-    def test_listenerReplies(self) -> None:
+    def test_failedReplyRedeliversRequest(self) -> None:
         """
-        A listener that waits for its reply, and fails with it, is given the question
-        again.
+        A listener that fails together with its reply gets the request again.
         """
         producer = self.producer("teachers")
         times: list[int] = []
@@ -200,29 +205,21 @@ class AskingTests(AskingCase):
             await producer.reply(message, b"because")
             return None
 
-        consumer = PushConsumer(
-            producer.cluster,
-            "teachers",
-            answer,
-            consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        )
-        consumer.subscribe("Questions")
-        consumer.startService()
-        self.addCleanup(lambda: self.servers.resultOf(consumer.stop()))
+        self.listen(producer, answer)
         self.assertEqual(self.servers.resultOf(self.ask(timeout=50)).body, b"because")
         self.assertEqual(times, [0, 1])
 
 
 class NotKeptTests(AskingCase):
     """
-    A broker that keeps no replies.
+    A broker that does not store replies.
     """
 
     settings = {"storeReplyMessageEnable": "false"}
 
-    def test_reply(self) -> None:
+    def test_requesterGetsUnstoredReply(self) -> None:
         """
-        Who asks gets the reply all the same.
+        The requester gets the reply all the same.
         """
         self.teacher()
         self.assertEqual(self.servers.resultOf(self.ask()).body, b"WHY?")
@@ -231,14 +228,15 @@ class NotKeptTests(AskingCase):
 
 class TwoBrokersTests(AskingCase):
     """
-    Replies that come by another broker than their question.
+    Replies through another broker than their request.
     """
 
     brokers = 2
 
-    def test_replies(self) -> None:
+    def test_anyBrokerDeliversReply(self) -> None:
         """
-        By whichever broker a reply comes, who asked is known there.
+        Each broker of the cluster knows the requester, so a reply through any of them
+        arrives.
         """
         self.teacher()
         self.servers.advance(40)

@@ -5,14 +5,9 @@ Tests for L{txrocket.client.consumer.brokercalls}.
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.captures import captures
 from tests.client.brokers import A1, A, B, ConsumerTests
 from tests.client.network import routeTo
 from txrocket.client.consumer.brokercalls import GroupCalls
-from txrocket.client.consumer.puller import Puller
-from txrocket.client.sansio.pullrequest import PullRequest
 from txrocket.errors import (
     ConnectFailed,
     NoPermission,
@@ -38,29 +33,29 @@ class GroupRequestsTestsBase(ConsumerTests):
 
 class OffsetTests(GroupRequestsTestsBase):
     """
-    The group's offsets.
+    The offsets of the group.
     """
 
-    def test_offset(self) -> None:
+    def test_savedOffsetIsReturned(self) -> None:
         """
-        The broker has kept it; where it has not, there is none.
+        The offset that the broker has is returned, and L{None} if it has none.
         """
         self.a.offsets["g", "T", 0] = 7
         self.a.offsets["other", "T", 1] = 8
         self.assertEqual(self.got(self.requests.offset(self.queue)), 7)
         self.assertIsNone(self.got(self.requests.offset(self.queues[1])))
 
-    def test_offsetRefused(self) -> None:
+    def test_refusedOffsetIsError(self) -> None:
         """
-        A broker that does not say is no broker without an offset: who begins would
-        begin in the wrong place.
+        A broker that refuses to say is not taken for one without an offset: a consumer
+        would begin in the wrong place.
         """
         self.a.failing[RequestCode.QUERY_CONSUMER_OFFSET] = RemoteSystemError("busy")
         self.failed(self.requests.offset(self.queue), RemoteSystemError)
 
-    def test_offsetLate(self) -> None:
+    def test_offsetIsAwaitedFiveSeconds(self) -> None:
         """
-        It is waited for for 5 seconds.
+        The broker's answer is awaited for 5 seconds.
         """
         self.a.mute = True
         asked = self.requests.offset(self.queue)
@@ -69,30 +64,30 @@ class OffsetTests(GroupRequestsTestsBase):
         self.network.advance(0.2)
         self.failed(asked, RequestTimedOut)
 
-    def test_update(self) -> None:
+    def test_updateIsSaved(self) -> None:
         """
-        The broker keeps what it is told, and says so.
+        The broker saves the offset, and confirms it.
         """
         self.assertIsNone(self.got(self.requests.updateOffset(self.queue, 5)))
         self.assertEqual(self.a.offsets, {("g", "T", 0): 5})
 
-    def test_updateRefused(self) -> None:
+    def test_refusedUpdateIsError(self) -> None:
         """
-        What was not kept is known not to be.
+        An offset that the broker does not save is an error.
         """
         self.a.failing[RequestCode.UPDATE_CONSUMER_OFFSET] = NoPermission("no")
         self.failed(self.requests.updateOffset(self.queue, 5), NoPermission)
 
-    def test_slave(self) -> None:
+    def test_slaveServesOffsetsWithoutMaster(self) -> None:
         """
-        While there is no master, its slave keeps the group's offsets, as Java has it.
+        While there is no master, its slave keeps the offsets of the group, as with Java.
         """
         self.ns.routes["T"] = routeTo(a={1: A1})
         self.got(self.requests.updateOffset(self.queue, 5))
         self.assertEqual(self.got(self.requests.offset(self.queue)), 5)
         self.assertEqual(self.a1.offsets, {("g", "T", 0): 5})
 
-    def test_noBroker(self) -> None:
+    def test_brokerInNoRouteIsError(self) -> None:
         """
         A broker that is in no route cannot be asked.
         """
@@ -109,35 +104,35 @@ class OffsetTests(GroupRequestsTestsBase):
 
 class QueueTests(GroupRequestsTestsBase):
     """
-    What is asked about a queue.
+    Requests about a queue.
     """
 
-    def test_bounds(self) -> None:
+    def test_minAndMaxOffsetAreReturned(self) -> None:
         """
-        The first message's offset, and the next one's.
+        The offset of the first message and of the next one are returned.
         """
         self.a.put(b"0", b"1", b"2")
         self.a.cut(2)
         self.assertEqual(self.got(self.requests.minOffset(self.queue)), 2)
         self.assertEqual(self.got(self.requests.maxOffset(self.queue)), 3)
 
-    def test_searchByTime(self) -> None:
+    def test_searchByTimeSendsMilliseconds(self) -> None:
         """
-        Times are seconds here and milliseconds on the wire.
+        Times are seconds in the API and milliseconds on the wire.
         """
         self.assertEqual(self.got(self.requests.searchByTime(self.queue, 12.5)), 12)
 
-    def test_earliestTime(self) -> None:
+    def test_emptyQueueHasNoEarliestTime(self) -> None:
         """
-        There is none where there is no message.
+        A queue without messages has no earliest time.
         """
         self.assertIsNone(self.got(self.requests.earliestTime(self.queue)))
         self.a.put(b"0")
         self.assertEqual(self.got(self.requests.earliestTime(self.queue)), 1.5)
 
-    def test_masterOnly(self) -> None:
+    def test_slaveIsNotAsked(self) -> None:
         """
-        A slave may be behind: it is not asked.
+        A slave may be behind, so it is not asked.
         """
         self.ns.routes["T"] = routeTo(a={1: A1})
         for asked in (
@@ -151,13 +146,13 @@ class QueueTests(GroupRequestsTestsBase):
 
 class GroupTests(GroupRequestsTestsBase):
     """
-    What is asked about the group.
+    Requests about the group.
     """
 
-    def test_consumerIds(self) -> None:
+    def test_idsComeFromEachBrokersMaster(self) -> None:
         """
-        The brokers of the topic know the group: each one's master is asked, or a slave
-        if there is none.
+        The brokers of the topic know the group.  Of each, the master is asked, or a slave
+        if there is no master.
         """
         self.a.ids, self.a1.ids = ("x", "me"), ("z",)
         self.ns.routes["T"] = routeTo(a={0: A, 1: A1})
@@ -166,10 +161,9 @@ class GroupTests(GroupRequestsTestsBase):
         self.ns.routes["U"] = routeTo(a={1: A1})
         self.assertEqual(self.got(self.requests.consumerIds("U")), ["z"])
 
-    def test_allIds(self) -> None:
+    def test_idsOfAllBrokersCount(self) -> None:
         """
-        A member that any broker knows is one: a broker that has just come does not know
-        all of them yet.
+        A member that any broker knows counts: a new broker does not know all members yet.
         """
         self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
         self.a.ids, self.b.ids = ("y", "me"), ("me", "x")
@@ -181,19 +175,19 @@ class GroupTests(GroupRequestsTestsBase):
         self.network.advance(3.1)
         self.assertEqual(self.got(asked), ["x"])
 
-    def test_noIds(self) -> None:
+    def test_unknownGroupHasNoIds(self) -> None:
         """
-        Brokers that know no member say so, and a topic without brokers has nobody to
-        ask.
+        If no broker knows a member, there are no ids.  A topic without brokers has no
+        broker to ask.
         """
         self.a.ids = None
         self.failed(self.requests.consumerIds("T"), RemoteSystemError)
         self.ns.routes["U"] = TopicRouteData()
         self.failed(self.requests.consumerIds("U"), ConnectFailed)
 
-    def test_noAnswer(self) -> None:
+    def test_noAnswerAtAllIsError(self) -> None:
         """
-        If none answers, that is what is told; one that says that it knows no member has
+        If no broker answers, the error is returned.  A broker that knows no member has
         answered.
         """
         self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
@@ -206,7 +200,7 @@ class GroupTests(GroupRequestsTestsBase):
         self.network.advance(3.1)
         self.failed(asked, RemoteSystemError)
 
-    def test_check(self) -> None:
+    def test_checkAsksEachBroker(self) -> None:
         """
         Each broker of the topic is asked whether it evaluates an expression, as Java's
         client asks.
@@ -217,9 +211,9 @@ class GroupTests(GroupRequestsTestsBase):
         asked = CheckClientRequestBody(self.cluster.clientId, "g", wanted)
         self.assertEqual((self.a.checks, self.a1.checks, self.b.checks), ([asked], [], [asked]))
 
-    def test_checkRefused(self) -> None:
+    def test_oneRefusedCheckIsError(self) -> None:
         """
-        One that does not evaluate it is one too many; what it says is told.
+        If one broker does not evaluate the expression, its error is returned.
         """
         self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
         wanted = SubscriptionData("T", "a >", expressionType="SQL92")
@@ -227,10 +221,10 @@ class GroupTests(GroupRequestsTestsBase):
             self.b.failing[RequestCode.CHECK_CLIENT_CONFIG] = error("column 4")
             self.assertIn("column 4", self.failed(self.requests.check(wanted), error))
 
-    def test_checkNobody(self) -> None:
+    def test_unaskableBrokersPassCheck(self) -> None:
         """
-        Who cannot be asked has not refused: a broker that does not answer or does not
-        know the question, and a topic that does not exist yet.
+        A broker that does not answer or does not know the request has not refused, and
+        neither has a topic that does not exist yet.
         """
         wanted = SubscriptionData("T", "a > 5", expressionType="SQL92")
         self.a.failing[RequestCode.CHECK_CLIENT_CONFIG] = RequestCodeNotSupported("what?")
@@ -242,9 +236,9 @@ class GroupTests(GroupRequestsTestsBase):
         new = SubscriptionData("new", "a > 5", expressionType="SQL92")
         self.assertIsNone(self.got(self.requests.check(new)))
 
-    def test_lock(self) -> None:
+    def test_lockReturnsQueuesOfThisClient(self) -> None:
         """
-        Queues are locked for this client, but for those that are another's.
+        Queues are locked for this client, except those that another client holds.
         """
         self.got(self.cluster.routes.find("T"))
         self.a.locked = {self.queues[1]}
@@ -253,9 +247,9 @@ class GroupTests(GroupRequestsTestsBase):
             {self.queues[0], self.queues[2]},
         )
 
-    def test_lockLate(self) -> None:
+    def test_lockIsAwaitedOneSecond(self) -> None:
         """
-        A lock is waited for for one second.
+        The answer to a lock is awaited for one second.
         """
         self.got(self.cluster.routes.find("T"))
         self.a.mute = True
@@ -263,9 +257,9 @@ class GroupTests(GroupRequestsTestsBase):
         self.network.advance(1.01)
         self.failed(asked, RequestTimedOut)
 
-    def test_unlock(self) -> None:
+    def test_unlockReleasesQueues(self) -> None:
         """
-        Locks are given back.
+        Locks are released.
         """
         self.got(self.cluster.routes.find("T"))
         self.assertIsNone(self.got(self.requests.unlock("a", self.queues[:2])))
@@ -274,9 +268,9 @@ class GroupTests(GroupRequestsTestsBase):
             [("g", "me", {*self.queues[:2]})],
         )
 
-    def test_noMaster(self) -> None:
+    def test_lockWithoutMasterIsError(self) -> None:
         """
-        Only a master locks.
+        Only a master locks queues.
         """
         self.ns.routes["T"] = routeTo(a={1: A1})
         self.got(self.cluster.routes.find("T"))
@@ -286,47 +280,9 @@ class GroupTests(GroupRequestsTestsBase):
         ):
             self.failed(asked, ConnectFailed)
 
-    def test_sendBack(self) -> None:
+    def test_knownBrokersAreNotLookedUp(self) -> None:
         """
-        A message is named by its place in its broker's log, and its origin told.
-        """
-        self.a.put(b"0")
-        pulled: Any = self.got(
-            Puller(self.cluster, "g").pull(PullRequest(self.queue, 0, 1, "*"), 1.0)
-        )
-        (message,) = pulled.messages
-        self.assertIsNone(self.got(self.requests.sendBack(message, 3, maxReconsumeTimes=2)))
-        self.assertEqual(
-            self.a.backs[0].toFields(),
-            {
-                "offset": "1000",
-                "group": "g",
-                "delayLevel": "3",
-                "originMsgId": message.offsetMsgId,
-                "originTopic": "T",
-                "unitMode": "false",
-                "maxReconsumeTimes": "2",
-                "bname": "a",
-            },
-        )
-
-    def test_captured(self) -> None:
-        """
-        What is sent back has the fields that Java sends.
-        """
-        captured = next(
-            each.header["extFields"]
-            for each in captures()
-            if each.requestCode == RequestCode.CONSUMER_SEND_MSG_BACK
-            and each.kind == "request"
-            and each.header["language"] == "JAVA"
-        )
-        self.test_sendBack()
-        self.assertEqual(self.a.backs[0].toFields().keys(), captured.keys())
-
-    def test_addresses(self) -> None:
-        """
-        Brokers that are known are not asked for again.
+        The addresses of known brokers are not looked up again.
         """
         self.got(self.requests.offset(self.queue))
         self.got(self.requests.minOffset(self.queue))

@@ -41,7 +41,7 @@ NOW = 1794799444000
 
 class ClientRequestsTests(RemotingTests):
     """
-    What a client answers to a broker, through a connection.
+    Requests of a broker to a client, through a connection.
     """
 
     def setUp(self) -> None:
@@ -68,7 +68,7 @@ class ClientRequestsTests(RemotingTests):
 
     def captured(self, code: int) -> list[Capture]:
         """
-        What a broker asked of Java's and Go's clients.
+        Captured requests of a broker to Java's and Go's clients.
         """
         found = requests(code, "client")
         self.assertTrue(found)
@@ -76,10 +76,10 @@ class ClientRequestsTests(RemotingTests):
 
     # --- transactions ----------------------------------------------------
 
-    def test_checkTransaction(self) -> None:
+    def test_checkReachesProducerOfGroup(self) -> None:
         """
-        A captured question about a transaction reaches the producer of the message's
-        group, with the message and who asks; nothing is answered by that.
+        A captured transaction check reaches the producer of the message's group, with the
+        message and the broker's address.  Nothing is answered.
         """
         producer = FakeProducer("hc_go_transaction_PT_mwip8pxp")
         self.producers[producer.group] = producer
@@ -94,10 +94,10 @@ class ClientRequestsTests(RemotingTests):
             self.assertEqual(message.body, message.keys[0].encode())
             self.assertEqual(address, ADDRESS)
 
-    def test_checkTransactionElsewhere(self) -> None:
+    def test_checkOfUnknownGroupIsLeft(self) -> None:
         """
-        A question about a transaction of a group that is not here is left for
-        another client, with a warning.
+        The check of a group that this client does not have is left to another client, with
+        a warning.
         """
         self.producers["other"] = FakeProducer("other")
         (first, *_) = self.captured(RequestCode.CHECK_TRANSACTION_STATE)
@@ -109,10 +109,10 @@ class ClientRequestsTests(RemotingTests):
 
     # --- consumers -------------------------------------------------------
 
-    def test_idsChanged(self) -> None:
+    def test_idsChangedReachesItsConsumer(self) -> None:
         """
-        A captured notice that a group has changed reaches the consumer of that group
-        and no other; nothing is answered.
+        A captured notice that a group has changed reaches the consumer of that group only.
+        Nothing is answered.
         """
         other = self.consumer("other")
         for each in self.captured(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED):
@@ -122,10 +122,10 @@ class ClientRequestsTests(RemotingTests):
             self.assertEqual(consumer.seen, ["ids"])
         self.assertEqual(other.seen, [])
 
-    def test_resetOffsets(self) -> None:
+    def test_resetOffsetsReachConsumer(self) -> None:
         """
-        Captured new offsets reach the consumer, and a log line tells who sends them;
-        a group that is not here is no error.
+        Captured new offsets reach the consumer, and a log line names the broker.  A group
+        that this client does not have is no error.
         """
         first, second = self.captured(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
         self.assertIsNone(self.server.send(first.frame))
@@ -148,10 +148,10 @@ class ClientRequestsTests(RemotingTests):
             ],
         )
 
-    def test_status(self) -> None:
+    def test_statusTellsConsumerOffsets(self) -> None:
         """
-        A consumer's offsets in a topic are told; there are none of a group that is
-        not here, as in Java.
+        A consumer's offsets in a topic are returned, and none for a group that this client
+        does not have, as with Java.
         """
         queue = MessageQueue("T", "a", 3)
         consumer = self.consumer("g")
@@ -166,10 +166,9 @@ class ClientRequestsTests(RemotingTests):
             self.assertEqual(body.messageQueueTable, offsets)
         self.assertEqual(consumer.seen, ["T"])
 
-    def test_runningInfo(self) -> None:
+    def test_runningInfoIsJavas(self) -> None:
         """
-        A consumer that is as Java's was when it was captured answers what Java's
-        answered.
+        A consumer in the state of a captured Java consumer answers the same.
         """
         consumer = self.consumer("hcadm_G_e25d148e")
         for each in self.captured(RequestCode.GET_CONSUMER_RUNNING_INFO):
@@ -182,10 +181,10 @@ class ClientRequestsTests(RemotingTests):
             self.assertEqual((answer.code, answer.opaque), (0, each.header["opaque"]))
             self.assertEqual(content(answer.body), content(java.body))
 
-    def test_stacks(self) -> None:
+    def test_stacksOfAllThreadsAreTold(self) -> None:
         """
-        Who asks for them gets the stacks of all threads, in the form in which Java has
-        them: name and number, the innermost call first.
+        On request the stacks of all threads are returned in Java's form: name and number,
+        the innermost call first.
         """
         consumer = self.consumer("g")
         header = GetConsumerRunningInfoRequestHeader("g", "c@1", jstackEnable=True)
@@ -212,16 +211,14 @@ class ClientRequestsTests(RemotingTests):
         self.assertEqual(first, f"{'somebody':40}TID: {thread.native_id} STATE: RUNNABLE")
         self.assertEqual({each[:40] for each in calls}, {f"{'somebody':40}"})
         self.assertRegex(calls[0], r"threading\.\S*wait\(threading\.py:\d+\)\Z")
-        own = [
-            each for each in calls if "test_stacks.<locals>.wait(test_brokerrequests.py:" in each
-        ]
+        own = [each for each in calls if ".<locals>.wait(test_brokerrequests.py:" in each]
         self.assertEqual(len(own), 1)
         self.assertIn("threadStacks(runninginfo.py:", stacks[threading.current_thread().name][1])
 
-    def test_consumeDirectly(self) -> None:
+    def test_consumeDirectlyAnswersResult(self) -> None:
         """
-        A captured message reaches the listener, and what the listener makes of it
-        is answered once it is known, as Java answers it.
+        A captured message reaches the listener, and the listener's result is answered once
+        it is known, as by Java.
         """
         for each in self.captured(RequestCode.CONSUME_MESSAGE_DIRECTLY):
             java = responseTo(each)
@@ -238,10 +235,10 @@ class ClientRequestsTests(RemotingTests):
             self.assertEqual((answer.code, answer.opaque), (0, each.header["opaque"]))
             self.assertEqual(content(answer.body), content(java.body))
 
-    def test_notHere(self) -> None:
+    def test_requestForUnknownGroupIsSystemError(self) -> None:
         """
-        What is asked of a group that is not here is answered SYSTEM_ERROR, which
-        names the group.
+        A request about a group that this client does not have is answered SYSTEM_ERROR with
+        the group's name.
         """
         (direct, *_) = self.captured(RequestCode.CONSUME_MESSAGE_DIRECTLY)
         body = direct.body
@@ -259,9 +256,9 @@ class ClientRequestsTests(RemotingTests):
             self.assertEqual(answer.code, ResponseCode.SYSTEM_ERROR)
             self.assertIn("absent", answer.remark or "")
 
-    def test_malformed(self) -> None:
+    def test_malformedMessageIsRefused(self) -> None:
         """
-        A message that is none is refused, and reaches nobody.
+        A body that holds no message is refused, and no consumer gets it.
         """
         consumer = self.consumer("g")
         answer = self.ask(
@@ -275,10 +272,10 @@ class ClientRequestsTests(RemotingTests):
 
     # --- replies ---------------------------------------------------------
 
-    def test_reply(self) -> None:
+    def test_replyReachesRequester(self) -> None:
         """
-        A captured reply reaches who waits for it, once, with all that the broker says
-        of it and when it arrived; the broker learns that it did.
+        A captured reply reaches its requester once, with all that the broker tells and the
+        time of arrival, and the broker gets SUCCESS.
         """
         for each in self.captured(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT):
             fields = each.header["extFields"]
@@ -298,10 +295,10 @@ class ClientRequestsTests(RemotingTests):
             self.assertEqual(reply.storeHost, ("127.0.0.1", 21911))
             self.assertEqual(self.requests.replies, {})
 
-    def test_lateReply(self) -> None:
+    def test_lateReplyIsDropped(self) -> None:
         """
-        A reply that nobody waits for any more is dropped, and a log line says so;
-        the broker has done its part.
+        A reply without a waiting request is dropped with a log line, and the broker gets
+        SUCCESS.
         """
         (first, *_) = self.captured(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
         answer = self.server.send(first.frame)
@@ -316,7 +313,7 @@ class ClientRequestsTests(RemotingTests):
         self, body: bytes, host: str, sysFlag: int = 0
     ) -> tuple[RemotingCommand, Deferred[MessageExt]]:
         """
-        The answer to a reply, and who waits for it.
+        The answer to a reply, and the request that waits for it.
         """
         waiting: Deferred[MessageExt] = Deferred()
         self.requests.replies["1"] = waiting
@@ -326,16 +323,16 @@ class ClientRequestsTests(RemotingTests):
         )
         return self.ask(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, body), waiting
 
-    def test_compressed(self) -> None:
+    def test_compressedReplyIsDecompressed(self) -> None:
         """
-        A compressed reply arrives in its own words.
+        A compressed reply arrives decompressed.
         """
         _, waiting = self.replied(zlib.compress(b"yes"), "127.0.0.1:1", COMPRESSED_FLAG)
         self.assertEqual(self.successResultOf(waiting).body, b"yes")
 
-    def test_hosts(self) -> None:
+    def test_hostsAreReadAsJavaWritesThem(self) -> None:
         """
-        Addresses are read as Java writes them; what is none does no harm.
+        Addresses are read as Java writes them; an invalid one does no harm.
         """
         for host, read in (
             ("192.0.2.1:5", ("192.0.2.1", 5)),

@@ -151,8 +151,8 @@ class ChurnTests(TestCase):
 
     def handleInOrder(self, offsets: Mortal, message: MessageExt) -> Deferred[None] | None:
         """
-        A message in order: nobody else may have its queue, and the one before it must
-        have been handled.
+        A message in order: no other member may have its queue, and its predecessor must
+        have been consumed.
         """
         number = int(message.body)
         place, key = divmod(number, KEYS)
@@ -252,16 +252,15 @@ class ChurnTests(TestCase):
         self.assertEqual(self.faults, [])
         self.assertEqual(self.handled.count(0), 0)
 
-    def test_anyOrder(self) -> Deferred[None]:
+    def test_concurrentGroupConsumesEachMessage(self) -> Deferred[None]:
         """
-        Whoever comes and goes, each message is handled at least once, and none is
-        lost.
+        Whichever members come and go, each message is consumed at least once.
         """
         return Deferred.fromCoroutine(self.churn(orderly=False))
 
-    def test_inOrder(self) -> Deferred[None]:
+    def test_orderlyGroupKeepsOrder(self) -> Deferred[None]:
         """
-        In order, no message of a key is handled before the one before it, and no two
-        members are about with a queue at a time.
+        In order, no message of a key is consumed before its predecessor, and no two members
+        consume a queue at the same time.
         """
         return Deferred.fromCoroutine(self.churn(orderly=True))

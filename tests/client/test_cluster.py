@@ -90,21 +90,21 @@ class ClusterTestsBase(RemotingTests):
 
 class MakingTests(ClusterTestsBase):
     """
-    Of what a cluster is made.
+    Making a cluster.
     """
 
-    def test_idle(self) -> None:
+    def test_clusterWithoutMembersIsIdle(self) -> None:
         """
-        Without a member nobody is dialled and nothing is timed.
+        Without a member no server is dialled and no timer is set.
         """
         self.network.advance(100)
         self.assertEqual(self.network.dialled, [])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_nameServers(self) -> None:
+    def test_nameServersComeFromArgumentOrEnvironment(self) -> None:
         """
-        Name servers are given as text or as a list; without, NAMESRV_ADDR has them,
-        and what is given comes before it.
+        Name servers are given as text or as a list.  Without an argument, NAMESRV_ADDR is
+        used.
         """
         self.patch(os, "environ", {"NAMESRV_ADDR": "192.0.2.1:1; 192.0.2.2:2"})
         for given, expected in (
@@ -114,10 +114,10 @@ class MakingTests(ClusterTestsBase):
         ):
             self.assertEqual(self.made(given).nameServers.addresses, expected)
 
-    def test_noNameServers(self) -> None:
+    def test_missingOrInvalidNameServersAreRefused(self) -> None:
         """
-        Without a name server, and with an address that is none, no cluster is made,
-        and the error says which.
+        Without a name server, or with an invalid address, no cluster is made, and the error
+        says which.
         """
         self.patch(os, "environ", {})
         for given, said in (
@@ -129,10 +129,10 @@ class MakingTests(ClusterTestsBase):
         ):
             self.assertIn(said, str(self.assertRaises(ConfigError, self.made, given)))
 
-    def test_clientId(self) -> None:
+    def test_clientIdIsUnique(self) -> None:
         """
-        A client's id is its address, its process and a random part, so that no two
-        are the same; or what it is told to be.
+        A client id is the address, the process and a random part, so that no two are equal;
+        or it is the given one.
         """
         first, second = self.made("127.0.0.1:9876"), self.made("127.0.0.1:9876")
         pattern = rf"127\.0\.0\.1@{os.getpid()}#[0-9a-f]{{12}}"
@@ -140,27 +140,27 @@ class MakingTests(ClusterTestsBase):
         self.assertNotEqual(first.clientId, second.clientId)
         self.assertEqual(self.made(clientId="me").clientId, "me")
 
-    def test_address(self) -> None:
+    def test_unknownHostIsNotLookedUp(self) -> None:
         """
-        A host that is none does not keep a cluster from being made: dialling it will
-        tell.  Names are not looked up for it, which would hold up the reactor.
+        An unknown host does not keep a cluster from being made: dialling it will fail.
+        Names are not looked up, because that would block the reactor.
         """
         self.patch(socket, "getaddrinfo", Raise(AssertionError("looked up")))
         for host in ("a..b", "x" * 64, "name.invalid", "[2001:db8::1%none]"):
             made = self.made(f"{host}:9876")
             self.assertTrue(re.fullmatch(r"[0-9a-f.:]+@\d+#\w+", made.clientId), made.clientId)
 
-    def test_noAddress(self) -> None:
+    def test_noNetworkMeansLoopback(self) -> None:
         """
-        A machine without a network has its loopback.
+        A machine without a network uses its loopback address.
         """
         self.patch(socket, "socket", Raise(OSError("unreachable")))
         self.assertTrue(self.made().clientId.startswith("127.0.0.1@"))
 
-    def test_uniqueIds(self) -> None:
+    def test_messageIdsAreUnique(self) -> None:
         """
-        Ids of messages are in Java's form and never the same, also of two clusters
-        in one process.
+        Message ids have Java's form and are never equal, also between two clusters in one
+        process.
         """
         clusters = self.made(), self.made("[::1]:9876")
         ids = [each.uniqueId() for each in clusters for _ in range(3)]
@@ -168,24 +168,24 @@ class MakingTests(ClusterTestsBase):
         for each in ids:
             self.assertTrue(re.fullmatch("[0-9A-F]{32}|[0-9A-F]{56}", each), each)
 
-    def test_reactor(self) -> None:
+    def test_defaultReactorIsTwisteds(self) -> None:
         """
-        Without a reactor it is Twisted's.
+        Without a reactor, Twisted's is used.
         """
         from twisted.internet import reactor
 
         self.assertIs(Cluster(NS).reactor, reactor)
 
-    def test_now(self) -> None:
+    def test_nowIsReactorsMilliseconds(self) -> None:
         """
         Time is the reactor's, in milliseconds.
         """
         self.clock.advance(1.5)
         self.assertEqual(self.cluster.now(), 1500)
 
-    def test_hooks(self) -> None:
+    def test_hooksGetEveryRequest(self) -> None:
         """
-        Hooks see every request.
+        Hooks get every request.
         """
         seen: list[tuple[object, ...]] = []
         cluster = self.made(hooks=[Recorder("hook", seen)])
@@ -199,9 +199,9 @@ class TimeTests(ClusterTestsBase):
     The clocks of a client.
     """
 
-    def test_timersAreSteady(self) -> None:
+    def test_timersIgnoreTimeOfDay(self) -> None:
         """
-        The timers of the reactor do not follow the time of day, unless somebody wants
+        The timers of the reactor do not follow the time of day, unless the caller wants
         that.
         """
         reactor: Any = SelectReactor()
@@ -212,9 +212,9 @@ class TimeTests(ClusterTestsBase):
         self.assertIsNot(reactor.seconds, SelectReactor.seconds)
         self.assertIs(cluster.wall, time.time)
 
-    def test_timeOfDay(self) -> None:
+    def test_shownTimeIsTimeOfDay(self) -> None:
         """
-        What is sent and shown is the time of day that is given, or the clock's.
+        Sent and shown times are the given time of day, or the clock's.
         """
         self.clock.advance(7)
         self.assertEqual(self.cluster.now(), 1000 * self.clock.seconds())
@@ -224,7 +224,7 @@ class TimeTests(ClusterTestsBase):
 
     def test_versionNeverGoesBack(self) -> None:
         """
-        A version is the time of day, and above the last one if that is set back.
+        A version is the time of day, and above the last one if the time of day is set back.
         """
         times = iter([5.0, 5.0, 2.0, 3.0, 6.0])
         cluster = self.made(wall=lambda: next(times))
@@ -248,24 +248,25 @@ class AskTests(ClusterTestsBase):
         self.network.flush()
         return answer
 
-    def test_answer(self) -> None:
+    def test_successIsReturned(self) -> None:
         """
-        An answer of SUCCESS is given as it is.
+        An answer of SUCCESS is returned as it is.
         """
         self.a.answers[self.CODE] = lambda request: responseCommand(body=b"7")
         self.assertEqual(self.successResultOf(self.ask()).body, b"7")
 
     def test_errorAnswerIsErrorOfItsCode(self) -> None:
         """
-        Every other answer is the error of its code, with the remark and who said it.
+        Every other answer is the error of its code, with the remark and the sender's
+        address.
         """
         self.a.answers[self.CODE] = lambda request: responseCommand(2, "later")
         error: Any = self.failureResultOf(self.ask(), SystemBusy).value
         self.assertEqual((error.remark, error.address), ("later", A))
 
-    def test_silent(self) -> None:
+    def test_silenceIsAwaitedUpToTimeout(self) -> None:
         """
-        An answer is waited for as long as the cluster says, or the caller.
+        An answer is awaited for the cluster's timeout, or the caller's.
         """
         self.a.answers[self.CODE] = lambda request: responseCommand()
         self.a.mute = True
@@ -277,9 +278,9 @@ class AskTests(ClusterTestsBase):
         self.network.advance(0.1)
         self.failureResultOf(usual, RequestTimedOut)
 
-    def test_noTime(self) -> None:
+    def test_shortTimeoutIsNotExtended(self) -> None:
         """
-        Who has no time left does not get all of it.
+        A caller with a shorter timeout does not wait for the cluster's.
         """
         self.a.mute = True
         self.a.answers[self.CODE] = lambda request: responseCommand()
@@ -288,9 +289,9 @@ class AskTests(ClusterTestsBase):
         self.network.advance(0.1)
         self.failureResultOf(answer, RequestTimedOut)
 
-    def test_nobody(self) -> None:
+    def test_unreachableAddressIsError(self) -> None:
         """
-        Nobody at the address is an error that says so.
+        An address without a server is an error that says so.
         """
         error: Any = self.failureResultOf(self.ask("192.0.2.99:1"), ConnectFailed).value
         self.assertEqual(error.address, "192.0.2.99:1")
@@ -298,13 +299,12 @@ class AskTests(ClusterTestsBase):
 
 class HeartbeatTests(ClusterTestsBase):
     """
-    When brokers hear of a client.
+    Heartbeats to brokers.
     """
 
-    def test_first(self) -> None:
+    def test_newRouteSendsHeartbeat(self) -> None:
         """
-        Once a route is known its broker hears of the client at once, and then every
-        30 s.
+        Once a route is known its broker gets a heartbeat at once, and then every 30 s.
         """
         self.producer()
         self.find()
@@ -318,18 +318,18 @@ class HeartbeatTests(ClusterTestsBase):
         self.network.advance(30)
         self.assertEqual(self.a.groups(), [({"p"}, set())])
 
-    def test_nobody(self) -> None:
+    def test_noMembersSendNoHeartbeat(self) -> None:
         """
-        Who has neither producer nor consumer has nothing to say.
+        A cluster without producer and consumer sends no heartbeat.
         """
         self.find()
         self.successResultOf(self.cluster.heartbeat())
         self.assertEqual(self.a.beats, [])
 
-    def test_newMember(self) -> None:
+    def test_newMemberSendsHeartbeat(self) -> None:
         """
-        A member that comes is told of at once, together with all others, and with
-        what it subscribes to.
+        A new member causes a heartbeat at once, with all other members and all
+        subscriptions.
         """
         self.producer()
         self.find()
@@ -342,9 +342,9 @@ class HeartbeatTests(ClusterTestsBase):
         self.assertEqual({each.topic for each in data.subscriptionDataSet}, {"T"})
         self.assertEqual(self.a.groups(), [({"p", "p2"}, {"g"})])
 
-    def test_newBroker(self) -> None:
+    def test_newBrokerGetsHeartbeat(self) -> None:
         """
-        A broker that comes hears of the client as soon as its route is known.
+        A new broker gets a heartbeat as soon as its route is known.
         """
         self.producer()
         self.find()
@@ -354,9 +354,9 @@ class HeartbeatTests(ClusterTestsBase):
         self.network.advance(0.1)
         self.assertEqual(self.b.groups(), [({"p"}, set())])
 
-    def test_slaves(self) -> None:
+    def test_slavesGetConsumersOnly(self) -> None:
         """
-        Slaves hear only of clients that consume: producers have no use for them.
+        Slaves get heartbeats only from clients with consumers: producers do not use slaves.
         """
         self.ns.routes["T"] = routeTo(a={0: A, 1: A1})
         self.producer()
@@ -367,10 +367,10 @@ class HeartbeatTests(ClusterTestsBase):
         self.network.flush()
         self.assertEqual(self.a1.groups(), [({"p"}, {"g"})])
 
-    def test_deaf(self) -> None:
+    def test_refusedHeartbeatIsLoggedOnce(self) -> None:
         """
-        A broker that does not take heartbeats is warned of once, not every time, and
-        a line tells when it does again; the others hear as ever.
+        A broker that refuses heartbeats is logged once, and once more when it takes them
+        again.  The other brokers get theirs as before.
         """
         self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
         del self.network.listeners[A]
@@ -387,9 +387,9 @@ class HeartbeatTests(ClusterTestsBase):
         self.assertEqual(self.logged(LogLevel.info), [f"Broker {A} is there again"])
         self.assertEqual(len(self.a.groups()), 1)
 
-    def test_slow(self) -> None:
+    def test_silentBrokerDelaysNoHeartbeat(self) -> None:
         """
-        A broker that answers nothing holds up neither the other brokers nor the next
+        A broker that does not answer delays neither the other brokers nor the next
         heartbeat.
         """
         self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
@@ -403,7 +403,7 @@ class HeartbeatTests(ClusterTestsBase):
 
     def test_failingMemberIsLogged(self) -> None:
         """
-        If a member cannot say what it is, that is logged, not lost.
+        If a member raises while the heartbeat is made, that is logged.
         """
         member = self.producer()
         self.find()
@@ -420,12 +420,12 @@ class HeartbeatTests(ClusterTestsBase):
 
 class RefreshTests(ClusterTestsBase):
     """
-    When routes are asked for.
+    Refreshing routes.
     """
 
-    def test_interval(self) -> None:
+    def test_routesAreRefreshedEachThirtySeconds(self) -> None:
         """
-        The routes of all members' topics are asked for every 30 s, each once.
+        The routes of all members' topics are requested every 30 s, each once.
         """
         self.producer().wanted = ("T", "U")
         self.consumer()
@@ -438,10 +438,10 @@ class RefreshTests(ClusterTestsBase):
         self.network.advance(30)
         self.assertEqual(sorted(self.ns.asked), ["T", "T", "U", "U"])
 
-    def test_brokerLeaves(self) -> None:
+    def test_brokerInNoRouteIsDisconnected(self) -> None:
         """
-        A broker that is in no route any more is forgotten: its connection is closed
-        and it hears nothing.
+        The connection to a broker that is in no route any more is closed, and it gets no
+        heartbeat.
         """
         self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
         member = self.producer()
@@ -464,10 +464,9 @@ class RefreshTests(ClusterTestsBase):
         self.network.flush()
         return left
 
-    def test_deafBrokerLeaves(self) -> None:
+    def test_leftBrokerIsLoggedAgain(self) -> None:
         """
-        What is known of a broker that never answered goes with it: when it comes
-        back and does not answer, that is news again.
+        A broker that comes back and refuses heartbeats again is logged again.
         """
         del self.network.listeners[B]
         both, one = routeTo(a={0: A}, b={0: B}), routeTo(a={0: A})
@@ -480,10 +479,10 @@ class RefreshTests(ClusterTestsBase):
         self.network.advance(10)
         self.assertEqual(len(self.logged(LogLevel.warn)), 2)
 
-    def test_leavesSilently(self) -> None:
+    def test_leftBrokersSilenceIsNotLogged(self) -> None:
         """
-        That a broker which has left does not answer its last heartbeat is nothing to
-        warn of.
+        If a broker has left the routes, its missing answer to the last heartbeat is not
+        logged.
         """
         self.ns.routes["T"] = routeTo(a={0: A}, b={0: B})
         self.producer()
@@ -495,7 +494,7 @@ class RefreshTests(ClusterTestsBase):
         self.assertEqual(self.b.open, 0)
         self.assertEqual(self.logged(LogLevel.warn), [])
 
-    def test_unreachable(self) -> None:
+    def test_silentNameServersChangeNothing(self) -> None:
         """
         While no name server answers, everything stays as it was.
         """
@@ -510,13 +509,13 @@ class RefreshTests(ClusterTestsBase):
 
 class MembersTests(ClusterTestsBase):
     """
-    Members that come and go.
+    Members that join and leave.
     """
 
-    def test_twice(self) -> None:
+    def test_secondMemberOfGroupIsRefused(self) -> None:
         """
-        There is one producer and one consumer of a group: brokers could not tell two
-        apart.  One of each kind is no conflict.
+        A cluster has one producer and one consumer of a group: brokers could not tell two
+        apart.
         """
         self.producer("x")
         self.consumer("x")
@@ -524,10 +523,10 @@ class MembersTests(ClusterTestsBase):
             error = self.assertRaises(ConfigError, add, "x")
             self.assertIn(f"there is a {kind} of group x", str(error))
 
-    def test_leave(self) -> None:
+    def test_leavingMemberIsUnregistered(self) -> None:
         """
-        Brokers are told of a member that leaves, by its client, its group and its
-        kind; the next heartbeat is without it.
+        Brokers are told the client, group and kind of a member that leaves, and the next
+        heartbeat is without it.
         """
         producer, consumer = self.producer(), self.consumer()
         self.find()
@@ -551,10 +550,10 @@ class MembersTests(ClusterTestsBase):
         self.network.advance(30)
         self.assertEqual(self.a.groups(), [])
 
-    def test_leaveAtOnce(self) -> None:
+    def test_unansweredHeartbeatIsFollowedByUnregister(self) -> None:
         """
-        A broker that has been sent a heartbeat is told, although it has not answered
-        yet: otherwise a consumer would keep its queues for two minutes after it left.
+        A broker is told even if it has not answered the heartbeat yet: else a consumer
+        would keep its queues for two minutes.
         """
         consumer = self.consumer()
         found = self.cluster.routes.find("T")
@@ -567,11 +566,10 @@ class MembersTests(ClusterTestsBase):
         self.assertEqual(len(self.a.beats), 1)
         self.assertEqual([each.consumerGroup for each in self.a.left], ["g"])
 
-    def test_leaveAfterHeartbeat(self) -> None:
+    def test_unregisterWaitsForHeartbeats(self) -> None:
         """
-        A broker is told of one that leaves only when it has answered all heartbeats:
-        Java's serves both in threads of their own, and would take in a member that has
-        left if its heartbeat were dealt with last, for two minutes.
+        A broker is told only after it has answered all heartbeats: Java's broker might
+        serve the heartbeat last and keep the member for two minutes.
         """
         held: list[Deferred[RemotingCommand]] = []
 
@@ -594,7 +592,7 @@ class MembersTests(ClusterTestsBase):
         self.successResultOf(left)
         self.assertEqual([each.consumerGroup for each in self.a.left], ["g"])
 
-    def test_leaveNeverAnswered(self) -> None:
+    def test_unansweredHeartbeatSkipsUnregister(self) -> None:
         """
         A broker that has not answered the heartbeat in time is not told.
         """
@@ -607,9 +605,9 @@ class MembersTests(ClusterTestsBase):
         self.network.advance(0.1)
         self.successResultOf(left)
 
-    def test_leaveDeaf(self) -> None:
+    def test_deafBrokerIsNotAwaited(self) -> None:
         """
-        A broker that does not answer is not waited for: it forgets by itself.
+        A broker that does not answer is not awaited: it forgets the member by itself.
         """
         member = self.producer()
         self.a.mute = True
@@ -617,10 +615,9 @@ class MembersTests(ClusterTestsBase):
         self.network.advance(3)
         self.successResultOf(self.cluster.removeProducer(member))
 
-    def test_leaveUnanswered(self) -> None:
+    def test_silentBrokerIsAwaitedUpToTimeout(self) -> None:
         """
-        A broker that falls silent meanwhile is waited for no longer than for any
-        answer.
+        A broker that becomes silent is awaited no longer than for any answer.
         """
         member = self.producer()
         self.find()
@@ -631,10 +628,10 @@ class MembersTests(ClusterTestsBase):
         self.network.advance(0.1)
         self.successResultOf(left)
 
-    def test_stranger(self) -> None:
+    def test_refusedMemberLeavesSilently(self) -> None:
         """
-        One who was refused, and stops, does not take the other's place with it, and
-        brokers hear nothing of it.
+        A refused member that stops does not remove the other one, and brokers are told
+        nothing.
         """
         member = self.producer()
         self.find()
@@ -643,10 +640,9 @@ class MembersTests(ClusterTestsBase):
         self.assertEqual(self.cluster.producers, {"p": member})
         self.assertEqual(self.a.left, [])
 
-    def test_served(self) -> None:
+    def test_brokerRequestReachesMember(self) -> None:
         """
-        What a broker asks reaches the member, over the connection that the client
-        made.
+        A broker's request reaches the member over the connection that the client made.
         """
         consumer = self.consumer()
         self.find()
@@ -668,7 +664,7 @@ class StopTests(ClusterTestsBase):
 
     def test_stopClosesConnectionsAndTimers(self) -> None:
         """
-        All connections are closed, and nothing is timed any more.
+        A stop closes all connections and cancels all timers.
         """
         self.producer()
         self.find()
@@ -679,16 +675,16 @@ class StopTests(ClusterTestsBase):
         self.assertEqual((self.ns.open, self.a.open), (0, 0))
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_unused(self) -> None:
+    def test_unusedClusterStops(self) -> None:
         """
-        One that was never used has nothing to stop.
+        A cluster that was never used has nothing to stop.
         """
         self.successResultOf(self.cluster.stop())
 
     def test_stoppedClusterCanBeUsedAgain(self) -> None:
         """
-        After a stop a cluster can be used again, and brokers hear of its members at
-        once as before.
+        After a stop a cluster can be used again, and brokers get heartbeats of its members
+        at once.
         """
         member = self.producer()
         self.find()
@@ -704,9 +700,9 @@ class StopTests(ClusterTestsBase):
         self.network.advance(30)
         self.assertEqual(len(self.a.groups()), 1)
 
-    def test_tooLate(self) -> None:
+    def test_leavingAfterStopDialsNoBroker(self) -> None:
         """
-        A member that leaves after the stop has nobody dialled again.
+        A member that leaves after the stop causes no connection.
         """
         member = self.producer()
         self.find()
@@ -716,9 +712,9 @@ class StopTests(ClusterTestsBase):
         self.successResultOf(self.cluster.removeProducer(member))
         self.assertEqual(self.network.dialled, [])
 
-    def test_context(self) -> None:
+    def test_contextStopsCluster(self) -> None:
         """
-        As a context, a cluster stops at its end.
+        As a context manager, a cluster stops at the end.
         """
 
         async def use() -> Cluster:
@@ -737,10 +733,10 @@ class ServiceTests(ClusterTestsBase):
     A cluster as a service, the parent of its members.
     """
 
-    def test_oneAfterTheOther(self) -> None:
+    def test_servicesStopInReverseOrder(self) -> None:
         """
-        The services are stopped one after the other, the last first, and the
-        connections are closed after the first.
+        The services are stopped one after the other, the last first, and the connections
+        are closed at the end.
         """
         first, last = Slow(), Slow()
         for each in first, last:
@@ -758,9 +754,9 @@ class ServiceTests(ClusterTestsBase):
         self.successResultOf(stopped)
         self.assertEqual(self.ns.open, 0)
 
-    def test_failure(self) -> None:
+    def test_failingStopIsLogged(self) -> None:
         """
-        One that fails to stop is told of, and the others are stopped all the same.
+        A service that fails to stop is logged, and the others are stopped all the same.
         """
         first, last = Slow(), Slow()
         for each in first, last:
@@ -791,10 +787,10 @@ class TwoClustersTests(ClusterTestsBase):
     Two clusters in one process.
     """
 
-    def test_neverMeet(self) -> None:
+    def test_clustersShareNothing(self) -> None:
         """
-        They may have members of the same group, have connections and ids of their
-        own, and one's end is none of the other's affair.
+        Two clusters may have members of the same group.  They have their own connections
+        and ids, and one goes on when the other stops.
         """
         other = self.made()
         member = self.consumer()

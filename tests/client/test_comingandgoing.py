@@ -146,9 +146,9 @@ class ComingAndGoingTests(SynchronousTestCase):
 
     @given(st.integers(0, 2**32))
     @settings(max_examples=8, deadline=None)
-    def test_everyMessage(self, seed: int) -> None:
+    def test_everyMessageIsRead(self, seed: int) -> None:
         """
-        Whatever comes and goes, every message that was sent is read at least once.
+        Whichever members come and go, every sent message is read at least once.
         """
         flow = Flow(seed)
         for _ in range(_STEPS):

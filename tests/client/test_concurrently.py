@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel
 
-from tests.client.listeners import Slow
+from tests.client import consumecontract
 from tests.client.messages import QUEUE, offsetsOf, pulled, several
 from tests.remoting.doubles import RemotingTests
 from txrocket.client.consumer.push.concurrently import Concurrently
@@ -25,25 +25,16 @@ from txrocket.message import MessageExt
 from txrocket.model import MessageQueue
 
 
-class ConcurrentlyTests(RemotingTests):
+class ConcurrentlyTests(consumecontract.ConsumeContract):
     """
     Messages in any order.
     """
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.clock.advance(1000)
-        self.window = ProcessQueue(QUEUE, 0)
-        self.commits: list[int] = []
-        self.backs: list[tuple[int, int, Deferred[None]]] = []
-        self.slow = Slow()
-        self.consuming = self.make(self.slow)
 
     def make(
         self, listener: Any, batch: int = 0, limit: int = 20, *, broadcast: bool = False
     ) -> Concurrently:
         """
-        What calls a listener.
+        A consume service for a listener.
         """
         return Concurrently(
             self.clock,
@@ -62,37 +53,12 @@ class ConcurrentlyTests(RemotingTests):
             raise ValueError("damaged")
         return message
 
-    def sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
-        """
-        A message is sent back, and the test says how that ends.
-        """
-        promise: Deferred[None] = Deferred()
-        self.backs.append((message.queueOffset, delayLevel, promise))
-        return promise
-
-    def came(self, *offsets: int, consuming: Concurrently | None = None) -> None:
-        """
-        Messages were pulled.
-        """
-        fresh = self.window.add(several(offsets))
-        (consuming or self.consuming).submit(self.window, fresh)
-
-    def returned(self, index: int, error: Exception | None = None) -> None:
-        """
-        Sending back ends.
-        """
-        promise = self.backs[index][2]
-        if error is None:
-            promise.callback(None)
-        else:
-            promise.errback(error)
-
     # --- calls -----------------------------------------------------------
 
-    def test_anyOrder(self) -> None:
+    def test_offsetFollowsFirstUnconsumed(self) -> None:
         """
-        Messages are given at once, and the offset follows the first that is not
-        done.
+        Messages are given at once, and the committed offset is that of the first message
+        that is not consumed.
         """
         self.came(0, 1, 2)
         self.assertEqual(self.slow.offsets, [0, 1, 2])
@@ -100,9 +66,9 @@ class ConcurrentlyTests(RemotingTests):
             self.slow.end(index)
         self.assertEqual(self.commits, [0, 1, 3])
 
-    def test_limit(self) -> None:
+    def test_callsStayWithinLimit(self) -> None:
         """
-        No more calls are under way than may be, and the next begins when one ends.
+        No more calls run than the limit allows, and the next begins when one ends.
         """
         self.consuming = self.make(self.slow, limit=2)
         self.came(0, 1, 2, 3)
@@ -110,17 +76,17 @@ class ConcurrentlyTests(RemotingTests):
         self.slow.end(1)
         self.assertEqual((self.slow.offsets, self.consuming.running), ([0, 1, 2], 2))
 
-    def test_plain(self) -> None:
+    def test_plainResultCountsAtOnce(self) -> None:
         """
-        What a plain function returns counts at once, for all messages of a pull.
+        The result of a plain function counts at once, for all messages of a pull.
         """
         seen: list[MessageExt] = []
         self.came(0, 1, 2, consuming=self.make(seen.append))
         self.assertEqual((offsetsOf(seen), self.commits), ([0, 1, 2], [3]))
 
-    def test_batch(self) -> None:
+    def test_batchIsFilledFromPresentMessages(self) -> None:
         """
-        A batch is not larger than wanted, and not waited for.
+        A batch is not larger than wanted, and is not delayed until it is full.
         """
         self.consuming = self.make(self.slow, batch=2)
         self.came(0, 1, 2)
@@ -129,18 +95,10 @@ class ConcurrentlyTests(RemotingTests):
         self.slow.end(0)
         self.assertEqual(self.commits, [0, 3])
 
-    def test_begun(self) -> None:
+    def test_manyMessagesDoNotGrowStack(self) -> None:
         """
-        When a listener last had messages of a queue is known.
-        """
-        self.clock.advance(5)
-        self.came(0)
-        self.assertEqual(self.window.consumedAt, 1005)
-
-    def test_manyAtOnce(self) -> None:
-        """
-        However many messages wait when a call ends, and be the listener's promise kept
-        as soon as it is given, none is lost, and the stack does not grow.
+        However many messages wait when a call ends, all are given and the stack does not
+        grow, also with Deferreds that have fired.
         """
         slow = self.slow
         seen = []
@@ -155,9 +113,9 @@ class ConcurrentlyTests(RemotingTests):
         self.assertEqual(seen, list(range(5000)))
         self.assertEqual(self.commits[-1], 5000)
 
-    def test_coroutines(self) -> None:
+    def test_manyCoroutinesDoNotGrowStack(self) -> None:
         """
-        The same goes for coroutines that wait for nothing.
+        The same holds for coroutines that do not wait.
         """
         seen = []
 
@@ -167,10 +125,9 @@ class ConcurrentlyTests(RemotingTests):
         self.came(*range(5000), consuming=self.make(listen, limit=1))
         self.assertEqual(len(seen), 5000)
 
-    def test_dropped(self) -> None:
+    def test_lostQueueIsNotSentBack(self) -> None:
         """
-        Of a queue that is lost nothing more is given to the listener, and of what it
-        has nothing is committed or sent back.
+        Messages of a lost queue are neither given to the listener, committed nor sent back.
         """
         self.consuming = self.make(self.slow, limit=2)
         self.came(0, 1, 2)
@@ -184,8 +141,8 @@ class ConcurrentlyTests(RemotingTests):
 
     def test_consumeLaterSendsBack(self) -> None:
         """
-        What is to be consumed later is sent back with the level that the listener
-        says, and is dealt with once its broker has it.
+        A message to be consumed later is sent back with the listener's level, and counts as
+        consumed once its broker has it.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater(delayLevel=5))
@@ -194,9 +151,9 @@ class ConcurrentlyTests(RemotingTests):
         self.returned(0)
         self.assertEqual(self.commits, [1])
 
-    def test_partly(self) -> None:
+    def test_unconsumedRestIsSentBack(self) -> None:
         """
-        Of a batch, the first few may be dealt with, and only the rest is sent back.
+        If a listener consumed the first messages of a batch, only the rest is sent back.
         """
         self.consuming = self.make(self.slow, batch=4)
         self.came(0, 1, 2, 3)
@@ -208,9 +165,10 @@ class ConcurrentlyTests(RemotingTests):
         self.returned(0)
         self.assertEqual(self.commits, [2, 2, 4])
 
-    def test_allDone(self) -> None:
+    def test_wholeBatchConsumedSendsNoneBack(self) -> None:
         """
-        Who has dealt with all of them after all has, however many he says.
+        If the listener says that it consumed as many as the batch has, or more, none is
+        sent back.
         """
         self.consuming = self.make(self.slow, batch=2)
         self.came(0, 1)
@@ -219,8 +177,7 @@ class ConcurrentlyTests(RemotingTests):
 
     def test_failingListenerSendsBack(self) -> None:
         """
-        A listener that fails has not dealt with its messages; which and why is
-        logged.
+        If a listener fails, its messages are sent back, and the error is logged with them.
         """
         self.came(0)
         self.slow.end(0, ZeroDivisionError("oh"))
@@ -228,9 +185,9 @@ class ConcurrentlyTests(RemotingTests):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.assertIn("1 messages of", self.logged(LogLevel.critical)[0])
 
-    def test_raised(self) -> None:
+    def test_raisingFunctionSendsBack(self) -> None:
         """
-        So has a plain function that raises, or a body that cannot be read.
+        The same holds for a plain function that raises, and for a body that cannot be read.
         """
 
         def listen(message: MessageExt) -> None:
@@ -243,8 +200,8 @@ class ConcurrentlyTests(RemotingTests):
 
     def test_failedSendBackIsTriedHere(self) -> None:
         """
-        What could not be sent back is tried again here, five seconds later, and
-        counts one more time.
+        A message that cannot be sent back is given to the listener again after five
+        seconds, with its count increased.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater())
@@ -259,9 +216,9 @@ class ConcurrentlyTests(RemotingTests):
         self.slow.end(1)
         self.assertEqual((self.commits, len(self.window), self.window.size), ([1], 0, 0))
 
-    def test_againPartly(self) -> None:
+    def test_onlyUnsentAreTriedAgain(self) -> None:
         """
-        Only what could not be sent back is tried again.
+        Only the messages that could not be sent back are given again.
         """
         self.consuming = self.make(self.slow, batch=2)
         self.came(0, 1)
@@ -271,9 +228,9 @@ class ConcurrentlyTests(RemotingTests):
         self.clock.advance(5)
         self.assertEqual(self.slow.offsets, [[0, 1], [0]])
 
-    def test_againDropped(self) -> None:
+    def test_lostQueueIsNotTriedAgain(self) -> None:
         """
-        Unless its queue was lost meanwhile.
+        If the queue was lost meanwhile, they are not given again.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater())
@@ -282,10 +239,9 @@ class ConcurrentlyTests(RemotingTests):
         self.clock.advance(5)
         self.assertEqual(self.slow.offsets, [0])
 
-    def test_broadcast(self) -> None:
+    def test_broadcastDropsUnconsumed(self) -> None:
         """
-        Who broadcasts cannot send back: what was not dealt with is dropped, and that
-        is said.
+        A broadcast consumer cannot send back: unconsumed messages are dropped and logged.
         """
         self.consuming = self.make(self.slow, broadcast=True)
         self.came(0)
@@ -303,9 +259,8 @@ class ConcurrentlyTests(RemotingTests):
 
     def test_lateListenerSendsBack(self) -> None:
         """
-        What a listener has for more than its time is sent back with level 3, and the
-        group's offset goes on; what the listener says of it in the end changes
-        nothing.
+        A message that a listener has for longer than allowed is sent back with level 3, and
+        the offset goes on.  The listener's result changes nothing.
         """
         self.came(0, 1)
         self.slow.end(1)
@@ -321,7 +276,7 @@ class ConcurrentlyTests(RemotingTests):
         self.slow.end(0, ConsumeLater())
         self.assertEqual((len(self.backs), self.consuming.running), (1, 0))
 
-    def test_lateOnce(self) -> None:
+    def test_lateMessageIsSentBackOnce(self) -> None:
         """
         It is sent back once, however long that takes.
         """
@@ -332,9 +287,9 @@ class ConcurrentlyTests(RemotingTests):
         self.slow.end(0, ConsumeLater())
         self.assertEqual(len(self.backs), 1)
 
-    def test_lateUnsent(self) -> None:
+    def test_unsentLateMessageStaysWithListener(self) -> None:
         """
-        If that fails, the listener has it as before, and its time begins anew.
+        If it cannot be sent back, the listener keeps it, and its time begins again.
         """
         self.came(0)
         self.clock.advance(901)
@@ -347,9 +302,9 @@ class ConcurrentlyTests(RemotingTests):
         self.expire()
         self.assertEqual((self.slow.offsets, len(self.backs)), ([0], 2))
 
-    def test_lateDone(self) -> None:
+    def test_consumedLateMessageCounts(self) -> None:
         """
-        What the listener has dealt with meanwhile is dealt with, sent back or not.
+        If the listener consumes it meanwhile, it counts as consumed, sent back or not.
         """
         self.came(0)
         self.clock.advance(901)
@@ -361,9 +316,9 @@ class ConcurrentlyTests(RemotingTests):
         self.expire()
         self.assertEqual(len(self.backs), 1)
 
-    def test_lateWaiting(self) -> None:
+    def test_waitingMessageIsNotLate(self) -> None:
         """
-        What waits to be tried again here is not late: no listener has it.
+        A message that waits to be given again is not late: no listener has it.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater())
@@ -372,9 +327,9 @@ class ConcurrentlyTests(RemotingTests):
         self.expire(1.0)
         self.assertEqual(len(self.backs), 1)
 
-    def test_lateBroadcast(self) -> None:
+    def test_broadcastListenerIsNeverLate(self) -> None:
         """
-        Who broadcasts can only wait.
+        A broadcast consumer can only wait.
         """
         self.consuming = self.make(self.slow, broadcast=True)
         self.came(0)
@@ -385,30 +340,10 @@ class ConcurrentlyTests(RemotingTests):
 
     # --- stop ------------------------------------------------------------
 
-    def test_stopWaitsForRunningCalls(self) -> None:
+    def test_stopWaitsForSendBack(self) -> None:
         """
-        After a stop no call begins; it is over once the last has ended, and by then
-        the offset is told.
-        """
-        self.consuming = self.make(self.slow, limit=1)
-        self.came(0, 1)
-        stopped = self.consuming.stop()
-        committed: list[list[int]] = []
-        stopped.addCallback(lambda none: committed.append(list(self.commits)))
-        self.assertNoResult(stopped)
-        self.slow.end(0)
-        self.assertEqual((committed, self.slow.offsets), ([[1]], [0]))
-
-    def test_stopIdle(self) -> None:
-        """
-        If none is under way it is over at once.
-        """
-        self.successResultOf(self.consuming.stop())
-
-    def test_stopSending(self) -> None:
-        """
-        What is on its way back is waited for; what could not be sent back is left for
-        who comes next, and no timer is left behind.
+        A stop waits for messages that are being sent back.  One that cannot be sent stays
+        for the next consumer, and no timer is left.
         """
         self.came(0, 1)
         self.slow.end(0, ConsumeLater())
@@ -420,9 +355,9 @@ class ConcurrentlyTests(RemotingTests):
         self.successResultOf(stopped)
         self.assertEqual((self.window.commitOffset, self.clock.getDelayedCalls()), (0, []))
 
-    def test_stopAgain(self) -> None:
+    def test_stopCancelsRetries(self) -> None:
         """
-        What was to be tried again here is not.
+        A message that waits to be given again is not given after a stop.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater())
@@ -430,9 +365,9 @@ class ConcurrentlyTests(RemotingTests):
         self.successResultOf(self.consuming.stop())
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_start(self) -> None:
+    def test_stoppedServiceStartsAgain(self) -> None:
         """
-        After a stop it can begin again.
+        After a stop it can start again.
         """
         self.successResultOf(self.consuming.stop())
         self.consuming.start()

@@ -39,8 +39,8 @@ class Seer:
     A hook that writes down what it sees.
 
     @ivar before: the offsets and times of calls that began.
-    @ivar after: of those that are over how many messages were dealt with, the status,
-        the time and the error.
+    @ivar after: of ended calls: the number of consumed messages, the status, the time and
+        the error.
     """
 
     name = "seer"
@@ -67,7 +67,7 @@ class Seer:
 
 class WatchedTests(SynchronousTestCase):
     """
-    What hooks see of a listener.
+    Hooks around the calls of a listener.
     """
 
     def setUp(self) -> None:
@@ -105,10 +105,10 @@ class WatchedTests(SynchronousTestCase):
 
         return listen
 
-    def test_before(self) -> None:
+    def test_hookGetsMessagesBeforeListener(self) -> None:
         """
-        A hook sees the messages before the listener does, and the listener is not
-        called otherwise than it would be.
+        A hook gets the messages before the listener, and the listener is called as without
+        a hook.
         """
         verifyObject(IConsumeMessageHook, self.seer)
         given: list[Any] = []
@@ -128,10 +128,10 @@ class WatchedTests(SynchronousTestCase):
         self.assertEqual(given[1:], [pulled(7)])
         self.assertEqual(single.batch, 1)
 
-    def test_after(self) -> None:
+    def test_hookGetsJavasReturnType(self) -> None:
         """
-        After a call a hook sees what Java's consumers call its type: whether it was
-        dealt with, or raised, or took too long without raising.
+        After a call a hook gets Java's return type: success, failure, exception, or timeout
+        without an exception.
         """
         error = ValueError("bad")
         for result, seconds, expected in (
@@ -156,16 +156,17 @@ class WatchedTests(SynchronousTestCase):
             self.assertEqual(ended, self.clock.seconds())
             self.assertIs(raised, error if result is error else None)
 
-    def test_inOrder(self) -> None:
+    def test_partialOrderlyCallFails(self) -> None:
         """
-        In order there is no message of a call that was dealt with if another was not.
+        In order, if one message of a call is not consumed, none of the call counts as
+        consumed.
         """
         self.call(self.takes(ConsumeLater(done=2), 1.0), orderly=True)
         self.assertEqual(self.seer.after[0][:2], (0, FAILED))
 
-    def test_deferred(self) -> None:
+    def test_hookAwaitsDeferred(self) -> None:
         """
-        A call is over when its Deferred is, whose result stays what it was.
+        A call ends with its Deferred, and the Deferred's result is not changed.
         """
         slow = Slow()
         for result, expected in ((None, (3, SUCCESS)), (ConsumeLater(done=1), (1, FAILED))):
@@ -180,9 +181,9 @@ class WatchedTests(SynchronousTestCase):
         self.failureResultOf(called, ValueError)
         self.assertEqual(self.seer.after.pop()[:2], (0, EXCEPTION))
 
-    def test_coroutine(self) -> None:
+    def test_hookAwaitsCoroutine(self) -> None:
         """
-        An async function is seen as well.
+        A call of an async function is seen as well.
         """
 
         async def listen(messages: Any) -> ConsumeLater:
@@ -191,9 +192,9 @@ class WatchedTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(self.call(listen)), ConsumeLater())
         self.assertEqual(self.seer.after[0][:2], (0, FAILED))
 
-    def test_blocking(self) -> None:
+    def test_hookRunsInReactorThread(self) -> None:
         """
-        Of a call in a thread hooks see beginning and end in the reactor's.
+        Of a call in a thread, hooks get beginning and end in the reactor's thread.
         """
         threads = Threads(self.clock)
         called = self.call(len, blocking=True, reactor=threads)
@@ -205,9 +206,9 @@ class WatchedTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(called), 3)
         self.assertEqual(self.seer.after[0][:2], (3, SUCCESS))
 
-    def test_raise(self) -> None:
+    def test_raisingHookIsLogged(self) -> None:
         """
-        What a hook raises is logged, and neither the call nor other hooks suffer.
+        An error of a hook is logged, and neither the call nor the other hooks are affected.
         """
         bad = Seer(ValueError("hook"))
         self.hooks = [bad, self.seer]
@@ -221,9 +222,9 @@ class ConsumerHookTests(PushTests):
     The hooks of a consumer.
     """
 
-    def test_concurrently(self) -> None:
+    def test_hookSeesConcurrentCalls(self) -> None:
         """
-        Each call is seen, also one whose messages come again.
+        Each call is seen, also one with messages that come again.
         """
         seer = Seer()
         self.started(hooks=[seer])
@@ -236,9 +237,9 @@ class ConsumerHookTests(PushTests):
         self.assertEqual([each[:2] for each in seer.after], [(0, FAILED), (1, SUCCESS)])
         self.assertEqual(len(self.a.backs), 1)
 
-    def test_orderly(self) -> None:
+    def test_hookSeesOrderlyCalls(self) -> None:
         """
-        So is each in order.
+        Each call in order is seen.
         """
         seer = Seer()
         self.started(hooks=[seer], orderly=True)
@@ -250,9 +251,9 @@ class ConsumerHookTests(PushTests):
         self.assertEqual([each[:2] for each in seer.after], [(0, FAILED), (1, SUCCESS)])
         self.assertEqual([each.messages[0].reconsumeTimes for each in seer.calls], [0, 1])
 
-    def test_broadcast(self) -> None:
+    def test_hookSeesBroadcastCalls(self) -> None:
         """
-        So is each of who broadcasts.
+        Each call of a broadcast consumer is seen.
         """
         seer = Seer()
         self.started(hooks=[seer], messageModel=MessageModel.BROADCASTING)
@@ -261,10 +262,9 @@ class ConsumerHookTests(PushTests):
         self.slow.end(0)
         self.assertEqual([each[:2] for each in seer.after], [(1, SUCCESS)])
 
-    def test_origin(self) -> None:
+    def test_hookSeesOriginalTopic(self) -> None:
         """
-        A message that has come again is seen under the topic that it was sent to, as
-        by the listener.
+        A retried message is seen under its original topic, as by the listener.
         """
         seer = Seer()
         consumer = self.make(hooks=[seer])
@@ -272,9 +272,9 @@ class ConsumerHookTests(PushTests):
         consumer._consume._listener.call([prepared(again)])
         self.assertEqual(seer.calls[0].messages[0].topic, "T")
 
-    def test_directly(self) -> None:
+    def test_hookSkipsDirectConsume(self) -> None:
         """
-        A message that an administrator has consumed is not seen, as in Java.
+        A message that an administrator has consumed directly is not seen, as with Java.
         """
         seer = Seer()
         consumer = self.started(hooks=[seer])

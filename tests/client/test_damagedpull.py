@@ -62,8 +62,8 @@ class DamagedPullTests(PushTests):
 
     def test_flippedQueueOffsetSkipsNothing(self) -> None:
         """
-        One bit in a message's queue offset costs that message: none is skipped, and no
-        offset is committed that the pull did not tell.
+        A flipped bit in a message's queue offset costs that message only, and no offset is
+        committed that the broker did not give.
         """
         self.damage(2, 25, b"\x10")
         self.check([0, 1, 3, 4, 5])
@@ -76,31 +76,32 @@ class DamagedPullTests(PushTests):
         self.damage(3, 0, bytes(30))
         self.check([0, 1, 4, 5])
 
-    def test_lastIsDamaged(self) -> None:
+    def test_damagedLastMessageIsPassed(self) -> None:
         """
-        A group comes to the end of its queue though the last message is damaged.
+        A group reaches the end of its queue even if the last message is damaged.
         """
         self.damage(5, 0, bytes(100))
         self.check([0, 1, 2, 3, 4])
 
-    def test_allAreDamaged(self) -> None:
+    def test_unreadablePullLeadsOn(self) -> None:
         """
-        A pull without a message that can be read leads on as any other.
+        A pull without a readable message leads on as any other.
         """
         for number in range(6):
             self.damage(number, 88, b"!")
         self.check([], 6)
 
-    def test_orderlyGoesOn(self) -> None:
+    def test_orderlyConsumerPassesDamage(self) -> None:
         """
-        A consumer that keeps the order passes over damage as well.
+        A consumer in order passes over damage as well.
         """
         self.damage(2, 25, b"\x10")
         self.check([0, 1, 3, 4, 5], orderly=True)
 
-    def test_liteGoesOn(self) -> None:
+    def test_litePullConsumerPassesDamage(self) -> None:
         """
-        So does one that is read from, and it commits what the pull told.
+        A lite pull consumer passes over damage as well, and commits the offset that the
+        broker gave.
         """
         self.damage(2, 25, b"\x10")
         self.damage(5, 0, bytes(100))
@@ -120,12 +121,12 @@ class DamagedPullTests(PushTests):
         An answer with messages that says to begin where the pull began is not followed at
         once, and not for ever without a word.
         """
-        answer = self.a._answer
+        answer = self.a.answerPull
 
         def stuck(code: int, following: int, *rest: object) -> object:
             return answer(code, 0 if code == 0 else following, *rest)  # type: ignore[arg-type]
 
-        self.patch(self.a, "_answer", stuck)
+        self.patch(self.a, "answerPull", stuck)
         self.started(self.listen)
         self.network.advance(2.9)
         self.assertEqual(len([each for each in self.a.pulls if each.queueId == 0]), 1)

@@ -110,7 +110,7 @@ class TracesTests(RemotingTests):
 
     # --- when ------------------------------------------------------------
 
-    def test_age(self) -> None:
+    def test_traceWaitsHalfASecond(self) -> None:
         """
         A trace waits half a second for others, and then all go in one message.
         """
@@ -128,9 +128,9 @@ class TracesTests(RemotingTests):
         self.assertEqual(self.sender.numbers()[1:], [[3]])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_count(self) -> None:
+    def test_hundredTracesAreSentAtOnce(self) -> None:
         """
-        A hundred do not wait.
+        A hundred traces are sent at once.
         """
         self.add(*range(99))
         self.assertEqual(self.sender.sent, [])
@@ -139,9 +139,9 @@ class TracesTests(RemotingTests):
         self.clock.advance(0.5)
         self.assertEqual(self.sender.numbers()[1:], [[100]])
 
-    def test_size(self) -> None:
+    def test_messageStaysWithinSizeLimit(self) -> None:
         """
-        No message is larger than 128,000 bytes, in bytes and not in characters.
+        No message is larger than 128,000 bytes, counted in bytes and not in characters.
         """
         long = SubBefore(1, "订" * 10_000, "g", "R", "ID", 0, None)
         for _ in range(5):
@@ -155,10 +155,9 @@ class TracesTests(RemotingTests):
 
     # --- what ------------------------------------------------------------
 
-    def test_keys(self) -> None:
+    def test_messageHasKeysOfItsTraces(self) -> None:
         """
-        A message with traces is found by the ids and the keys of all that it tells of,
-        each of which it has once.
+        A message with traces has the ids and keys of all its traces, each once.
         """
         self.traces.add(trace(1, "a b"))
         self.traces.add(trace(1, "b  c "))
@@ -169,10 +168,10 @@ class TracesTests(RemotingTests):
         self.assertEqual(message.keys, [one, "a", "b", "c", two])
         self.assertEqual(message.topic, TOPIC)
 
-    def test_manyKeys(self) -> None:
+    def test_keysFitIntoProperties(self) -> None:
         """
-        The keys of a message fit among its properties; if those of a single trace do
-        not, it is found by its id.
+        The keys of a message fit into its properties.  If those of a single trace do not,
+        the message has its id only.
         """
         for number in range(4):
             self.traces.add(trace(number, f"{number}" * 10_000))
@@ -185,9 +184,10 @@ class TracesTests(RemotingTests):
         last = decodeTraces(self.sender.sent[1][0].body)[-1]
         self.assertEqual(last.keys, "订" * 10_900)
 
-    def test_topic(self) -> None:
+    def test_otherTopicIsUsed(self) -> None:
         """
-        They may go to another topic; of neither it nor RocketMQ's own are there traces.
+        Traces may go to another topic.  Messages of that topic and of system topics are not
+        traced.
         """
         traces = self.make("Traces")
         traces.start()
@@ -202,9 +202,9 @@ class TracesTests(RemotingTests):
 
     # --- too many, and other mishaps -------------------------------------
 
-    def test_full(self) -> None:
+    def test_fullQueueDropsTraces(self) -> None:
         """
-        Of 2,048 that no broker has taken yet further ones are dropped, until it has.
+        If 2,048 traces are not sent yet, further ones are dropped.
         """
         self.add(*range(2100))
         self.assertEqual(self.traces.dropped, 52)
@@ -219,16 +219,16 @@ class TracesTests(RemotingTests):
 
     def test_failedTraceIsDropped(self) -> None:
         """
-        What cannot be sent is dropped.
+        Traces that cannot be sent are dropped.
         """
         self.add(1, 2)
         self.clock.advance(0.5)
         self.sender.sent[0][1].errback(RequestTimedOut("", "late"))
         self.assertEqual(self.traces.dropped, 2)
 
-    def test_unwritable(self) -> None:
+    def test_unwritableTraceIsDropped(self) -> None:
         """
-        What cannot be written is dropped, and what can is not.
+        A trace that cannot be encoded is dropped, and the others are sent.
         """
         self.traces.add(trace(1, "a\x02b"))
         self.traces.add(trace(2, "\ud800"))
@@ -238,9 +238,9 @@ class TracesTests(RemotingTests):
         self.clock.advance(0.5)
         self.assertEqual(self.sender.numbers(), [[3]])
 
-    def test_words(self) -> None:
+    def test_dropsAreLoggedOncePerMinute(self) -> None:
         """
-        Drops are spoken of once a minute, and when it is over.
+        Drops are logged once a minute, and when they end.
         """
         self.clock.advance(1000)
         self.add(*range(2050))
@@ -265,8 +265,7 @@ class TracesTests(RemotingTests):
 
     def test_stopSendsWaitingTraces(self) -> None:
         """
-        At the end what there is is sent, for as long as is allowed; after it nothing
-        is taken.
+        A stop sends the waiting traces within its time limit, and takes no more.
         """
         self.add(1, 2)
         stopping = self.traces.stop(2.5)
@@ -281,9 +280,9 @@ class TracesTests(RemotingTests):
         self.assertEqual(self.traces.dropped, 0)
         self.successResultOf(self.traces.stop(2.5))
 
-    def test_notStarted(self) -> None:
+    def test_unstartedDispatcherTakesNoTrace(self) -> None:
         """
-        Before the start nothing is taken.
+        Before the start no trace is taken.
         """
         traces = self.make(True)
         traces.add(trace(1))
@@ -292,7 +291,7 @@ class TracesTests(RemotingTests):
 
     def test_restartHasNewProducer(self) -> None:
         """
-        Who starts again has a new producer.
+        A restart makes a new producer.
         """
         first = self.sender
         first.stopped.callback(None)
@@ -394,10 +393,10 @@ class ModelTests(SynchronousTestCase):
     L{Model}.
     """
 
-    def test_model(self) -> None:
+    def test_tracesMatchModel(self) -> None:
         """
-        Whatever happens, and in which order, none is lost unseen, none waits for too
-        long, and there are never too many.
+        Whatever happens in whichever order, no trace is lost unseen, none waits too long,
+        and there are never too many.
         """
         run_state_machine_as_test(
             Model, settings=settings(max_examples=25, stateful_step_count=15, deadline=None)

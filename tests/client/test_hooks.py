@@ -5,10 +5,11 @@ Tests for L{txrocket.client.trace.hooks}: what is written down of messages, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.logger import LogLevel
+from twisted.logger import LogEvent, LogLevel, capturedLogs
 from zope.interface.verify import verifyObject
 
 from tests.client.answering import ADDRESSES, Received, routeTo
@@ -49,14 +50,21 @@ NORMAL, HALF, COMMIT, DELAY, _ = MessageType
 
 def tracesOf(request: RemotingCommand) -> list[Trace]:
     """
-    What a request that brings traces has of them.
+    The traces of a request.
     """
     return decodeTraces(request.body)
 
 
+def dropped(logs: Sequence[LogEvent]) -> list[int]:
+    """
+    The totals of dropped traces that are logged.
+    """
+    return [each["dropped"] for each in logs if "dropped" in each]
+
+
 class SendTraceTests(ProducerCase):
     """
-    A producer of which traces are written, to a broker that stores them.
+    A traced producer, and a broker that stores the traces.
     """
 
     def setUp(self) -> None:
@@ -71,7 +79,7 @@ class SendTraceTests(ProducerCase):
 
     def written(self, seconds: float = 0.5) -> list[Received]:
         """
-        What is written of traces within some time.
+        The traces that are sent within some time.
         """
         self.clock.advance(seconds)
         received = [*self.network.run()]
@@ -88,10 +96,10 @@ class SendTraceTests(ProducerCase):
         assert isinstance(trace, Pub)
         return trace
 
-    def test_sent(self) -> None:
+    def test_sentMessageIsTraced(self) -> None:
         """
-        Of a message that was sent is written by whom, when, to which broker, how large
-        it is and how long it took, and a producer of its own sends that.
+        The trace of a sent message tells sender, time, broker, size and duration, and
+        another producer sends it.
         """
         producer = self.traced()
         hook = producer._trace
@@ -129,8 +137,8 @@ class SendTraceTests(ProducerCase):
 
     def test_missingFieldsAreWrittenAsByJava(self) -> None:
         """
-        What a message has not is written as Java writes it, and a broker that says
-        nothing of its region and of traces has a region and wants them.
+        Missing fields of a message are written as by Java.  A broker that tells no region
+        and no trace setting has the default of both.
         """
         trace = self.pub()
         self.assertEqual((trace.tags, trace.keys), (None, None))
@@ -138,9 +146,9 @@ class SendTraceTests(ProducerCase):
         # A property without a value is as good as none.
         self.assertIsNone(self.pub(Message("T", b"x", properties={"KEYS": ""})).keys)
 
-    def test_status(self) -> None:
+    def test_unsafeMessageHasFailed(self) -> None:
         """
-        One that is not as safe as it should be has failed.
+        A message that is stored less safely than it should be has failed in its trace.
         """
         for code in (
             ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -149,9 +157,9 @@ class SendTraceTests(ProducerCase):
         ):
             self.assertIs(self.pub(answer={"code": code}).success, False)
 
-    def test_types(self) -> None:
+    def test_delayedMessageHasOwnType(self) -> None:
         """
-        Messages that are delivered later are of a type of their own.
+        Delayed messages have a type of their own.
         """
         for properties, expected in (
             ({}, NORMAL),
@@ -166,9 +174,9 @@ class SendTraceTests(ProducerCase):
         ):
             self.assertIs(self.pub(Message("T", b"x", properties=properties)).msgType, expected)
 
-    def test_compressed(self) -> None:
+    def test_sizeIsOfSentBody(self) -> None:
         """
-        The size is that of what was sent.
+        The size is that of the sent body.
         """
         message = Message("T", b"x" * 10_000)
         received = self.sent(self.traced(), message)
@@ -179,9 +187,9 @@ class SendTraceTests(ProducerCase):
         self.assertEqual(trace.bodyLength, len(received.request.body))
         self.assertLess(trace.bodyLength, 100)
 
-    def test_batch(self) -> None:
+    def test_eachMessageOfBatchIsTraced(self) -> None:
         """
-        Of a batch each message has its trace, and is found by its own id.
+        Each message of a batch has its trace under its own id.
         """
         batch = [Message("T", b"a", keys="k1"), Message("T", b"bc", "tag")]
         for offsets, expected in (("0A,0B", ["0A", "0B"]), ("0A", ["0A", ""])):
@@ -201,7 +209,7 @@ class SendTraceTests(ProducerCase):
             keys = splitProperties(written.fields["i"])["KEYS"]
             self.assertEqual(keys, f"{first.msgId} k1 {second.msgId}")
 
-    def test_unwanted(self) -> None:
+    def test_brokerWithoutTracesGetsNone(self) -> None:
         """
         A broker that wants no traces gets none.
         """
@@ -209,9 +217,9 @@ class SendTraceTests(ProducerCase):
         self.successResultOf(self.sending)
         self.assertEqual(self.written(), [])
 
-    def test_unknown(self) -> None:
+    def test_unconfirmedMessageIsNotTraced(self) -> None:
         """
-        Of a message that no broker has confirmed there is no trace, as with Java.
+        A message that no broker has confirmed is not traced, as with Java.
         """
         producer = self.traced()
         self.sent(producer).refuse(ResponseCode.MESSAGE_ILLEGAL)
@@ -220,9 +228,9 @@ class SendTraceTests(ProducerCase):
         self.network.only()
         self.assertEqual(self.written(), [])
 
-    def test_itself(self) -> None:
+    def test_traceTopicIsNotTraced(self) -> None:
         """
-        Of what is sent to the topic of traces there are none, and of traces neither.
+        Messages to the trace topic are not traced.
         """
         producer = self.traced()
         self.sent(producer, Message(TOPIC, b"x")).stored()
@@ -232,9 +240,9 @@ class SendTraceTests(ProducerCase):
         written.stored()
         self.assertEqual(self.written(10), [])
 
-    def test_topic(self) -> None:
+    def test_otherTraceTopicIsUsed(self) -> None:
         """
-        They go to another topic if one is named, which must be one.
+        Traces go to the given topic, whose name must be valid.
         """
         self.network.routes["Traces"] = routeTo("broker-b", queues=1)
         self.sent(self.traced(trace="Traces")).stored()
@@ -242,22 +250,25 @@ class SendTraceTests(ProducerCase):
         self.assertEqual(written.fields["b"], "Traces")
         self.assertRaises(InvalidMessage, Producer, self.cluster, "G", trace="a b")
 
-    def test_noTopic(self) -> None:
+    def test_missingTraceTopicIsLoggedOnce(self) -> None:
         """
-        If nobody has the topic, sends are none the worse; there is one warning.
+        If the trace topic does not exist, sends are not affected, and there is one warning.
         """
         del self.network.routes[TOPIC], self.network.routes["TBW102"]
         producer = self.traced()
-        for _ in range(3):
-            self.sent(producer).stored()
-            self.successResultOf(self.sending)
-            self.assertEqual(self.written(), [])
-        assert producer._trace is not None
-        self.assertEqual(producer._trace.traces.dropped, 3)
+        with capturedLogs() as logs:
+            for _ in range(3):
+                self.sent(producer).stored()
+                self.successResultOf(self.sending)
+                self.assertEqual(self.written(), [])
+            self.assertEqual(dropped(logs), [1])
+            producer.stop()
+            self.network.run()
+        self.assertEqual(dropped(logs), [1, 3])
 
-    def test_noHurry(self) -> None:
+    def test_sendDoesNotWaitForTraces(self) -> None:
         """
-        A send does not wait for traces that nobody takes.
+        A send does not wait for traces that no broker takes.
         """
         producer = self.traced()
         for number in range(3000):
@@ -268,9 +279,9 @@ class SendTraceTests(ProducerCase):
         assert producer._trace is not None
         self.assertEqual(producer._trace.traces.dropped, 3000 - 2048)
 
-    def test_retried(self) -> None:
+    def test_retriedMessageHasOneTrace(self) -> None:
         """
-        Of a message that was tried again there is one trace, of all attempts together.
+        A retried message has one trace for all attempts.
         """
         self.sent(self.traced()).refuse(ResponseCode.SYSTEM_BUSY)
         self.clock.advance(1)
@@ -281,10 +292,10 @@ class SendTraceTests(ProducerCase):
         assert isinstance(trace, Pub)
         self.assertEqual((trace.costTime, trace.storeHost), (1000, again.at))
 
-    def test_elsewhere(self) -> None:
+    def test_traceNamesStoringBroker(self) -> None:
         """
-        Of one that another broker was to have as well and has not, the trace names the
-        broker that has it.
+        If a second broker was to store the message and has not, the trace names the broker
+        that has stored it.
         """
         first = self.sent(self.traced(retryNotStored=True))
         first.stored(code=ResponseCode.FLUSH_DISK_TIMEOUT)
@@ -297,10 +308,10 @@ class SendTraceTests(ProducerCase):
         assert isinstance(trace, Pub)
         self.assertEqual((trace.storeHost, trace.success), (first.at, False))
 
-    def test_group(self) -> None:
+    def test_traceGroupIsUniqueAndShort(self) -> None:
         """
-        Who sends traces has a name that no other has and that is none too long,
-        however long the producer's is.
+        The trace producer has a unique group name that is not too long, however long the
+        producer's is.
         """
         cluster = self.network.cluster()
         long = "x" * 255
@@ -315,7 +326,7 @@ class SendTraceTests(ProducerCase):
 
     def test_producerStopWaitsForTraces(self) -> None:
         """
-        At the end what was not written yet is, for which the stop waits.
+        A stop sends the remaining traces, and waits for them.
         """
         producer = self.traced()
         self.sent(producer).stored()
@@ -328,9 +339,9 @@ class SendTraceTests(ProducerCase):
         self.successResultOf(stopping)
         self.assertEqual(self.cluster.producers, {})
 
-    def test_stopInTime(self) -> None:
+    def test_stopKeepsItsTimeLimit(self) -> None:
         """
-        But no longer than it may in all, messages included.
+        A stop waits no longer than its time limit, messages included.
         """
         producer = self.traced()
         first, second = self.sent(producer), self.sent(producer)
@@ -349,7 +360,7 @@ class SendTraceTests(ProducerCase):
 
     def test_sendAfterStopIsNotTraced(self) -> None:
         """
-        Of a message that was still under way then nothing is written any more.
+        A message that is still in flight after the stop is not traced.
         """
         producer = self.traced()
         received = self.sent(producer)
@@ -363,7 +374,7 @@ class SendTraceTests(ProducerCase):
 
     def test_restartedProducerTraces(self) -> None:
         """
-        A producer that is started again has its traces again.
+        A restarted producer traces again.
         """
         producer = self.traced()
         stopping = producer.stop()
@@ -401,7 +412,7 @@ class Stored(PushTests):
 
     def traces(self, seconds: float = 0.5) -> list[Trace]:
         """
-        What has been written after a while, since this was last asked.
+        The traces that are sent after a while, since the last call.
         """
         self.network.advance(seconds)
         traces = [
@@ -445,9 +456,9 @@ class EndTraceTests(Stored):
         self.network.clock.advance(0.25)
         return self.state
 
-    def test_ends(self) -> None:
+    def test_halfAndEndsAreTraced(self) -> None:
         """
-        Of a transaction the half message and each kind of end are written.
+        The half message of a transaction and each kind of end are traced.
         """
         self.told = {"MSG_REGION": "north"}
         for state in LocalTransactionState:
@@ -475,9 +486,9 @@ class EndTraceTests(Stored):
                 ),
             )
 
-    def test_raises(self) -> None:
+    def test_raisingTransactionEndsUnknown(self) -> None:
         """
-        A local transaction that raises ends unknown.
+        A local transaction that raises ends as unknown.
         """
         self.execute = lambda message: 1 / 0  # type: ignore[method-assign, assignment, return-value]
         self.failureResultOf(self.send(), ZeroDivisionError)
@@ -485,9 +496,9 @@ class EndTraceTests(Stored):
         assert isinstance(end, EndTransaction)
         self.assertEqual(end.transactionState, "UNKNOW")
 
-    def test_unwanted(self) -> None:
+    def test_endIsNotTracedIfUnwanted(self) -> None:
         """
-        If the broker wants no traces there is none of the end either.
+        If the broker wants no traces, the end is not traced either.
         """
         self.told = {"TRACE_ON": "false"}
         self.successResultOf(self.send())
@@ -503,10 +514,9 @@ class EndTraceTests(Stored):
         )
         return self.traces()
 
-    def test_check(self) -> None:
+    def test_checkIsTraced(self) -> None:
         """
-        That a broker had to ask is written as well, unless the message is not to be
-        traced.
+        A transaction check is traced as well, unless the message is not to be traced.
         """
         self.state = LocalTransactionState.ROLLBACK_MESSAGE
         now = int(self.clock.seconds() * 1000)
@@ -534,9 +544,9 @@ class EndTraceTests(Stored):
         assert isinstance(end, EndTransaction)
         self.assertEqual(end.regionId, "DefaultRegion")
 
-    def test_untraced(self) -> None:
+    def test_untracedProducerWritesNone(self) -> None:
         """
-        Who wants no traces writes none.
+        A producer without traces writes none.
         """
         plain = TransactionProducer(self.cluster, "Q", lambda message: self.state)
         self.got(plain.start())
@@ -573,9 +583,9 @@ class ConsumeTraceTests(Stored):
         """
         return self.started(**{"trace": True, **options})
 
-    def test_consumed(self) -> None:
+    def test_consumedMessageIsTraced(self) -> None:
         """
-        Of each message is written that a listener is given it and what came of that;
+        For each message the beginning and the result of the listener's call are traced, and
         a call has one id.
         """
         verifyObject(IConsumeMessageHook, self.make(group="H", trace=True)._trace)
@@ -597,16 +607,16 @@ class ConsumeTraceTests(Stored):
         assert isinstance(other, SubBefore)
         self.assertNotEqual(other.requestId, call)
 
-    def test_noId(self) -> None:
+    def test_messageWithoutIdHasBrokersId(self) -> None:
         """
-        A message that its sender gave no id has the broker's.
+        A message without an id of its sender has the broker's.
         """
         before, after = self.consume(pulled(0))
         self.assertEqual((before.msgId, after.msgId), (pulled(0).offsetMsgId,) * 2)
 
-    def test_statuses(self) -> None:
+    def test_resultHasJavasName(self) -> None:
         """
-        What came of it is what Java calls it, for each message by itself.
+        The result has Java's name, for each message by itself.
         """
         failed, timeOut = ConsumeReturnType.FAILED, ConsumeReturnType.TIME_OUT
         for result, options, expected in (
@@ -621,10 +631,9 @@ class ConsumeTraceTests(Stored):
             after = [each for each in traces if isinstance(each, SubAfter)]
             self.assertEqual([(each.success, each.contextCode) for each in after], expected)
 
-    def test_unwanted(self) -> None:
+    def test_unwantedMessagesAreNotTraced(self) -> None:
         """
-        Messages that say so, and traces themselves, are not traced; others of the same
-        call are.
+        Messages that say so, and traces, are not traced.  Others of the same call are.
         """
         messages = [
             pulled(0, TRACE_ON="false"),
@@ -633,10 +642,10 @@ class ConsumeTraceTests(Stored):
         ]
         self.assertEqual([each.msgId for each in self.consume(*messages)], ["ID", "ID"])
 
-    def test_group(self) -> None:
+    def test_traceGroupDiffersFromConsumers(self) -> None:
         """
-        The producer of traces has a name of its own, which a group's own producer with
-        traces does not take.
+        The trace producer has a group of its own, which a traced producer of the same group
+        does not use.
         """
         producer = Producer(self.cluster, "G", trace=True)
         self.got(producer.start())
@@ -649,8 +658,8 @@ class ConsumeTraceTests(Stored):
 
     def test_consumerStopWaitsForTraces(self) -> None:
         """
-        At the end what listeners have done last is written, and the stop waits for
-        that; and in vain no longer than it may.
+        A stop sends the traces of the last calls and waits for them, no longer than its
+        time limit.
         """
         consumer = self.traced()
         self.a.put(b"a")
@@ -673,9 +682,9 @@ class ConsumeTraceTests(Stored):
         self.got(stopping)
         self.assertEqual(self.said("traces", LogLevel.warn), [])
 
-    def test_topic(self) -> None:
+    def test_consumerUsesOtherTraceTopic(self) -> None:
         """
-        They go to another topic if one is named.
+        Traces go to the given topic.
         """
         self.ns.routes["Traces"] = self.ns.routes[TOPIC]
         consumer = self.traced(trace="Traces")

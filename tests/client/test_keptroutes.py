@@ -57,9 +57,9 @@ class RestartTests(SynchronousTestCase):
             self.send()
             self.servers.advance(0.1)
 
-    def test_noSendFails(self) -> None:
+    def test_nameServerRestartFailsNoSend(self) -> None:
         """
-        No send fails while a name server is down, while it is back and knows nothing, and
+        No send fails while a name server is down, while it is back without routes, and
         after that.
         """
         self.prepare()
@@ -72,10 +72,9 @@ class RestartTests(SynchronousTestCase):
             self.send()
         self.sendFor(40.0)
 
-    def test_ignorantNameServer(self) -> None:
+    def test_emptyNameServerFailsNoSend(self) -> None:
         """
-        No send fails for as long as a name server knows nothing, because its brokers do
-        not reach it.
+        No send fails while a name server has no routes because its brokers do not reach it.
         """
         self.prepare()
         # Its brokers go on telling the rest.

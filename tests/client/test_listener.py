@@ -32,40 +32,40 @@ class ListeningTests(SynchronousTestCase):
         """
         return ListenerCaller(listener, batch, self.threads, blocking=blocking)
 
-    def test_plain(self) -> None:
+    def test_plainResultCountsAtOnce(self) -> None:
         """
-        A function is given the message, and what it returns counts at once.
+        A function gets the message, and its result counts at once.
         """
         later = ConsumeLater(delayLevel=2)
         listening = self.listening(lambda message: (message, later))
         self.assertEqual(listening.call([pulled(3)]), (pulled(3), later))
         self.assertEqual(listening.batch, 1)
 
-    def test_raises(self) -> None:
+    def test_functionsErrorIsRaised(self) -> None:
         """
-        What a function raises is raised.
+        An error of a function is raised.
         """
         self.assertRaises(ZeroDivisionError, self.listening(lambda _: 1 / 0).call, [pulled(3)])
 
-    def test_batch(self) -> None:
+    def test_batchListenerGetsList(self) -> None:
         """
-        Who wants batches is given a list, also of one.
+        A listener of batches gets a list, also for one message.
         """
         listening = self.listening(lambda messages: messages, 5)
         self.assertEqual(listening.call([pulled(3)]), [pulled(3)])
         self.assertEqual(listening.batch, 5)
         self.assertEqual(self.listening(list, 1).call([pulled(3)]), [pulled(3)])
 
-    def test_deferred(self) -> None:
+    def test_deferredIsPassedOn(self) -> None:
         """
-        A Deferred is given on as it is.
+        A Deferred is passed on as it is.
         """
         promise: Deferred[None] = Deferred()
         self.assertIs(self.listening(lambda message: promise).call([pulled(3)]), promise)
 
-    def test_coroutine(self) -> None:
+    def test_coroutineRunsAtOnce(self) -> None:
         """
-        An C{async def} runs at once, as far as it can, and its result is a Deferred's.
+        An C{async def} runs at once as far as it can, and its result is a Deferred's.
         """
         promise: Deferred[int] = Deferred()
         seen = []
@@ -80,9 +80,9 @@ class ListeningTests(SynchronousTestCase):
         promise.callback(1)
         self.assertEqual(self.successResultOf(result), 2)
 
-    def test_coroutineRaises(self) -> None:
+    def test_coroutinesErrorFailsDeferred(self) -> None:
         """
-        What a coroutine raises fails its Deferred.
+        An error of a coroutine fails its Deferred.
         """
 
         async def listen(message: MessageExt) -> None:
@@ -90,10 +90,10 @@ class ListeningTests(SynchronousTestCase):
 
         self.failureResultOf(self.listening(listen).call([pulled(3)]), ZeroDivisionError)
 
-    def test_blocking(self) -> None:
+    def test_blockingListenerRunsInThread(self) -> None:
         """
-        A listener that blocks is called by one of the reactor's threads, and its
-        result comes back to the reactor.
+        A blocking listener is called in one of the reactor's threads, and its result comes
+        back to the reactor.
         """
         result = self.listening(lambda message: message.queueOffset, blocking=True).call(
             [pulled(3)]
@@ -104,19 +104,19 @@ class ListeningTests(SynchronousTestCase):
         self.threads.advance(0)
         self.assertEqual(self.successResultOf(result), 3)
 
-    def test_blockingRaises(self) -> None:
+    def test_blockingErrorComesBack(self) -> None:
         """
-        So does what it raises.
+        An error of a blocking listener comes back to the reactor as well.
         """
         result = self.listening(lambda messages: 1 / 0, 2, blocking=True).call([pulled(3)])
         self.threads.jobs.pop()()
         self.threads.advance(0)
         self.failureResultOf(result, ZeroDivisionError)
 
-    def test_blockingCoroutine(self) -> None:
+    def test_blockingCoroutineIsRefused(self) -> None:
         """
-        An C{async def} cannot be called in a thread: nobody would run it, and all its
-        messages would count as dealt with.
+        An C{async def} cannot be called in a thread: no event loop would run it, and all
+        its messages would count as consumed.
         """
 
         async def listen(message: MessageExt) -> None:
@@ -126,8 +126,8 @@ class ListeningTests(SynchronousTestCase):
 
         self.assertRaises(ConfigError, self.listening, listen, blocking=True)
 
-    def test_done(self) -> None:
+    def test_negativeCountIsRefused(self) -> None:
         """
-        No fewer messages than none can be dealt with.
+        The number of consumed messages cannot be negative.
         """
         self.assertRaises(ValueError, ConsumeLater, done=-1)

@@ -81,7 +81,7 @@ class LiteTestsBase(ConsumerTests):
 
     def poll(self, consumer: LitePullConsumer, most: int | None = None) -> list[bytes]:
         """
-        What is there now.
+        The present messages.
         """
         self.network.flush()
         return _bodies(self.got(consumer.poll(0, most)))
@@ -112,10 +112,10 @@ class PollTests(LiteTestsBase):
     L{LitePullConsumer.poll}.
     """
 
-    def test_there(self) -> None:
+    def test_pollGivesPresentMessages(self) -> None:
         """
-        What is there is given at once, as many as are wanted, in the order of each
-        queue, and each queue in turn.
+        Present messages are given at once, up to the wanted number, in the order of each
+        queue, each queue in turn.
         """
         self.a.put(b"0", b"1", b"2")
         self.a.put(b"x", b"y", queueId=1)
@@ -125,7 +125,7 @@ class PollTests(LiteTestsBase):
         self.assertEqual(self.poll(consumer), [b"2", b"y"])
         self.assertEqual(self.poll(consumer), [])
 
-    def test_turns(self) -> None:
+    def test_queueHasOneTurnPerRound(self) -> None:
         """
         A queue whose messages came in several pulls has its turn no more often.
         """
@@ -136,15 +136,15 @@ class PollTests(LiteTestsBase):
         self.a.put(b"x", queueId=1)
         self.assertEqual([self.poll(consumer, 1)[0] for _ in range(3)], [b"0", b"x", b"1"])
 
-    def test_most(self) -> None:
+    def test_pollGivesBatchSizeByDefault(self) -> None:
         """
-        As many are given as are pulled at a time, if nothing else is said.
+        Without a number, as many messages are given as are pulled at a time.
         """
         self.a.put(*[b"%d" % number for number in range(40)])
         self.assertEqual(len(self.poll(self.assigned())), 32)
         self.assertEqual(len(self.poll(self.assigned(pullBatch=7))), 7)
 
-    def test_wait(self) -> None:
+    def test_pollWaitsForMessage(self) -> None:
         """
         A message that comes within the time is given as it comes.
         """
@@ -158,7 +158,8 @@ class PollTests(LiteTestsBase):
 
     def test_noMessageInTimeGivesEmptyList(self) -> None:
         """
-        If none comes, the list is empty, and the next one is for who polls then.
+        If no message comes in time, the list is empty, and the next message is for the next
+        poll.
         """
         consumer = self.assigned()
         polling = consumer.poll(2.0)
@@ -168,9 +169,9 @@ class PollTests(LiteTestsBase):
         self.network.flush()
         self.assertEqual(self.poll(consumer), [b"0"])
 
-    def test_cancel(self) -> None:
+    def test_cancelledPollFails(self) -> None:
         """
-        Who gives up is told so, and may come back.
+        A cancelled poll fails, and the reader may poll again.
         """
         consumer = self.assigned()
         polling = consumer.poll()
@@ -179,9 +180,9 @@ class PollTests(LiteTestsBase):
         self.a.put(b"0")
         self.assertEqual(self.poll(consumer), [b"0"])
 
-    def test_oneReader(self) -> None:
+    def test_secondReaderIsRefused(self) -> None:
         """
-        There is one reader: messages that another has would count as dealt with.
+        There is one reader: messages of a second one would count as consumed.
         """
         consumer = self.assigned()
         polling = consumer.poll()
@@ -189,7 +190,7 @@ class PollTests(LiteTestsBase):
         self.a.put(b"0")
         self.assertEqual(_bodies(self.got(polling)), [b"0"])
 
-    def test_notStarted(self) -> None:
+    def test_pollNeedsStartedConsumer(self) -> None:
         """
         Before the start and after the stop there is nothing to read.
         """
@@ -200,10 +201,10 @@ class PollTests(LiteTestsBase):
         self.got(consumer.stop())
         self.failed(consumer.poll(), ServiceNotAvailable)
 
-    def test_compressed(self) -> None:
+    def test_pollDecompressesAndTellsDamage(self) -> None:
         """
-        Compression is undone.  Messages before one that is damaged are given, then
-        there is an error that says where it is, and then those after it.
+        Bodies are decompressed.  Messages before a damaged one are given, then an error
+        that says where it is, and then those after it.
         """
         self.a.put(deflate(b"long"), b"damaged", deflate(b"after"), sysFlag=COMPRESSED_FLAG)
         consumer = self.assigned()
@@ -213,9 +214,9 @@ class PollTests(LiteTestsBase):
         self.got(consumer.commit())
         self.assertEqual(self.a.updates[-1], (0, 3))
 
-    def test_damagedWhileWaiting(self) -> None:
+    def test_damagedMessageFailsWaitingPoll(self) -> None:
         """
-        Who waits is told of a damaged message, too.
+        A waiting poll fails with a damaged message, too.
         """
         consumer = self.assigned()
         polling = consumer.poll()
@@ -223,9 +224,9 @@ class PollTests(LiteTestsBase):
         self.a.put(b"damaged", sysFlag=COMPRESSED_FLAG)
         self.failed(polling, MalformedRecord)
 
-    def test_tags(self) -> None:
+    def test_pollGivesSubscribedTags(self) -> None:
         """
-        Only what is subscribed to is given.
+        Only subscribed tags are given.
         """
         self.a.put(b"0", tags="x")
         self.a.put(b"1", tags="y")
@@ -249,9 +250,9 @@ class IterationTests(LiteTestsBase):
 
         return ensureDeferred(run())
 
-    def test_stream(self) -> None:
+    def test_iterationGivesMessagesUntilStop(self) -> None:
         """
-        Messages that are there are given, and those that come, until the stop.
+        Present messages are given, and then those that come, until the stop.
         """
         self.a.put(b"0", b"1")
         consumer = self.subscribed()
@@ -265,9 +266,9 @@ class IterationTests(LiteTestsBase):
         self.got(consumer.stop())
         self.got(reading)
 
-    def test_afterStop(self) -> None:
+    def test_stoppedConsumerEndsIteration(self) -> None:
         """
-        A consumer that was stopped has no more messages.
+        A stopped consumer has no more messages.
         """
         self.a.put(b"0")
         consumer = self.subscribed()
@@ -276,9 +277,9 @@ class IterationTests(LiteTestsBase):
         self.got(self.read(consumer, seen))
         self.assertEqual(seen, [])
 
-    def test_damaged(self) -> None:
+    def test_damagedMessageEndsIteration(self) -> None:
         """
-        A damaged message ends the loop with an error; the next loop goes on after it.
+        A damaged message ends the loop with an error, and the next loop goes on after it.
         """
         self.a.put(b"0")
         self.a.put(b"damaged", sysFlag=COMPRESSED_FLAG)
@@ -289,44 +290,40 @@ class IterationTests(LiteTestsBase):
         self.read(consumer, seen)
         self.assertEqual(seen, [b"0", b"2"])
 
-    def test_leftByBreak(self) -> None:
+    async def readUntilOne(self, error: Exception | None = None) -> None:
         """
-        Who leaves the context in peace has dealt with the last message.
+        Read in a context up to the second message, and leave it.
+        """
+        consumer = self.made()
+        consumer.assign([self.queue])
+        async with consumer:
+            async for message in consumer:
+                if message.body == b"1":
+                    if error is not None:
+                        raise error
+                    break
+
+    def test_breakCommitsLastMessage(self) -> None:
+        """
+        A reader that leaves the context without an error has consumed the last message.
         """
         self.a.put(b"0", b"1", b"2")
-
-        async def run() -> None:
-            consumer = self.made()
-            consumer.assign([self.queue])
-            async with consumer:
-                async for message in consumer:
-                    if message.body == b"1":
-                        break
-
-        self.got(ensureDeferred(run()))
+        self.got(ensureDeferred(self.readUntilOne()))
         self.assertEqual(self.a.updates, [(0, 2)])
 
-    def test_leftByError(self) -> None:
+    def test_errorCommitsNotLastMessage(self) -> None:
         """
-        Who leaves it by an error gets the message again, and the error is its own.
+        A reader that leaves the context by an error gets the message again, and its error.
         """
         self.a.put(b"0", b"1", b"2")
-
-        async def run() -> None:
-            consumer = self.made()
-            consumer.assign([self.queue])
-            async with consumer:
-                async for message in consumer:
-                    if message.body == b"1":
-                        raise ZeroDivisionError
-
-        self.failed(ensureDeferred(run()), ZeroDivisionError)
+        leaving = ensureDeferred(self.readUntilOne(ZeroDivisionError()))
+        self.failed(leaving, ZeroDivisionError)
         self.assertEqual(self.a.updates, [(0, 1)])
 
-    def test_stopFromWithin(self) -> None:
+    def test_readerMayStopConsumer(self) -> None:
         """
-        A reader may stop the consumer while it is given a message: nothing is pulled
-        any more.
+        A reader may stop the consumer while it has a message, and nothing is pulled after
+        that.
         """
         consumer = self.assigned()
 
@@ -346,13 +343,13 @@ class IterationTests(LiteTestsBase):
 
 class PrefetchTests(LiteTestsBase):
     """
-    What is pulled ahead.
+    Pulling ahead of the reader.
     """
 
-    def test_count(self) -> None:
+    def test_queueHoldsThousandMessages(self) -> None:
         """
-        A queue is pulled until 1,000 messages of it are held, dealt with or not; and
-        again when the reader has dealt with some.
+        A queue is pulled until 1,000 of its messages are held, consumed or not, and again
+        when the reader has consumed some.
         """
         self.a.put(*[b""] * 1100)
         consumer = self.assigned()
@@ -366,9 +363,9 @@ class PrefetchTests(LiteTestsBase):
         self.got(consumer.poll(0, 1))
         self.assertEqual(self.pulled(), [(0, 1024)])
 
-    def test_size(self) -> None:
+    def test_queueHoldsHundredMebibytes(self) -> None:
         """
-        Or until 100 MiB of bodies are held.
+        A queue is pulled until 100 MiB of its bodies are held.
         """
         self.a.put(*[bytes(100)] * 5)
         consumer = self.assigned(room=Room(size=250), pullBatch=1)
@@ -378,17 +375,17 @@ class PrefetchTests(LiteTestsBase):
         self.assertEqual(self.pulled(), [(0, 3)])
         self.assertEqual(Room(), Room(1000, 100 * 1024 * 1024, 2000))
 
-    def test_span(self) -> None:
+    def test_queueHoldsTwoThousandOffsets(self) -> None:
         """
-        Or until more than 2,000 offsets lie between the first and the last that are
-        held.
+        A queue is pulled until more than 2,000 offsets lie between its first and last held
+        messages.
         """
         for number in range(10):
             self.a.put(b"", tags="a" if number % 3 == 0 else "b")
         self.subscribed("a", room=Room(span=5), pullBatch=1)
         self.assertEqual([each for each in self.pulled() if not each[0]][-1], (0, 6))
 
-    def test_each(self) -> None:
+    def test_boundsAreOfEachQueue(self) -> None:
         """
         Each queue has its own bounds.
         """
@@ -397,9 +394,9 @@ class PrefetchTests(LiteTestsBase):
         self.assigned(*self.queues[:2], room=Room(count=1), pullBatch=1)
         self.assertEqual(sorted(self.pulled()), [(0, 0), (1, 0)])
 
-    def test_waits(self) -> None:
+    def test_endOfQueueIsPolledForTwentySeconds(self) -> None:
         """
-        At the end of a queue the broker waits for 20 seconds, and is asked again.
+        At the end of a queue the broker holds the pull for 20 seconds, and is asked again.
         """
         self.assigned()
         self.assertEqual(self.pulled(), [(0, 0)])
@@ -408,9 +405,9 @@ class PrefetchTests(LiteTestsBase):
         self.network.advance(0.1)
         self.assertEqual(self.pulled(), [(0, 0)])
 
-    def test_request(self) -> None:
+    def test_pullCarriesExpression(self) -> None:
         """
-        The expression is brought along, with a version only if it is none of tags.
+        The expression is in the request, with a version only if it is not of tags.
         """
         consumer = self.assigned()
         (header,) = self.a.pulls
@@ -423,7 +420,7 @@ class PrefetchTests(LiteTestsBase):
 
     def test_failedPullIsTriedAgain(self) -> None:
         """
-        After a failure it is tried again in a second, and the log says why.
+        A failed pull is tried again after a second, and the log says why.
         """
         self.a.failing[RequestCode.PULL_MESSAGE] = RemoteSystemError("broken")
         consumer = self.assigned()
@@ -435,9 +432,9 @@ class PrefetchTests(LiteTestsBase):
         self.network.advance(0.1)
         self.assertEqual(self.poll(consumer), [b"0"])
 
-    def test_flowControl(self) -> None:
+    def test_busyBrokerIsAskedAfterTwentyMilliseconds(self) -> None:
         """
-        A broker that asks for a rest is asked again after 20 ms.
+        A broker that sheds load is asked again after 20 ms.
         """
         self.a.failing[RequestCode.PULL_MESSAGE] = FlowControl("slower")
         consumer = self.assigned()
@@ -448,8 +445,8 @@ class PrefetchTests(LiteTestsBase):
 
     def test_refusedPullFailsReaderOnce(self) -> None:
         """
-        An error that trying again will not cure is told to the reader, once for each
-        time, and it is tried again all the same.
+        A final error is given to the reader once each time, and the pull is tried again all
+        the same.
         """
         self.a.failing[RequestCode.PULL_MESSAGE] = SubscriptionGroupNotExist("no group g")
         consumer = self.assigned()
@@ -463,9 +460,9 @@ class PrefetchTests(LiteTestsBase):
         self.network.advance(1.0)
         self.assertEqual(self.poll(consumer), [b"0"])
 
-    def test_expired(self) -> None:
+    def test_deletedMessagesAreSkipped(self) -> None:
         """
-        If the messages to be pulled are gone, it goes on with the first that is there.
+        If the wanted messages are deleted, it goes on with the first one present.
         """
         self.a.put(b"0", b"1", b"2")
         self.a.offsets["g", "T", 0] = 0
@@ -473,10 +470,10 @@ class PrefetchTests(LiteTestsBase):
         self.assertEqual(self.poll(self.assigned()), [b"2"])
         self.assertIn("going on at 2", self.logged(LogLevel.warn)[-1])
 
-    def test_brokerLostMessages(self) -> None:
+    def test_lostMessagesAreReplaced(self) -> None:
         """
-        If a broker has fewer messages than it had, what is held is given first, and then
-        what it has instead.
+        If a broker has fewer messages than before, the held ones are given first, and then
+        the broker's new ones.
         """
         self.a.put(b"0", b"1", b"2")
         consumer = self.assigned()
@@ -493,7 +490,7 @@ class PrefetchTests(LiteTestsBase):
 
 class FromWhereTests(LiteTestsBase):
     """
-    Where a consumer begins.
+    The offset at which a consumer begins.
     """
 
     def setUp(self) -> None:
@@ -508,23 +505,23 @@ class FromWhereTests(LiteTestsBase):
         self.assigned(queue or self.queue, **options)
         return self.pulled()[0][1]
 
-    def test_group(self) -> None:
+    def test_groupOffsetComesFirst(self) -> None:
         """
-        Where the group is, if it is anywhere.
+        A consumer begins at the offset of the group, if there is one.
         """
         self.a.offsets["g", "T", 0] = 2
         self.assertEqual(self.begun(), 2)
         self.assertIn("begins at 2 in queue 0 of T at a", self.logged(LogLevel.info)[-1])
 
-    def test_first(self) -> None:
+    def test_firstOffsetIsUsed(self) -> None:
         """
-        With the first message, if that is wanted.
+        CONSUME_FROM_FIRST_OFFSET begins with the first message.
         """
         self.assertEqual(self.begun(consumeFromWhere=FIRST), 1)
 
-    def test_last(self) -> None:
+    def test_lastOffsetIsDefault(self) -> None:
         """
-        With what comes from now on, if nothing else is said.
+        By default it begins with the messages that come from now on.
         """
         consumer = LitePullConsumer(self.cluster, "g")
         consumer.assign([self.queue])
@@ -532,31 +529,32 @@ class FromWhereTests(LiteTestsBase):
         self.assertEqual(self.pulled()[0], (0, 4))
         self.got(consumer.stop())
 
-    def test_time(self) -> None:
+    def test_timestampIsUsed(self) -> None:
         """
-        With what was stored since a time; the broker has a message a second, from 0 on.
+        CONSUME_FROM_TIMESTAMP begins with the messages stored since a time; the broker has
+        one message per second, from 0 on.
         """
         self.assertEqual(self.begun(consumeFromWhere=TIMESTAMP, consumeTimestamp=3.0), 3)
 
-    def test_halfAnHour(self) -> None:
+    def test_defaultTimestampIsHalfAnHourAgo(self) -> None:
         """
-        With what was stored half an hour ago, if no time is named.
+        Without a time it begins with the messages stored half an hour ago.
         """
         self.clock.advance(803)
         self.assertEqual(self.begun(consumeFromWhere=TIMESTAMP), 3)
 
-    def test_retried(self) -> None:
+    def test_retryTopicBeginsAtFirst(self) -> None:
         """
-        With the first, where messages wait to be tried again.
+        A retry topic begins with its first message.
         """
         self.ns.routes["%RETRY%g"] = self.ns.routes["T"]
         queue = MessageQueue("%RETRY%g", "a", 0)
         self.a.put(b"0", b"1", topic="%RETRY%g")
         self.assertEqual(self.begun(queue, consumeFromWhere=TIMESTAMP), 0)
 
-    def test_unknown(self) -> None:
+    def test_silentBrokerIsAskedAgain(self) -> None:
         """
-        A broker that does not say is asked again after three seconds.
+        A broker that does not answer is asked again after three seconds.
         """
         self.a.failing[RequestCode.QUERY_CONSUMER_OFFSET] = RemoteSystemError("busy")
         consumer = self.assigned()
@@ -568,9 +566,9 @@ class FromWhereTests(LiteTestsBase):
         self.network.advance(0.1)
         self.assertEqual(self.pulled()[0], (0, 1))
 
-    def test_endedMeanwhile(self) -> None:
+    def test_lostQueueIsNotBegun(self) -> None:
         """
-        A queue that is given up before it is known where to begin is not pulled.
+        A queue that is lost before its first offset is known is not pulled.
         """
         self.a.failing[RequestCode.QUERY_CONSUMER_OFFSET] = RemoteSystemError("busy")
         consumer = self.assigned()
@@ -585,19 +583,19 @@ class SubscriptionTests(LiteTestsBase):
     Subscriptions, and the division of queues.
     """
 
-    def test_divided(self) -> None:
+    def test_memberReadsItsQueues(self) -> None:
         """
-        A member reads its part of the queues.
+        A member reads its share of the queues.
         """
         self.a.ids = ("me", "you")
         consumer = self.subscribed()
         self.assertEqual(consumer.assignment, set(self.queues[:2]))
         self.assertEqual({queueId for queueId, _ in self.pulled()}, {0, 1})
 
-    def test_lost(self) -> None:
+    def test_lostQueueIsCommittedAndDropped(self) -> None:
         """
-        Messages of a queue that was lost are not given any more; what was dealt with is
-        kept, and what was not comes again elsewhere.
+        Messages of a lost queue are not given any more.  Consumed ones are committed, and
+        the others come to another member.
         """
         for queueId in range(4):
             self.a.put(b"%d0" % queueId, b"%d1" % queueId, queueId=queueId)
@@ -609,9 +607,9 @@ class SubscriptionTests(LiteTestsBase):
         self.assertEqual(sorted(self.a.updates), [(2, 1), (3, 0)])
         self.assertEqual(sorted(self.poll(consumer)), [b"01", b"11"])
 
-    def test_backAgain(self) -> None:
+    def test_returnedQueueBeginsAtGroupOffset(self) -> None:
         """
-        A queue that has come back is begun where the group is by now.
+        A returned queue begins at the current offset of the group.
         """
         self.a.put(b"0", b"1", b"2", queueId=3)
         consumer = self.subscribed()
@@ -621,9 +619,9 @@ class SubscriptionTests(LiteTestsBase):
         self.divide(consumer, "me")
         self.assertEqual(self.poll(consumer), [b"2"])
 
-    def test_lostWithoutCommit(self) -> None:
+    def test_manualCommitLeavesLostQueue(self) -> None:
         """
-        Without automatic commits a queue is left where it was committed.
+        Without automatic commits, a lost queue stays at its committed offset.
         """
         self.a.put(b"0", b"1", queueId=3)
         consumer = self.subscribed(autoCommit=False)
@@ -632,9 +630,9 @@ class SubscriptionTests(LiteTestsBase):
         self.divide(consumer, "me", "you")
         self.assertEqual(self.a.updates, [])
 
-    def test_broadcast(self) -> None:
+    def test_broadcastReadsAllQueues(self) -> None:
         """
-        Who broadcasts has all queues, and its offsets for itself.
+        A broadcast consumer has all queues, and keeps its own offsets.
         """
         self.a.ids = ("me", "you")
         self.a.put(b"0")
@@ -645,17 +643,17 @@ class SubscriptionTests(LiteTestsBase):
         self.assertEqual(self.got(consumer.committed(self.queue)), 1)
         self.assertEqual(self.a.updates, [])
 
-    def test_strategy(self) -> None:
+    def test_strategyDividesQueues(self) -> None:
         """
         The strategy decides.
         """
         consumer = self.subscribed(strategy=lambda group, me, queues, ids: queues[3:])
         self.assertEqual(consumer.assignment, {self.queues[3]})
 
-    def test_afterStart(self) -> None:
+    def test_subscriptionsChangeWhileRunning(self) -> None:
         """
-        Topics may be subscribed to and left while the consumer runs, and the brokers are
-        told.
+        Topics may be subscribed and unsubscribed while the consumer runs, and the brokers
+        are told.
         """
         self.ns.routes["U"] = self.ns.routes["T"]
         self.a.put(b"0", topic="U")
@@ -673,10 +671,9 @@ class SubscriptionTests(LiteTestsBase):
         self.assertEqual({each.topic for each in consumer.assignment}, {"U"})
         consumer.unsubscribe("V")
 
-    def test_otherExpression(self) -> None:
+    def test_newExpressionIsPulled(self) -> None:
         """
-        A topic that is subscribed to anew is pulled with the new expression from then
-        on.
+        A topic with a new expression is pulled with it from then on.
         """
         consumer = self.subscribed("x")
         self.ns.routes["U"] = self.ns.routes["T"]
@@ -691,7 +688,7 @@ class SubscriptionTests(LiteTestsBase):
 
     def test_invalidNamesAreRefused(self) -> None:
         """
-        Names and expressions are checked, and who subscribes is assigned nothing.
+        Names and expressions are checked, and a subscribed consumer is not assigned queues.
         """
         consumer = self.made()
         self.assertRaises(InvalidMessage, consumer.subscribe, "no topic")
@@ -709,10 +706,10 @@ class AssignTests(LiteTestsBase):
     Queues that are assigned.
     """
 
-    def test_assign(self) -> None:
+    def test_onlyAssignedQueuesAreRead(self) -> None:
         """
-        These are read and no others, whoever else is in the group; before the start
-        nothing is.
+        Assigned queues are read and no others, whatever the group has; before the start
+        none is.
         """
         self.a.ids = ("you",)
         consumer = self.made()
@@ -727,7 +724,7 @@ class AssignTests(LiteTestsBase):
 
     def test_newAssignmentLeavesCommonQueues(self) -> None:
         """
-        A new assignment leaves alone what it has in common with the old one.
+        A new assignment does not disturb the queues that it shares with the old one.
         """
         self.a.put(b"0", b"1", queueId=1)
         consumer = self.assigned(*self.queues[:2])
@@ -737,9 +734,9 @@ class AssignTests(LiteTestsBase):
         self.assertEqual(self.pulled(), [(2, 0)])
         self.assertEqual(self.poll(consumer), [b"1"])
 
-    def test_takenBack(self) -> None:
+    def test_reassignedQueueKeepsOffset(self) -> None:
         """
-        A queue that is assigned again before its offset was kept keeps its offset.
+        A queue that is assigned again before its offset was saved keeps its offset.
         """
         self.a.put(b"0")
         consumer = self.assigned()
@@ -751,9 +748,9 @@ class AssignTests(LiteTestsBase):
         self.assertEqual(self.a.updates, [(0, 1)])
         self.assertEqual(self.pulled()[-1][1], 1)
 
-    def test_heartbeat(self) -> None:
+    def test_assignedConsumerHasNoSubscription(self) -> None:
         """
-        As in Java, the heartbeat tells of no subscription.
+        As with Java, the heartbeat has no subscription.
         """
         self.assigned()
         (data,) = self.a.beats[-1].consumerDataSet
@@ -772,9 +769,9 @@ class SeekTests(LiteTestsBase):
         self.a.cut(1)
         self.consumer = self.assigned()
 
-    def test_seek(self) -> None:
+    def test_seekGoesToOffset(self) -> None:
         """
-        It goes on at the offset, back or forth, and what is held is dropped.
+        The consumer goes on at the offset, back or forth, and held messages are dropped.
         """
         self.assertEqual(self.poll(self.consumer, 1), [b"1"])
         self.got(self.consumer.seek(self.queue, 3))
@@ -782,9 +779,9 @@ class SeekTests(LiteTestsBase):
         self.got(self.consumer.seek(self.queue, 2))
         self.assertEqual(self.poll(self.consumer), [b"2", b"3"])
 
-    def test_outside(self) -> None:
+    def test_offsetOutsideQueueIsRefused(self) -> None:
         """
-        An offset that the queue does not have is refused; its end is none of those.
+        An offset outside the queue is refused; its end is inside.
         """
         for offset in 0, 5:
             error = self.failed(self.consumer.seek(self.queue, offset), PullOffsetMoved)
@@ -792,9 +789,9 @@ class SeekTests(LiteTestsBase):
         self.got(self.consumer.seek(self.queue, 4))
         self.assertEqual(self.poll(self.consumer), [])
 
-    def test_places(self) -> None:
+    def test_seekGoesToBeginningEndOrTime(self) -> None:
         """
-        The beginning, the end, and a time.
+        The beginning, the end and a time can be sought.
         """
         self.poll(self.consumer)
         self.got(self.consumer.seekToBegin(self.queue))
@@ -805,9 +802,9 @@ class SeekTests(LiteTestsBase):
         self.a.put(b"4")
         self.assertEqual(self.poll(self.consumer), [b"4"])
 
-    def test_notAssigned(self) -> None:
+    def test_seekNeedsAssignedQueue(self) -> None:
         """
-        Only queues that are read can be gone about in.
+        Only assigned queues can be sought.
         """
         other = self.queues[1]
         for seeking in (
@@ -818,7 +815,7 @@ class SeekTests(LiteTestsBase):
         ):
             self.assertIn("does not read queue 1", self.failed(seeking, NotAssigned))
 
-    def test_lostMeanwhile(self) -> None:
+    def test_seekFailsIfQueueIsLost(self) -> None:
         """
         A queue may be lost while the broker is asked.
         """
@@ -830,15 +827,15 @@ class SeekTests(LiteTestsBase):
 
     def test_refusedSeekStays(self) -> None:
         """
-        A broker that does not say leaves the reader where it is.
+        If the broker refuses, the reader stays at its place.
         """
         self.a.failing[RequestCode.GET_MAX_OFFSET] = RemoteSystemError("busy")
         self.failed(self.consumer.seekToEnd(self.queue), RemoteSystemError)
         self.assertEqual(self.poll(self.consumer, 1), [b"1"])
 
-    def test_underWay(self) -> None:
+    def test_pullInFlightIsDroppedBySeek(self) -> None:
         """
-        What a pull brings that was under way belongs to where it was.
+        The messages of a pull that is in flight during a seek are dropped.
         """
         self.poll(self.consumer)
         self.network.flush()
@@ -846,9 +843,9 @@ class SeekTests(LiteTestsBase):
         self.a.put(b"4")
         self.assertEqual(self.poll(self.consumer), [b"2", b"3", b"4"])
 
-    def test_committed(self) -> None:
+    def test_seekMovesGroupOffset(self) -> None:
         """
-        The group goes there as well, back too.
+        The group's offset goes there as well, also back.
         """
         self.poll(self.consumer)
         self.got(self.consumer.commit())
@@ -856,9 +853,9 @@ class SeekTests(LiteTestsBase):
         self.network.advance(5.0)
         self.assertEqual(self.a.updates, [(0, 4), (0, 2)])
 
-    def test_beforeItBegins(self) -> None:
+    def test_seekNeedsNoGroupOffset(self) -> None:
         """
-        Who says where to begin need not wait until it is known where the group is.
+        A seek need not wait until the offset of the group is known.
         """
         self.a.failing[RequestCode.QUERY_CONSUMER_OFFSET] = RemoteSystemError("busy")
         consumer = self.assigned()
@@ -868,9 +865,9 @@ class SeekTests(LiteTestsBase):
         self.network.advance(5.0)
         self.assertEqual(self.poll(consumer), [])
 
-    def test_reset(self) -> None:
+    def test_resetMovesAssignedQueues(self) -> None:
         """
-        An administrator moves the group: at once, and queues of others not at all.
+        An administrator moves the group at once; queues of other members are left alone.
         """
         self.poll(self.consumer)
         self.consumer.resetOffsets("T", {self.queue: 2, self.queues[1]: 9})
@@ -885,10 +882,9 @@ class PauseTests(LiteTestsBase):
     Pausing.
     """
 
-    def test_pause(self) -> None:
+    def test_pausedQueueGivesAndPullsNothing(self) -> None:
         """
-        Of a paused queue nothing is given and nothing more is pulled; then it goes on
-        where it was.
+        Nothing of a paused queue is given or pulled; then it goes on at its place.
         """
         self.a.put(b"0", b"1")
         self.a.put(b"x", queueId=1)
@@ -908,10 +904,9 @@ class PauseTests(LiteTestsBase):
         self.assertEqual(_bodies(self.got(polling)), [b"0", b"1", b"2"])
         self.assertEqual(self.pulled(), [(0, 3)])
 
-    def test_nothingHeld(self) -> None:
+    def test_emptyQueueCanBePaused(self) -> None:
         """
-        A queue of which nothing is held, or of which it is not known where to begin, can
-        be paused as well.
+        A queue without held messages, or without a known offset, can be paused as well.
         """
         self.a.failing[RequestCode.QUERY_CONSUMER_OFFSET] = RemoteSystemError("busy")
         consumer = self.assigned()
@@ -924,9 +919,9 @@ class PauseTests(LiteTestsBase):
         consumer.resume(self.queue)
         self.assertEqual(self.pulled(), [(0, 0)])
 
-    def test_notAssigned(self) -> None:
+    def test_pauseNeedsAssignedQueue(self) -> None:
         """
-        A queue that is not read cannot be paused.
+        Only assigned queues can be paused.
         """
         consumer = self.assigned()
         self.assertRaises(NotAssigned, consumer.pause, self.queue, self.queues[1])
@@ -944,10 +939,10 @@ class CommitTests(LiteTestsBase):
         super().setUp()
         self.a.put(b"0", b"1", b"2")
 
-    def test_auto(self) -> None:
+    def test_consumedMessagesAreCommittedEachFiveSeconds(self) -> None:
         """
-        Every five seconds what was dealt with is committed: messages that the reader has
-        are not, until it comes back.
+        Consumed messages are committed every five seconds.  Those of the reader's last poll
+        are not, until it polls again.
         """
         consumer = self.assigned()
         self.poll(consumer, 1)
@@ -962,19 +957,19 @@ class CommitTests(LiteTestsBase):
         self.network.advance(5.0)
         self.assertEqual(len(self.a.updates), 2)
 
-    def test_passedOver(self) -> None:
+    def test_unwantedMessagesAreCommitted(self) -> None:
         """
-        Messages that are not wanted are dealt with, once all before them are.
+        Unwanted messages are committed once all before them are consumed.
         """
         consumer = self.subscribed("x")
         self.network.advance(5.0)
         self.assertIn((0, 3), self.a.updates)
         self.assertEqual(self.poll(consumer), [])
 
-    def test_byHand(self) -> None:
+    def test_manualCommitCoversGivenMessages(self) -> None:
         """
-        Without automatic commits nothing is kept but what is committed: all that was
-        given to the reader.
+        Without automatic commits, only a commit saves an offset: that of all given
+        messages.
         """
         consumer = self.assigned(autoCommit=False)
         self.poll(consumer, 1)
@@ -988,9 +983,9 @@ class CommitTests(LiteTestsBase):
         self.got(consumer.stop())
         self.assertEqual(self.a.updates, [(0, 2)])
 
-    def test_offsets(self) -> None:
+    def test_namedOffsetsAreCommitted(self) -> None:
         """
-        Offsets can be named, of queues that are read.
+        Offsets of assigned queues can be named.
         """
         consumer = self.assigned(autoCommit=False)
         self.got(consumer.commit({self.queue: 1}))
@@ -998,9 +993,9 @@ class CommitTests(LiteTestsBase):
         self.failed(consumer.commit({self.queue: 2, self.queues[1]: 2}), NotAssigned)
         self.assertEqual(self.got(consumer.committed(self.queue)), 1)
 
-    def test_tryAgain(self) -> None:
+    def test_refusedCommitIsTriedAgain(self) -> None:
         """
-        What a broker does not take is tried again.
+        A commit that a broker refuses is tried again.
         """
         consumer = self.assigned(autoCommit=False)
         self.a.failing[RequestCode.UPDATE_CONSUMER_OFFSET] = RemoteSystemError("busy")
@@ -1009,18 +1004,18 @@ class CommitTests(LiteTestsBase):
         self.network.advance(5.0)
         self.assertEqual(self.a.updates, [(0, 1)])
 
-    def test_committed(self) -> None:
+    def test_unknownOffsetIsAskedFromBroker(self) -> None:
         """
-        What is not known here is asked of the broker.
+        An offset that is not known here is requested from the broker.
         """
         consumer = self.assigned(autoCommit=False)
         self.assertIsNone(self.got(consumer.committed(self.queue)))
         self.a.offsets["g", "T", 0] = 2
         self.assertEqual(self.got(consumer.committed(self.queue)), 2)
 
-    def test_store(self) -> None:
+    def test_otherStoreIsUsed(self) -> None:
         """
-        Offsets can be kept elsewhere.
+        Offsets can be kept in another store.
         """
         offsets = MemoryOffsets()
         consumer = self.assigned(offsets=offsets)
@@ -1032,12 +1027,12 @@ class CommitTests(LiteTestsBase):
 
 class LifeTests(LiteTestsBase):
     """
-    Starting and stopping, and what the cluster knows of it.
+    Start and stop, and the consumer's data for the cluster.
     """
 
     def test_stopPersistsAndWakesReader(self) -> None:
         """
-        The stop keeps what was dealt with, lets go who waits, and leaves nothing behind.
+        A stop saves the offsets, ends a waiting poll, and leaves nothing behind.
         """
         self.a.put(b"0", b"1")
         consumer = self.subscribed()
@@ -1054,9 +1049,9 @@ class LifeTests(LiteTestsBase):
         self.network.advance(30.0)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_startAgain(self) -> None:
+    def test_restartGoesOnAtItsOffset(self) -> None:
         """
-        It may start again, and goes on where it was.
+        It may start again, and goes on at its offset.
         """
         self.a.put(b"0", b"1")
         for made in self.assigned, self.subscribed:
@@ -1069,9 +1064,9 @@ class LifeTests(LiteTestsBase):
             self.got(consumer.stop())
             self.a.offsets.clear()
 
-    def test_member(self) -> None:
+    def test_statusTellsOffsetsAndQueues(self) -> None:
         """
-        It tells where it is, and what it holds.
+        It tells its offsets and its held messages.
         """
         self.a.put(b"0", b"1")
         consumer = self.subscribed("*")
@@ -1087,7 +1082,7 @@ class LifeTests(LiteTestsBase):
 
     def test_noSubscriptionGivesNothing(self) -> None:
         """
-        Without subscription or assignment nothing comes, but nothing breaks.
+        Without subscription and assignment no message comes, and no error.
         """
         consumer = self.made()
         self.got(consumer.start())
@@ -1147,7 +1142,7 @@ class Reader(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         """
-        What was given is committed.
+        The given messages are committed.
         """
         self.test.got(self.consumer.commit())
         assert self.test.a.offsets["g", "T", 0] == self.expected
@@ -1155,7 +1150,7 @@ class Reader(RuleBasedStateMachine):
     @rule()
     def loseAndGet(self) -> None:
         """
-        A queue that comes back goes on with what was not dealt with.
+        A queue that returns goes on with the unconsumed messages.
         """
         self.test.divide(self.consumer, "a", "b", "c", "me")
         self.expected = self.test.a.offsets["g", "T", 0]
@@ -1173,7 +1168,7 @@ class ReaderTests(SynchronousTestCase):
     All of it together.
     """
 
-    def test_reader(self) -> None:
+    def test_readerMatchesModel(self) -> None:
         """
         See L{Reader}.
         """

@@ -22,12 +22,12 @@ QUEUES = [MessageQueue("T", "a", queueId) for queueId in range(3)]
 
 class MemoryTests(RemotingTests):
     """
-    Offsets that are not kept.
+    Offsets in memory.
     """
 
-    def test_memory(self) -> None:
+    def test_memoryKeepsItsOffsets(self) -> None:
         """
-        What is known stays known, since no queue is ever another's, and nothing more.
+        Offsets stay known, because no queue changes its owner, and nothing is saved.
         """
         offsets = MemoryOffsets()
         offsets.load()
@@ -37,9 +37,9 @@ class MemoryTests(RemotingTests):
         offsets.forget(QUEUES[0])
         self.assertEqual(self.successResultOf(offsets.fetch(QUEUES[0])), 5)
 
-    def test_update(self) -> None:
+    def test_updateGoesBackOnlyIfAllowed(self) -> None:
         """
-        An offset does not go back, unless it is to.
+        An offset does not go back, unless that is allowed.
         """
         offsets = MemoryOffsets()
         seen = []
@@ -51,7 +51,7 @@ class MemoryTests(RemotingTests):
 
 class RemoteTests(ConsumerTests):
     """
-    Offsets that brokers keep.
+    Offsets at brokers.
     """
 
     def setUp(self) -> None:
@@ -60,19 +60,18 @@ class RemoteTests(ConsumerTests):
         self.offsets.load()
         self.addCleanup(self.cluster.stop)
 
-    def test_fetch(self) -> None:
+    def test_fetchedOffsetIsNotSavedBack(self) -> None:
         """
-        The broker is asked; what it says is not yet known here, for it is not told
-        back.
+        The broker is asked, and its answer is not saved back.
         """
         self.a.offsets["G", "T", 0] = 9
         self.assertEqual(self.got(self.offsets.fetch(self.queue)), 9)
         self.assertIsNone(self.got(self.offsets.fetch(self.queues[1])))
         self.assertIsNone(self.offsets.get(self.queue))
 
-    def test_persist(self) -> None:
+    def test_persistSavesChangedOffsets(self) -> None:
         """
-        The broker is told of all queues, or of some, and once of each offset.
+        The broker gets the offsets of all queues, or of some, each once.
         """
         for queueId in range(3):
             self.offsets.update(self.queues[queueId], 10 + queueId)
@@ -85,10 +84,9 @@ class RemoteTests(ConsumerTests):
         self.got(self.offsets.persist())
         self.assertEqual(self.a.updates[3:], [(0, 20)])
 
-    def test_unkept(self) -> None:
+    def test_refusedOffsetIsSavedAgain(self) -> None:
         """
-        What the broker did not take is told again the next time, and a failure is
-        nobody's but the log's.
+        A refused offset is saved the next time, and the failure is logged.
         """
         self.offsets.update(self.queue, 5)
         self.a.failing[RequestCode.UPDATE_CONSUMER_OFFSET] = RemoteSystemError("no")
@@ -98,10 +96,9 @@ class RemoteTests(ConsumerTests):
         self.got(self.offsets.persist())
         self.assertEqual(self.a.updates, [(0, 5)])
 
-    def test_forget(self) -> None:
+    def test_forgottenQueueIsNotSaved(self) -> None:
         """
-        Of a queue that is another's nothing more is told, also if the last telling was
-        under way.
+        A forgotten queue is not saved any more, also if a save was in flight.
         """
         self.offsets.update(self.queue, 5)
         telling = self.offsets.persist()
@@ -145,9 +142,9 @@ class LocalTests(RemotingTests):
         self.assertEqual(self.reloaded(), [None, None, None])
         self.assertEqual(self.logged(LogLevel.error), [])
 
-    def test_form(self) -> None:
+    def test_fileIsReadableByJava(self) -> None:
         """
-        The file is one that Java's C{LocalFileOffsetStore} reads.
+        Java's C{LocalFileOffsetStore} can read the file.
         """
         self.offsets.update(QUEUES[1], 12)
         self.successResultOf(self.offsets.persist())
@@ -157,9 +154,9 @@ class LocalTests(RemotingTests):
         )
         self.assertEqual(self.reloaded(), [None, 12, None])
 
-    def test_java(self) -> None:
+    def test_javasFileIsRead(self) -> None:
         """
-        It reads what Java writes, with lines and tabs.
+        A file of Java's, with lines and tabs, is read.
         """
         self.path.parent.mkdir(parents=True)
         self.path.write_text(
@@ -169,9 +166,9 @@ class LocalTests(RemotingTests):
         )
         self.assertEqual(self.reloaded(), [3, None, 5])
 
-    def test_backup(self) -> None:
+    def test_backupReplacesDamagedFile(self) -> None:
         """
-        The file before is kept beside it, and counts if the file is damaged or gone.
+        The former file is kept beside it, and counts if the file is damaged or missing.
         """
         self.offsets.update(QUEUES[0], 1)
         self.successResultOf(self.offsets.persist())
@@ -186,24 +183,24 @@ class LocalTests(RemotingTests):
         self.backup().write_bytes(b"\xff")
         self.assertEqual(self.reloaded()[0], None)
 
-    def test_unchanged(self) -> None:
+    def test_unchangedOffsetsAreNotWritten(self) -> None:
         """
-        What has not changed is not written again, so that the one before is older.
+        Unchanged offsets are not written again, so that the former file is older.
         """
         self.offsets.update(QUEUES[0], 1)
         for _ in range(3):
             self.successResultOf(self.offsets.persist([QUEUES[0]]))
         self.assertFalse(self.backup().exists())
 
-    def test_forget(self) -> None:
+    def test_forgottenQueueStaysInFile(self) -> None:
         """
-        No queue is ever another's.
+        A forgotten queue stays: no queue changes its owner.
         """
         self.offsets.update(QUEUES[0], 1)
         self.offsets.forget(QUEUES[0])
         self.assertEqual(self.offsets.get(QUEUES[0]), 1)
 
-    def test_unwritable(self) -> None:
+    def test_unwritableFileIsLoggedAndRetried(self) -> None:
         """
         A file that cannot be written is logged, and tried again.
         """

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import succeed
 from twisted.logger import LogLevel
 
-from tests.client.listeners import Slow
-from tests.client.messages import QUEUE, pulled, several
-from tests.remoting.doubles import RemotingTests
+from tests.client import consumecontract
+from tests.client.messages import QUEUE, pulled
 from txrocket.client.consumer.push.listener import ConsumeLater, ListenerCaller
 from txrocket.client.consumer.push.orderly import Orderly
 from txrocket.client.consumer.push.processqueue import ProcessQueue
@@ -23,19 +22,10 @@ from txrocket.model import MessageQueue
 OTHER = MessageQueue("T", "a", 1)
 
 
-class OrderlyTests(RemotingTests):
+class OrderlyTests(consumecontract.ConsumeContract):
     """
     Messages in order.
     """
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.clock.advance(1000)
-        self.window = self.locked(QUEUE)
-        self.commits: list[int] = []
-        self.backs: list[tuple[int, int, Deferred[None]]] = []
-        self.slow = Slow()
-        self.consuming = self.make(self.slow)
 
     def make(
         self,
@@ -48,7 +38,7 @@ class OrderlyTests(RemotingTests):
         needsLock: bool = True,
     ) -> Orderly:
         """
-        What calls a listener.
+        A consume service for a listener.
         """
         return Orderly(
             self.clock,
@@ -62,29 +52,13 @@ class OrderlyTests(RemotingTests):
             needsLock=needsLock,
         )
 
-    def locked(self, queue: MessageQueue) -> ProcessQueue:
+    def opened(self, queue: MessageQueue) -> ProcessQueue:
         """
         A queue that was just locked.
         """
         window = ProcessQueue(queue, 0)
         window.lockedAt = self.clock.seconds()
         return window
-
-    def sendBack(self, message: MessageExt, delayLevel: int) -> Deferred[None]:
-        """
-        A message leaves for the dead letters, and the test says how that ends.
-        """
-        promise: Deferred[None] = Deferred()
-        self.backs.append((message.queueOffset, delayLevel, promise))
-        return promise
-
-    def came(self, *offsets: int, window: ProcessQueue | None = None) -> None:
-        """
-        Messages were pulled.
-        """
-        # One without messages is false.
-        window = self.window if window is None else window
-        self.consuming.submit(window, window.add(several(offsets)))
 
     def times(self) -> list[tuple[int, int]]:
         """
@@ -94,10 +68,10 @@ class OrderlyTests(RemotingTests):
 
     # --- calls -----------------------------------------------------------
 
-    def test_oneAtATime(self) -> None:
+    def test_messagesOfQueueComeOneByOne(self) -> None:
         """
-        The next message of a queue is given once the one before is dealt with, and by
-        then its offset is told.
+        The next message of a queue is given once the one before is consumed and its offset
+        committed.
         """
         self.came(0, 1)
         self.came(2)
@@ -109,13 +83,13 @@ class OrderlyTests(RemotingTests):
         self.assertEqual((self.slow.offsets, self.commits), ([0, 1, 2], [1, 2, 3]))
         self.assertEqual(self.consuming.running, 0)
 
-    def test_queues(self) -> None:
+    def test_queuesAreConsumedSideBySide(self) -> None:
         """
-        Queues do not wait for each other, but for more of them than may be consumed at
-        a time; the one that has waited longest goes first.
+        Queues do not wait for each other, up to the limit of queues at a time; the longest
+        waiting goes first.
         """
         self.consuming = self.make(self.slow, limit=2)
-        windows = [self.locked(MessageQueue("T", "a", each)) for each in range(3)]
+        windows = [self.opened(MessageQueue("T", "a", each)) for each in range(3)]
         for index, window in enumerate(windows):
             self.came(10 * index, 10 * index + 1, window=window)
         self.assertEqual((self.slow.offsets, self.consuming.running), ([0, 10], 2))
@@ -124,9 +98,9 @@ class OrderlyTests(RemotingTests):
         self.slow.end(1)
         self.assertEqual(self.slow.offsets, [0, 10, 20, 1])
 
-    def test_batch(self) -> None:
+    def test_batchHasPresentMessagesInOrder(self) -> None:
         """
-        A batch has what is there, in order, and not more than wanted.
+        A batch has the present messages in order, and not more than wanted.
         """
         self.consuming = self.make(self.slow, batch=3)
         self.came(0)
@@ -136,42 +110,23 @@ class OrderlyTests(RemotingTests):
         self.assertEqual(self.slow.offsets, [[0], [1, 2, 3], [4]])
         self.assertEqual(self.commits, [1, 4])
 
-    def test_plain(self) -> None:
+    def test_manyPlainCallsDoNotGrowStack(self) -> None:
         """
-        Plain functions, and promises that are kept as soon as they are given, are
-        called for any number of messages without the stack growing.
+        Plain functions, and Deferreds that have fired, are called for any number of
+        messages without a growing stack.
         """
         for listener in (lambda message: None, lambda message: succeed(None)):
             self.commits = []
-            self.window = self.locked(QUEUE)
+            self.window = self.opened(QUEUE)
             self.consuming = self.make(listener)
             self.came(*range(5000))
             self.assertEqual(self.commits, list(range(1, 5001)))
 
-    def test_consumedAt(self) -> None:
-        """
-        When a listener last had messages of a queue is known.
-        """
-        self.clock.advance(5)
-        self.came(0)
-        self.assertEqual(self.window.consumedAt, 1005)
-
     # --- queues that go --------------------------------------------------
 
-    def test_dropped(self) -> None:
+    def test_lostQueueIsNotSuspended(self) -> None:
         """
-        Of a queue that is lost nothing more is given to the listener, and what it has
-        is not committed.
-        """
-        self.came(0, 1)
-        self.window.dropped = True
-        self.came(2)
-        self.slow.end(0)
-        self.assertEqual((self.slow.offsets, self.commits), ([0], []))
-
-    def test_droppedUndone(self) -> None:
-        """
-        Nor is it held up, or sent to the dead letters.
+        A lost queue is neither suspended, nor are its messages sent to the dead letters.
         """
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0)
@@ -179,27 +134,27 @@ class OrderlyTests(RemotingTests):
         self.slow.end(0, ConsumeLater())
         self.assertEqual((self.backs, self.clock.getDelayedCalls()), ([], []))
 
-    def test_droppedSending(self) -> None:
+    def test_lostQueueLeavesNoTimer(self) -> None:
         """
-        If it is lost while messages are on their way to the dead letters, no timer is
-        left for it.
+        If a queue is lost while messages are being sent to the dead letters, no timer is
+        left.
         """
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0)
         self.slow.end(0, ConsumeLater())
         self.window.dropped = True
-        self.backs[0][2].errback(ConnectFailed("a:1", "gone"))
+        self.returned(0, ConnectFailed("a:1", "gone"))
         self.assertEqual((self.commits, self.clock.getDelayedCalls()), ([], []))
         self.assertEqual(self.consuming.running, 0)
 
-    def test_newWindow(self) -> None:
+    def test_returnedQueueWaitsForRunningCall(self) -> None:
         """
-        A queue that comes back while the listener is still about with it waits for
-        that call: one call at a time.
+        A queue that comes back while the listener still has a call for it waits for that
+        call.
         """
         self.came(0, 1)
         self.window.dropped = True
-        again = self.locked(QUEUE)
+        again = self.opened(QUEUE)
         self.came(0, 1, window=again)
         self.assertEqual(self.slow.offsets, [0])
         self.slow.end(0)
@@ -207,25 +162,24 @@ class OrderlyTests(RemotingTests):
         self.slow.end(1)
         self.assertEqual((self.slow.offsets, self.commits), ([0, 0, 1], [1]))
 
-    def test_oldTimer(self) -> None:
+    def test_lostWindowsSuspensionIsIgnored(self) -> None:
         """
-        The end of a lost window's suspension does not get into the way of the new
-        one.
+        The end of a lost window's suspension does not affect the new one.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater())
         self.window.dropped = True
-        again = self.locked(QUEUE)
+        again = self.opened(QUEUE)
         self.came(0, 1, window=again)
         self.clock.advance(1)
         self.slow.end(1)
         self.assertEqual((self.slow.offsets, self.commits), ([0, 0, 1], [0, 1]))
 
-    def test_free(self) -> None:
+    def test_queueIsFreeAfterItsCall(self) -> None:
         """
-        A queue is free once its call is over, and not before.
+        A queue is free once its call has ended, and not before.
         """
-        self.came(0, window=self.locked(OTHER))
+        self.came(0, window=self.opened(OTHER))
         self.came(0)
         self.assertEqual(set(self.consuming.busy), {QUEUE, OTHER})
         free = [self.consuming.free(QUEUE), self.consuming.free(QUEUE)]
@@ -239,10 +193,9 @@ class OrderlyTests(RemotingTests):
 
     # --- locks -----------------------------------------------------------
 
-    def test_lockExpired(self) -> None:
+    def test_expiredLockBeginsNoCall(self) -> None:
         """
-        Who has not had his lock confirmed for 30 seconds begins no more calls; the
-        one that is under way goes on.
+        If a lock was not confirmed for 30 seconds, no call begins; a running one goes on.
         """
         self.came(0, 1)
         self.clock.advance(30)
@@ -253,9 +206,9 @@ class OrderlyTests(RemotingTests):
         self.came(2)
         self.assertEqual((self.slow.offsets, self.commits), ([0, 1], [1, 2]))
 
-    def test_noLock(self) -> None:
+    def test_broadcastNeedsNoLock(self) -> None:
         """
-        Who broadcasts needs none.
+        A broadcast consumer needs no lock.
         """
         self.consuming = self.make(self.slow, needsLock=False)
         self.clock.advance(1000)
@@ -264,10 +217,10 @@ class OrderlyTests(RemotingTests):
 
     # --- messages that were not dealt with -------------------------------
 
-    def test_suspended(self) -> None:
+    def test_failedMessageSuspendsQueue(self) -> None:
         """
-        A message that was not dealt with holds up its queue for a while, and then
-        comes again, before all others, and counts one more time.
+        An unconsumed message suspends its queue for a while, and then comes again before
+        all others with its count increased.
         """
         self.came(0, 1)
         self.slow.end(0, ConsumeLater())
@@ -280,19 +233,19 @@ class OrderlyTests(RemotingTests):
         self.assertEqual(self.times(), [(0, 0), (0, 1), (1, 0)])
         self.assertEqual(self.commits, [0, 1])
 
-    def test_othersGoOn(self) -> None:
+    def test_otherQueuesAreNotSuspended(self) -> None:
         """
-        Other queues are not held up.
+        Other queues are not suspended.
         """
         self.consuming = self.make(self.slow, limit=1)
         self.came(0)
-        self.came(10, window=self.locked(OTHER))
+        self.came(10, window=self.opened(OTHER))
         self.slow.end(0, ConsumeLater())
         self.assertEqual(self.slow.offsets, [0, 10])
 
-    def test_howLong(self) -> None:
+    def test_suspensionStaysWithinJavasBounds(self) -> None:
         """
-        For how long is the listener's to say, within Java's bounds: 10 ms and 30 s.
+        The listener says for how long, within Java's bounds: 10 ms and 30 s.
         """
         self.consuming = self.make(self.slow, suspend=7.0)
         self.came(0)
@@ -305,9 +258,9 @@ class OrderlyTests(RemotingTests):
             self.assertAlmostEqual(call.getTime() - self.clock.seconds(), expected)
             self.clock.advance(expected)
 
-    def test_forEver(self) -> None:
+    def test_unlimitedMessageIsTriedForEver(self) -> None:
         """
-        Without a number of times a message is tried for ever.
+        Without a limit a message is tried for ever.
         """
         self.came(0)
         for index in range(40):
@@ -316,9 +269,9 @@ class OrderlyTests(RemotingTests):
             self.clock.advance(1)
         self.assertEqual((self.times()[-1], self.backs), ((0, 40), []))
 
-    def test_failingListenerHoldsUpQueue(self) -> None:
+    def test_failingListenerSuspendsQueue(self) -> None:
         """
-        A listener that fails holds up its queue, too; what it raised is logged.
+        A failing listener suspends its queue, too, and its error is logged.
         """
 
         def listen(message: MessageExt) -> None:
@@ -332,15 +285,15 @@ class OrderlyTests(RemotingTests):
         self.clock.advance(1)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.consuming = self.make(self.slow)
-        self.window = self.locked(OTHER)
+        self.window = self.opened(OTHER)
         self.came(0)
         self.slow.end(0, ZeroDivisionError())
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
-    def test_deadLetter(self) -> None:
+    def test_lastFailureMakesDeadLetter(self) -> None:
         """
-        After its last time a message leaves for the dead letters; once it is there,
-        the queue goes on.
+        After its last failure a message is sent to the dead letters, and then the queue
+        goes on.
         """
         self.consuming = self.make(self.slow, maxTimes=1)
         self.came(0, 1)
@@ -350,27 +303,27 @@ class OrderlyTests(RemotingTests):
         self.slow.end(1, ConsumeLater())
         self.assertEqual([each[:2] for each in self.backs], [(0, -1)])
         self.assertEqual(self.times(), [(0, 0), (0, 1)])
-        self.backs[0][2].callback(None)
+        self.returned(0)
         self.assertEqual(self.times(), [(0, 0), (0, 1), (1, 0)])
         self.assertEqual((self.commits, self.window.size), ([0, 1], 4))
 
-    def test_noDeadLetter(self) -> None:
+    def test_unsentDeadLetterSuspendsQueue(self) -> None:
         """
-        If it cannot go there, it holds up its queue as before.
+        If it cannot be sent there, it suspends its queue as before.
         """
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0, 1)
         self.slow.end(0, ConsumeLater())
-        self.backs[0][2].errback(ConnectFailed("a:1", "gone"))
+        self.returned(0, ConnectFailed("a:1", "gone"))
         self.assertIn("dead letters: gone", self.logged(LogLevel.warn)[0])
         self.assertEqual(self.slow.offsets, [0])
         self.clock.advance(1)
         self.assertEqual(self.times(), [(0, 0), (0, 1)])
 
-    def test_deadPartly(self) -> None:
+    def test_exhaustedMessagesOfBatchAreDead(self) -> None:
         """
-        Of a batch, those that have times left are tried again, and the others are
-        not; the offset passes none that is left.
+        Of a batch, only the exhausted messages are dead.  The others are tried again, and
+        the offset passes none of them.
         """
         self.consuming = self.make(self.slow, batch=3, maxTimes=5)
         fresh = self.window.add([pulled(0, times=5), pulled(1), pulled(2, times=5)])
@@ -387,57 +340,44 @@ class OrderlyTests(RemotingTests):
 
     # --- stop ------------------------------------------------------------
 
-    def test_stopWaitsForRunningCalls(self) -> None:
+    def test_stopCancelsSuspension(self) -> None:
         """
-        After a stop no call begins; it is over once the last has ended, and by then
-        the offset is told.
-        """
-        self.came(0, 1)
-        stopped = self.consuming.stop()
-        committed: list[list[int]] = []
-        stopped.addCallback(lambda none: committed.append(list(self.commits)))
-        self.assertNoResult(stopped)
-        self.slow.end(0)
-        self.assertEqual((committed, self.slow.offsets), ([[1]], [0]))
-
-    def test_stopSuspended(self) -> None:
-        """
-        A queue that is held up stays so, and no timer is left behind.
+        After a stop a suspended queue stays so, and no timer is left.
         """
         self.came(0)
         self.slow.end(0, ConsumeLater())
         self.successResultOf(self.consuming.stop())
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_stopSending(self) -> None:
+    def test_stopWaitsForDeadLetter(self) -> None:
         """
-        What is on its way to the dead letters is waited for.
+        A stop waits for messages that are being sent to the dead letters.
         """
         self.consuming = self.make(self.slow, maxTimes=0)
         self.came(0)
         self.slow.end(0, ConsumeLater())
         stopped = self.consuming.stop()
         self.assertNoResult(stopped)
-        self.backs[0][2].errback(ConnectFailed("a:1", "gone"))
+        self.returned(0, ConnectFailed("a:1", "gone"))
         self.successResultOf(stopped)
         self.assertEqual((self.window.commitOffset, self.clock.getDelayedCalls()), (0, []))
 
-    def test_start(self) -> None:
+    def test_restartWaitsForRunningCall(self) -> None:
         """
-        After a stop it can begin again; a call that is still under way is waited for.
+        After a stop it can start again, and waits for a call that still runs.
         """
         self.came(0)
         self.consuming.stop()
         self.window.dropped = True
         self.consuming.start()
-        again = self.locked(QUEUE)
+        again = self.opened(QUEUE)
         self.came(0, window=again)
         self.assertEqual(self.slow.offsets, [0])
         self.slow.end(0)
         self.slow.end(1)
         self.assertEqual((self.slow.offsets, self.commits), ([0, 0], [1]))
 
-    def test_expire(self) -> None:
+    def test_orderlyListenerIsNeverLate(self) -> None:
         """
         In order, a listener may take as long as it likes.
         """

@@ -29,25 +29,25 @@ class WindowTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.window = ProcessQueue(QUEUE, 7)
 
-    def test_empty(self) -> None:
+    def test_emptyWindowCommitsItsBeginning(self) -> None:
         """
-        Before anything was pulled, where it begins can be committed.
+        Before the first pull, the beginning can be committed.
         """
         self.assertEqual((len(self.window), self.window.commitOffset), (0, 7))
 
-    def test_twice(self) -> None:
+    def test_repeatedMessageIsAddedOnce(self) -> None:
         """
-        What was pulled before is not there again: a pull may bring it if its broker
-        has changed.
+        A message that was pulled before is not added again: a pull may repeat it if its
+        broker has changed.
         """
         self.assertEqual(offsetsOf(self.window.add(several([7, 8]))), [7, 8])
         self.assertEqual(offsetsOf(self.window.add(several([6, 7, 8, 9]))), [9])
         self.assertEqual((len(self.window), self.window.size), (3, 12))
 
-    def test_firstUndone(self) -> None:
+    def test_commitOffsetIsFirstUnconsumed(self) -> None:
         """
-        What can be committed is the first that is not done, whatever was done after
-        it.
+        The offset to commit is that of the first unconsumed message, whatever was consumed
+        after it.
         """
         a, b, c = self.window.add(several([7, 8, 12]))
         self.assertEqual(self.window.done([b]), 7)
@@ -55,25 +55,24 @@ class WindowTests(SynchronousTestCase):
         self.assertEqual(self.window.done([c]), 13)
         self.assertEqual((len(self.window), self.window.size), (0, 0))
 
-    def test_doneTwice(self) -> None:
+    def test_secondDoneChangesNothing(self) -> None:
         """
-        What is done is done: to say so again changes nothing.
+        A consumed message can be reported again without effect.
         """
         a, _ = self.window.add(several([7, 8]))
         self.assertEqual([self.window.done([a]), self.window.done([a])], [8, 8])
         self.assertEqual((len(self.window), self.window.size), (1, 4))
         self.assertNotIn(a, self.window)
 
-    def test_defaultRoom(self) -> None:
+    def test_defaultLimitsAreJavas(self) -> None:
         """
-        The room is what Java's consumer has by default.
+        The default limits are those of Java's consumer.
         """
         self.assertEqual(Room(), Room(count=1000, size=100 * 1024 * 1024, span=2000))
 
-    def test_count(self) -> None:
+    def test_messageCountIsLimited(self) -> None:
         """
-        There is room for so many messages; those that a listener has are among
-        them.
+        The number of messages is limited, those of a listener included.
         """
         room = Room(count=3)
         self.window.add(several([7, 8]))
@@ -85,9 +84,9 @@ class WindowTests(SynchronousTestCase):
         self.window.commit()
         self.assertIsNone(self.window.fullReason(room, span=True))
 
-    def test_size(self) -> None:
+    def test_bodySizeIsLimited(self) -> None:
         """
-        There is room for so many bytes, and a message may go beyond it.
+        The size of the bodies is limited, and one message may exceed it.
         """
         room = Room(size=10)
         (a,) = self.window.add([pulled(7, b"x" * 9)])
@@ -97,10 +96,10 @@ class WindowTests(SynchronousTestCase):
         self.window.done([a])
         self.assertIsNone(self.window.fullReason(room, span=True))
 
-    def test_span(self) -> None:
+    def test_offsetSpanIsLimited(self) -> None:
         """
-        There is room for so many offsets from the first that is not done to the last
-        that was pulled, if that counts.
+        The span of offsets between the first unconsumed and the last pulled message is
+        limited, if wanted.
         """
         room = Room(span=100)
         a, b = self.window.add(several([7, 107]))
@@ -112,11 +111,10 @@ class WindowTests(SynchronousTestCase):
         self.window.done([a])
         self.assertIsNone(self.window.fullReason(room, span=True))
 
-    def test_overdue(self) -> None:
+    def test_overdueMessagesAreTakenFromFront(self) -> None:
         """
-        What listeners have had for too long is taken from them, as far as it is at
-        the front: what is behind another does not keep offsets from being
-        committed.
+        Messages that a listener has for too long are taken from the front only: one behind
+        another keeps no offset from being committed.
         """
         a, b, c, d = self.window.add(several([7, 8, 9, 10]))
         self.window.begin([a, b], 100.0)
@@ -128,17 +126,17 @@ class WindowTests(SynchronousTestCase):
         self.assertEqual(self.window.end([a, b, c]), [c])
         self.assertEqual(self.window.end([c]), [])
 
-    def test_notBegun(self) -> None:
+    def test_unbegunMessageIsNeverOverdue(self) -> None:
         """
-        What no listener has is never overdue.
+        A message that no listener has is never overdue.
         """
         self.window.add(several([7]))
         self.assertEqual(self.window.overdue(1e9), [])
 
-    def test_take(self) -> None:
+    def test_takenMessagesCommitWhenConsumed(self) -> None:
         """
-        In order, messages are taken from the front, and what was taken can be
-        committed only once it is dealt with.
+        In order, messages are taken from the front, and can be committed once they are
+        consumed.
         """
         self.window.add(several([7, 8, 9]))
         self.assertEqual(offsetsOf(self.window.take(2)), [7, 8])
@@ -150,9 +148,10 @@ class WindowTests(SynchronousTestCase):
         self.assertEqual(self.window.commit(), 10)
         self.assertEqual(list(self.window.take(2)), [])
 
-    def test_giveBack(self) -> None:
+    def test_givenBackMessagesComeFirst(self) -> None:
         """
-        What is given back is taken again, first and in its order, as it was changed.
+        Messages that are given back are taken again, first and in their order, with their
+        changes.
         """
         self.window.add(several([7, 8, 9]))
         self.window.take(2)
@@ -165,10 +164,10 @@ class WindowTests(SynchronousTestCase):
         self.assertEqual(self.window.commit(), 10)
         self.assertEqual(self.window.size, 0)
 
-    def test_info(self) -> None:
+    def test_infoHasJavasNamesAndUnits(self) -> None:
         """
-        What it tells of itself has the names of Java's C{ProcessQueueInfo}, and its
-        units: milliseconds, and whole MiB.
+        The info has the names and units of Java's C{ProcessQueueInfo}: milliseconds and
+        whole MiB.
         """
 
         def milliseconds(seconds: float) -> int:
@@ -229,7 +228,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
         """
-        Some are dealt with.
+        Some messages are consumed.
         """
         some = data.draw(st.sets(st.sampled_from(sorted(self.undone)), min_size=1))
         self.undone -= some
@@ -251,7 +250,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def keep(self, offset: int) -> None:
         """
-        What is committed never passes what is not done, and never goes back.
+        The committed offset never passes an unconsumed message, and never goes back.
         """
         assert all(offset <= each for each in self.undone)
         assert offset >= self.committed
@@ -301,7 +300,7 @@ class InOrder(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         """
-        It has dealt with them.
+        The taken messages are consumed.
         """
         self.taken = []
         assert self.window.commit() == min(self.waiting, default=self.next)
@@ -332,20 +331,20 @@ class InOrder(RuleBasedStateMachine):
 
 class ModelTests(SynchronousTestCase):
     """
-    A window beside the simplest thing that says the same.
+    A window and a simple model of it.
     """
 
     settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
-    def test_anyOrder(self) -> None:
+    def test_concurrentCommitPassesNoUnconsumed(self) -> None:
         """
-        Whatever order messages are done in, what can be committed never passes one
-        that is not.
+        In whichever order messages are consumed, the offset to commit never passes an
+        unconsumed one.
         """
         run_state_machine_as_test(AnyOrder, settings=self.settings)
 
-    def test_inOrder(self) -> None:
+    def test_orderlyMessagesKeepOrder(self) -> None:
         """
-        Whatever was taken, given back or committed, the rest comes in its order.
+        Whichever messages are taken, given back or committed, the rest comes in order.
         """
         run_state_machine_as_test(InOrder, settings=self.settings)

@@ -33,10 +33,10 @@ class SendTests(ProducerCase):
     One message.
     """
 
-    def test_sent(self) -> None:
+    def test_sentMessageHasJavasFields(self) -> None:
         """
-        A message goes to a queue of its topic with all that Java's producer tells,
-        and the answer says where it is.
+        A message goes to a queue of its topic with all fields of Java's producer, and the
+        answer says where it is.
         """
         producer = self.producer()
         received = self.sent(producer, Message("T", b"hello", "tag", "key", flag=5))
@@ -77,28 +77,30 @@ class TurnTests(ProducerCase):
     Which queue a message goes to.
     """
 
-    def places(self, producer: Producer, count: int) -> list[str]:
+    def places(self, producer: Producer, count: int, **codes: int) -> list[str]:
         """
         The brokers and queues that some messages go to.
+
+        @param codes: by a broker's last letter, the code by which it answers.
         """
         found = []
         for _ in range(count):
             received = self.sent(producer)
-            found.append(f"{received.fields['n'][-1]}{received.fields['e']}")
-            received.stored()
+            name = received.fields["n"][-1]
+            found.append(f"{name}{received.fields['e']}")
+            received.stored(codes.get(name, 0))
         return found
 
-    def test_inTurn(self) -> None:
+    def test_queuesTakeTurns(self) -> None:
         """
         Each queue has its turn, beginning anywhere.
         """
         self.assertEqual(self.places(self.producer(), 6), ["a1", "b0", "b1", "a0", "a1", "b0"])
 
-    def test_failedIsAvoided(self) -> None:
+    def test_failedBrokerIsAvoidedEvenly(self) -> None:
         """
-        What a broker refuses goes to another broker, and the queues that were left
-        out for that count as having had their turn: the others are not burdened
-        unevenly (C{TopicPublishInfo.selectOneMessageQueue}).
+        A refused message goes to another broker.  The skipped queues count as having had
+        their turn, so the others share evenly (C{TopicPublishInfo.selectOneMessageQueue}).
         """
         self.network.routes["T"] = routeTo("broker-a", "broker-b", queues=3)
         producer = self.producer()
@@ -113,7 +115,7 @@ class TurnTests(ProducerCase):
             self.successResultOf(self.sending)
         self.assertEqual(found, ["b0", "b1", "b2", "b0", "b1", "b2"])
 
-    def test_noOther(self) -> None:
+    def test_onlyBrokersNextQueueIsTried(self) -> None:
         """
         If there is no other broker, the next queue of the same one has its turn.
         """
@@ -123,10 +125,9 @@ class TurnTests(ProducerCase):
         second = self.network.only()
         self.assertEqual((first.fields["e"], second.fields["e"]), ("1", "0"))
 
-    def test_chosen(self) -> None:
+    def test_chosenQueueIsUsedAgain(self) -> None:
         """
-        A queue that was chosen is sent to, whatever was sent before, and again if
-        its broker was busy.
+        A chosen queue is used, whatever was sent before, and again if its broker was busy.
         """
         producer = self.producer()
         queue = MessageQueue("T", "broker-b", 1)
@@ -138,7 +139,7 @@ class TurnTests(ProducerCase):
             received.stored()
             self.assertEqual(self.successResultOf(self.sending).messageQueue, queue)
 
-    def test_selector(self) -> None:
+    def test_selectorChoosesQueue(self) -> None:
         """
         A selector gets the queues, the message and the key, and decides.
         """
@@ -153,17 +154,23 @@ class TurnTests(ProducerCase):
         self.assertEqual((received.fields["n"], received.fields["e"]), ("broker-b", "1"))
         self.assertEqual(seen, [(4, HELLO, 5)])
 
-    def test_key(self) -> None:
+    def test_keyIsHashed(self) -> None:
         """
-        A key without a selector is hashed: 7 of four queues is the last.
+        A key without a selector is hashed: 7 of four queues is the last, for a oneway
+        message as well.
         """
-        received = self.sent(self.producer(), key=7)
+        producer = self.producer()
+        received = self.sent(producer, key=7)
         self.assertEqual((received.fields["n"], received.fields["e"]), ("broker-b", "1"))
+        for _ in range(3):
+            producer.sendOneway(HELLO, key=7)
+            received = self.network.only()
+            self.assertEqual((received.fields["n"], received.fields["e"]), ("broker-b", "1"))
 
-    def test_slow(self) -> None:
+    def test_slowBrokerIsAvoided(self) -> None:
         """
-        With a fault table, a broker that took 0.6 s is left alone for 30 s, one that
-        took 0.5 s is not, and one that failed is left alone for ten minutes.
+        With a fault table, a broker that took 0.6 s is avoided for 30 s, one that took 0.5
+        s is not, and one that failed is avoided for ten minutes.
         """
         producer = self.producer(faults=FaultTable())
         for latency, rest in ((0.5, 0.0), (0.6, 30.0)):
@@ -181,29 +188,47 @@ class TurnTests(ProducerCase):
             self.clock.advance(pause)
             self.assertEqual({each[0] for each in self.places(producer, 8)}, expected)
 
-    def test_unanswered(self) -> None:
+    def test_silentOrBusyBrokerIsAvoided(self) -> None:
         """
-        With a fault table, a broker that gave no answer is left alone as one that
+        With a fault table, a broker that gave no answer, or is busy, is avoided as one that
         failed, and the message goes to another.
         """
-        producer = self.producer(faults=FaultTable())
-        received = self.sent(producer)
-        self.assertEqual(received.fields["n"], "broker-a")
-        received.lose()
-        self.network.only().stored()
-        self.assertEqual(self.successResultOf(self.sending).messageQueue.brokerName, "broker-b")
-        self.assertEqual({each[0] for each in self.places(producer, 8)}, {"b"})
+        for lost in (True, False):
+            producer = self.producer(faults=FaultTable())
+            received = self.sent(producer)
+            self.assertEqual(received.fields["n"], "broker-a")
+            if lost:
+                received.lose()
+            else:
+                received.refuse(ResponseCode.SYSTEM_BUSY)
+            self.network.only().stored()
+            result = self.successResultOf(self.sending)
+            self.assertEqual(result.messageQueue.brokerName, "broker-b")
+            self.assertEqual({each[0] for each in self.places(producer, 8)}, {"b"})
+
+    def test_storedIsNoFault(self) -> None:
+        """
+        A broker that has stored a message less safely than it should is not avoided:
+        Java's fault table avoids none for that.
+        """
+        for code in (
+            ResponseCode.FLUSH_DISK_TIMEOUT,
+            ResponseCode.FLUSH_SLAVE_TIMEOUT,
+            ResponseCode.SLAVE_NOT_AVAILABLE,
+        ):
+            found = self.places(self.producer(faults=FaultTable()), 8, a=code)
+            self.assertEqual([each[0] for each in found].count("a"), 4)
 
 
 class RetryTests(ProducerCase):
     """
-    What is tried again, and what is not.
+    Errors that are retried, and errors that are not.
     """
 
-    def test_retriable(self) -> None:
+    def test_retriableCodesGoToAnotherBroker(self) -> None:
         """
-        The codes that Java's producer tries again by itself, and those by which a
-        broker sheds load, are tried at another broker.
+        The codes that Java's producer retries, and those by which a broker sheds load, are
+        retried at another broker.
         """
         producer = self.producer()
         for code in (1, 2, 14, 16, 17, 204, 205, 215):
@@ -215,9 +240,9 @@ class RetryTests(ProducerCase):
             second.stored()
             self.successResultOf(self.sending)
 
-    def test_final(self) -> None:
+    def test_finalCodesEndSend(self) -> None:
         """
-        Any other answer ends it at once, and the error has all that is known.
+        Any other code ends the send at once, and the error has all details.
         """
         producer = self.producer()
         for code in (3, 13, 15, 18, 26, 999):
@@ -228,10 +253,10 @@ class RetryTests(ProducerCase):
             self.assertEqual((error.error.code, error.error.remark), (code, "not this one"))
             self.assertEqual((error.phase, error.attempts, error.retriable), ("answer", 1, False))
 
-    def test_times(self) -> None:
+    def test_thirdFailureEndsSend(self) -> None:
         """
-        After the first attempt there are two more, as C{retryTimesWhenSendFailed}
-        has it, and then the last error is the message's.
+        After the first attempt there are two more, as C{retryTimesWhenSendFailed} says, and
+        then the last error is the send's.
         """
         producer = self.producer()
         self.sending = producer.send(HELLO)
@@ -245,17 +270,16 @@ class RetryTests(ProducerCase):
         self.assertIn(error.address, ADDRESSES.values())
         self.assertTrue(error.retriable)
 
-    def test_noRetries(self) -> None:
+    def test_zeroRetriesEndsSendAtOnce(self) -> None:
         """
-        A producer may be told not to try again.
+        A producer may be told not to retry.
         """
         self.sent(self.producer(retries=0)).refuse(ResponseCode.SYSTEM_BUSY)
         self.assertEqual(self.failed().attempts, 1)
 
-    def test_timeLimit(self) -> None:
+    def test_attemptsShareTimeLimit(self) -> None:
         """
-        All attempts together have one time limit: what is left of it counts for
-        the next.
+        All attempts share one time limit: the next has what is left of it.
         """
         received = self.sent(self.producer(timeout=3.0))
         self.clock.advance(2.0)
@@ -268,9 +292,9 @@ class RetryTests(ProducerCase):
         self.assertIsInstance(error.error, RequestTimedOut)
         self.assertEqual((error.phase, error.attempts, error.elapsed), ("answer", 2, 3.0))
 
-    def test_noTimeLeft(self) -> None:
+    def test_retriableErrorAfterTimeLimitEndsSend(self) -> None:
         """
-        A retriable answer that comes when the time is over is the message's end.
+        A retriable error that comes after the time limit ends the send.
         """
         received = self.sent(self.producer(), timeout=1.0)
         self.clock.advance(0.5)
@@ -280,10 +304,10 @@ class RetryTests(ProducerCase):
         self.assertEqual(self.network.run(), [])
         self.assertIsInstance(self.failed().error, SystemBusy)
 
-    def test_lost(self) -> None:
+    def test_lostConnectionRefreshesRoute(self) -> None:
         """
         A message whose connection is lost goes to another broker, and the route is
-        asked for again: the broker may have moved.
+        requested again: the broker may have moved.
         """
         received = self.sent(self.producer())
         del self.network.asked[:]
@@ -292,9 +316,9 @@ class RetryTests(ProducerCase):
         self.successResultOf(self.sending)
         self.assertIn("T", self.network.asked)
 
-    def test_lostForGood(self) -> None:
+    def test_lostConnectionsEndSend(self) -> None:
         """
-        If no broker keeps its connection, that is what the message failed of.
+        If every broker loses its connection, that is the error.
         """
         self.sending = self.producer().send(HELLO)
         for _ in range(3):
@@ -305,15 +329,15 @@ class RetryTests(ProducerCase):
 
     def test_unreachableBrokerIsSkipped(self) -> None:
         """
-        A broker that cannot be reached is passed over.
+        An unreachable broker is skipped.
         """
         self.network.refusing.add(ADDRESSES["broker-a"])
         received = self.sent(self.producer())
         self.assertEqual(received.fields["n"], "broker-b")
 
-    def test_allRefused(self) -> None:
+    def test_unreachableBrokersEndInConnectPhase(self) -> None:
         """
-        Where none can be reached, nothing was sent, and the phase says so.
+        If no broker can be reached, nothing was sent, and the phase says so.
         """
         self.network.refusing.update(ADDRESSES.values())
         self.sending = self.producer().send(HELLO)
@@ -324,20 +348,18 @@ class RetryTests(ProducerCase):
         self.assertIsInstance(error.error, ConnectFailed)
         self.assertEqual((error.phase, error.attempts), ("connect", 3))
 
-    def test_unreadableAnswer(self) -> None:
+    def test_unreadableAnswerIsNotRetried(self) -> None:
         """
-        An answer that cannot be understood is not worth another attempt: the
-        message may be stored.
+        An answer that cannot be decoded is not retried: the message may be stored.
         """
         self.sent(self.producer()).answer(responseCommand())
         error = self.failed()
         self.assertIsInstance(error.error, ProtocolError)
         self.assertEqual((error.phase, error.retriable), ("answer", False))
 
-    def test_sameId(self) -> None:
+    def test_attemptsShareId(self) -> None:
         """
-        All attempts bear one id, by which a consumer tells a message that came
-        twice.
+        All attempts have one id, by which a consumer recognises a message that came twice.
         """
         first = self.sent(self.producer())
         first.lose()
@@ -346,21 +368,22 @@ class RetryTests(ProducerCase):
 
 class NotStoredTests(ProducerCase):
     """
-    Messages that a broker has, but not as safely as it should.
+    Messages that a broker has stored less safely than it should.
     """
 
-    def test_result(self) -> None:
+    def test_unsafeStoreIsResult(self) -> None:
         """
-        It is a result unless the producer was told otherwise.
+        An unsafe store is a result, unless the producer was told otherwise.
         """
-        self.sent(self.producer()).stored(ResponseCode.FLUSH_DISK_TIMEOUT)
-        result = self.successResultOf(self.sending)
-        self.assertIs(result.sendStatus, SendStatus.FLUSH_DISK_TIMEOUT)
+        producer = self.producer()
+        for status in SendStatus:
+            self.sent(producer).stored(status.value)
+            self.assertIs(self.successResultOf(self.sending).sendStatus, status)
 
-    def test_another(self) -> None:
+    def test_retryNotStoredUsesAnotherBroker(self) -> None:
         """
-        With C{retryNotStored} (C{retryAnotherBrokerWhenNotStoreOK}) another broker
-        gets it as well.
+        With C{retryNotStored} (C{retryAnotherBrokerWhenNotStoreOK}) another broker gets it
+        as well.
         """
         first = self.sent(self.producer(retryNotStored=True))
         first.stored(ResponseCode.SLAVE_NOT_AVAILABLE)
@@ -371,9 +394,9 @@ class NotStoredTests(ProducerCase):
         self.assertIs(result.sendStatus, SendStatus.SEND_OK)
         self.assertEqual(result.messageQueue.brokerName, second.fields["n"])
 
-    def test_stored(self) -> None:
+    def test_refusedSecondStoreKeepsFirstResult(self) -> None:
         """
-        If no other takes it, it has been stored all the same, and is no failure.
+        If no other broker takes it, the first result counts, and is no failure.
         """
         first = self.sent(self.producer(retryNotStored=True))
         first.stored(ResponseCode.FLUSH_SLAVE_TIMEOUT)
@@ -382,18 +405,18 @@ class NotStoredTests(ProducerCase):
         self.assertIs(result.sendStatus, SendStatus.FLUSH_SLAVE_TIMEOUT)
         self.assertEqual(result.messageQueue.brokerName, first.fields["n"])
 
-    def test_thrice(self) -> None:
+    def test_lastUnsafeStoreIsResult(self) -> None:
         """
-        If all others have it as unsafely, the last one's answer is the result.
+        If all others store it as unsafely, the last answer is the result.
         """
         self.sending = self.producer(retryNotStored=True).send(HELLO)
         for offset in (1, 2, 3):
             self.network.only().stored(ResponseCode.FLUSH_DISK_TIMEOUT, offset)
         self.assertEqual(self.successResultOf(self.sending).queueOffset, 3)
 
-    def test_chosen(self) -> None:
+    def test_chosenQueueIsNotRetried(self) -> None:
         """
-        What was meant for one queue is not sent to it twice.
+        A message for one queue is not sent to it twice.
         """
         producer = self.producer(retryNotStored=True)
         for options in ({"queue": MessageQueue("T", "broker-a", 0)}, {"key": 1}):
@@ -404,12 +427,12 @@ class NotStoredTests(ProducerCase):
 
 class RouteTests(ProducerCase):
     """
-    Finding out where a topic is.
+    Finding the route of a topic.
     """
 
-    def test_once(self) -> None:
+    def test_routeIsRequestedOnce(self) -> None:
         """
-        A route is asked for once, however many messages wait for it.
+        A route is requested once, however many messages wait for it.
         """
         producer = self.producer()
         for _ in range(3):
@@ -419,10 +442,10 @@ class RouteTests(ProducerCase):
         self.assertEqual(len(self.network.run()), 4)
         self.assertEqual(self.network.asked, ["T"])
 
-    def test_inherited(self) -> None:
+    def test_missingTopicInheritsRoute(self) -> None:
         """
-        A topic that does not exist is sent to where one is that it can inherit
-        from, with as many queues as the producer wants.
+        A missing topic uses the route of the default topic, with as many queues as the
+        producer wants.
         """
         producer = self.producer(defaultTopicQueueNums=3)
         queues = set()
@@ -433,10 +456,9 @@ class RouteTests(ProducerCase):
             received.stored()
         self.assertEqual(queues, {"0", "1", "2"})
 
-    def test_nothingToInherit(self) -> None:
+    def test_missingTopicWithoutDefaultIsError(self) -> None:
         """
-        Where topics are not made by themselves, the error names the topic that is
-        missing.
+        Where brokers do not create topics, the error names the missing topic.
         """
         del self.network.routes["TBW102"]
         self.sending = self.producer().send(Message("New", b"x"))
@@ -446,7 +468,7 @@ class RouteTests(ProducerCase):
         self.assertEqual((error.phase, error.attempts, error.address), ("route", 0, ""))
         self.assertIn("no route of New", str(error))
 
-    def test_noNameServer(self) -> None:
+    def test_noNameServerEndsSend(self) -> None:
         """
         Without a name server nothing is sent.
         """
@@ -457,10 +479,9 @@ class RouteTests(ProducerCase):
         self.assertIsInstance(error.error, ConnectFailed)
         self.assertEqual((error.phase, error.attempts, error.retriable), ("route", 0, True))
 
-    def test_timeLimit(self) -> None:
+    def test_timeLimitIncludesRoute(self) -> None:
         """
-        The time limit counts from the beginning, also if it is the name server that
-        does not answer.
+        The time limit includes the request to the name server.
         """
         self.network.silent.add(NAME_SERVER)
         self.sending = self.producer().send(HELLO, timeout=0.5)
@@ -472,9 +493,9 @@ class RouteTests(ProducerCase):
         self.assertIsInstance(error.error, RequestTimedOut)
         self.assertEqual((error.phase, error.elapsed), ("route", 0.5))
 
-    def test_othersWait(self) -> None:
+    def test_longerTimeoutStillGetsRoute(self) -> None:
         """
-        Who has more time still gets the route when it comes.
+        A send with a longer time limit still gets the route.
         """
         self.network.silent.add(NAME_SERVER)
         producer = self.producer()
@@ -488,9 +509,9 @@ class RouteTests(ProducerCase):
         self.network.only().stored()
         self.successResultOf(patient)
 
-    def test_noTime(self) -> None:
+    def test_zeroTimeoutSendsNothing(self) -> None:
         """
-        Who has no time has nothing sent.
+        Without time nothing is sent.
         """
         producer = self.producer()
         self.sent(producer).stored()
@@ -499,10 +520,10 @@ class RouteTests(ProducerCase):
             self.assertEqual(self.network.run(), [])
             self.assertIsInstance(self.failed().error, RequestTimedOut)
 
-    def test_noQueues(self) -> None:
+    def test_unwritableTopicIsRequestedAgain(self) -> None:
         """
-        A topic that may not be written to is not sent to; it is asked for again
-        with the next message, as it may be by then.
+        A topic that may not be written to is not sent to, and its route is requested again
+        with the next message.
         """
         self.network.routes["T"] = routeTo("broker-a", perm=4)
         producer = self.producer()
@@ -515,10 +536,10 @@ class RouteTests(ProducerCase):
         self.sent(producer).stored()
         self.successResultOf(self.sending)
 
-    def test_unknownBroker(self) -> None:
+    def test_unknownBrokerRefreshesRoute(self) -> None:
         """
-        A queue of a broker that nobody knows is looked for once more, and if it
-        is there by then the message is sent.
+        The route of a queue with an unknown broker is requested once more, and if it has
+        the broker the message is sent.
         """
         producer = self.producer()
         self.sent(producer).stored()
@@ -526,9 +547,9 @@ class RouteTests(ProducerCase):
         received = self.sent(producer, queue=MessageQueue("T", "broker-c", 0))
         self.assertEqual(received.at, ADDRESSES["broker-c"])
 
-    def test_noSuchBroker(self) -> None:
+    def test_brokerStillUnknownIsError(self) -> None:
         """
-        If it is not, that is the error.
+        If it has not, that is the error.
         """
         producer = self.producer()
         self.sent(producer).stored()
@@ -538,10 +559,9 @@ class RouteTests(ProducerCase):
         self.assertIsInstance(error.error, ConnectFailed)
         self.assertIn("broker-x", str(error))
 
-    def test_routeGone(self) -> None:
+    def test_lostRouteKeepsFirstError(self) -> None:
         """
-        If the route is gone when a message is to be tried again, it failed of what
-        it was tried again for.
+        If the route is gone before a retry, the first error counts.
         """
         received = self.sent(self.producer())
         del self.network.routes["T"], self.network.routes["TBW102"]
@@ -555,9 +575,9 @@ class RouteTests(ProducerCase):
         self.network.run()
         self.assertIsInstance(self.failed().error, SystemBusy)
 
-    def test_queuesOf(self) -> None:
+    def test_queuesOfReturnsQueues(self) -> None:
         """
-        The queues of a topic can be asked for.
+        The queues of a topic can be requested.
         """
         asked = self.producer().queuesOf("T")
         self.network.run()

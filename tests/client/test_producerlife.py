@@ -56,12 +56,12 @@ class Watch:
 
 class HookTests(ProducerCase):
     """
-    Hooks see every message once, before and after.
+    Hooks get every message once, before and after its send.
     """
 
-    def test_sent(self) -> None:
+    def test_hooksGetResultOnce(self) -> None:
         """
-        Of a message that was sent they see the result, however often it was tried.
+        They get the result of a sent message, however often it was tried.
         """
         watch = Watch()
         verifyObject(ISendMessageHook, watch)
@@ -73,7 +73,7 @@ class HookTests(ProducerCase):
 
     def test_failedSendShowsErrorToHooks(self) -> None:
         """
-        Of one that was not they see why, also if no broker was asked.
+        They get the error of a failed one, also if no broker was asked.
         """
         watch = Watch()
         producer = self.producer(hooks=[watch])
@@ -85,18 +85,18 @@ class HookTests(ProducerCase):
             [("before", HELLO), ("after", first), ("before", HELLO), ("after", second)],
         )
 
-    def test_notAtAll(self) -> None:
+    def test_invalidMessageShowsNothingToHooks(self) -> None:
         """
-        Of one that cannot be sent they see nothing.
+        They get nothing of a message that cannot be sent.
         """
         watch = Watch()
         self.failureResultOf(self.producer(hooks=[watch]).send(Message("T", b"")), InvalidMessage)
         self.assertEqual(watch.seen, [])
 
-    def test_raise(self) -> None:
+    def test_raisingHookIsLogged(self) -> None:
         """
-        What a hook raises is logged, and neither the message nor the other hooks
-        suffer, as in Java.
+        An error of a hook is logged, and neither the message nor the other hooks are
+        affected, as with Java.
         """
         bad, good = Watch(ValueError("hook")), Watch()
         self.sent(self.producer(hooks=[bad, good])).stored()
@@ -106,7 +106,7 @@ class HookTests(ProducerCase):
 
     def test_batchesAndOnewayAreShownToHooks(self) -> None:
         """
-        They see batches, and messages that nobody waits for, as well.
+        They get batches and oneway messages as well.
         """
         watch = Watch()
         producer = self.producer(hooks=[watch])
@@ -122,12 +122,12 @@ class HookTests(ProducerCase):
 
 class OnewayTests(ProducerCase):
     """
-    Messages that nobody waits for.
+    Oneway messages.
     """
 
-    def test_sent(self) -> None:
+    def test_onewayWantsNoAnswer(self) -> None:
         """
-        The request wants no answer, and none is waited for.
+        The request wants no answer, and none is awaited.
         """
         sent = self.producer().sendOneway(HELLO)
         self.assertNoResult(sent)
@@ -138,7 +138,7 @@ class OnewayTests(ProducerCase):
 
     def test_failedOnewayIsNotRetried(self) -> None:
         """
-        A broker that cannot be reached is the end of it: it is not tried again.
+        An unreachable broker ends the send: it is not retried.
         """
         self.network.refusing.update(ADDRESSES.values())
         sent = self.producer().sendOneway(HELLO)
@@ -146,17 +146,17 @@ class OnewayTests(ProducerCase):
         error = self.failureResultOf(sent, SendFailed).value
         self.assertEqual((error.phase, error.attempts), ("connect", 1))
 
-    def test_invalid(self) -> None:
+    def test_invalidOnewayIsRefused(self) -> None:
         """
-        It is checked as others are.
+        A oneway message is checked as others are.
         """
         producer = self.producer()
         self.failureResultOf(producer.sendOneway(Message("T", b"")), InvalidMessage)
         self.failureResultOf(producer.sendOneway(Message("a b", b"x")), InvalidMessage)
 
-    def test_unknownBroker(self) -> None:
+    def test_unknownBrokerFailsOneway(self) -> None:
         """
-        A broker that nobody knows is an error like others.
+        An unknown broker is an error as for others.
         """
         producer = self.producer()
         self.sent(producer).stored()
@@ -171,9 +171,9 @@ class BatchTests(ProducerCase):
     Many messages at once.
     """
 
-    def test_sent(self) -> None:
+    def test_batchIsOneRequest(self) -> None:
         """
-        They go in one request, each with an id of its own.
+        A batch is one request, and each message has its own id.
         """
         sent = self.producer().sendBatch(Message("T", body) for body in (b"a", b"b"))
         received = self.network.only()
@@ -187,10 +187,10 @@ class BatchTests(ProducerCase):
         )
         self.assertEqual(len(set(result.msgId.split(","))), 2)
 
-    def test_split(self) -> None:
+    def test_largeBatchIsSplit(self) -> None:
         """
-        Those that are too many for one request go in several, one after the other,
-        and each of them has the time limit for itself.
+        A batch that is too large for one request goes in several, one after the other, each
+        with its own time limit.
         """
         messages = [Message("T", bytes([number]) * 100) for number in range(5)]
         sent = self.producer(maxMessageSize=400).sendBatch(messages, timeout=1.0)
@@ -204,9 +204,9 @@ class BatchTests(ProducerCase):
         self.assertEqual(bodies, [[0, 1], [2, 3], [4]])
         self.assertEqual(len(self.successResultOf(sent)), 3)
 
-    def test_checkedBefore(self) -> None:
+    def test_invalidMessageStopsBatch(self) -> None:
         """
-        All are checked before the first is sent: none is if one cannot be.
+        All messages are checked before the first is sent: if one is invalid, none is sent.
         """
         producer = self.producer(maxMessageSize=400)
         large = Message("T", bytes(300))
@@ -219,16 +219,16 @@ class BatchTests(ProducerCase):
             self.failureResultOf(producer.sendBatch([large, large, bad]), InvalidMessage)
             self.assertEqual(self.network.run(), [])
 
-    def test_empty(self) -> None:
+    def test_emptyBatchIsRefused(self) -> None:
         """
-        Without a message there is nothing to send.
+        A batch without a message is refused.
         """
         self.failureResultOf(self.producer().sendBatch([]), InvalidMessage)
 
     def test_failedBatchHasEarlierResults(self) -> None:
         """
-        If one request fails, those after it are not made, and the error has the results
-        of those before it.
+        If one request fails, the later ones are not made, and the error has the results of
+        the earlier ones.
         """
         messages = [Message("T", bytes(300)) for _ in range(4)]
         sent = self.producer(maxMessageSize=400).sendBatch(messages)
@@ -257,13 +257,12 @@ class BatchTests(ProducerCase):
 
 class ErrorTests(ProducerCase):
     """
-    What is not the network's fault.
+    Errors that are not the network's.
     """
 
-    def test_selectorRaises(self) -> None:
+    def test_selectorsErrorFailsSend(self) -> None:
         """
-        What a selector raises is what the Deferred fails with, and the producer
-        stops as ever.
+        An error of the selector fails the Deferred, and the producer stops as ever.
         """
         producer = self.producer()
 
@@ -285,10 +284,9 @@ class ErrorTests(ProducerCase):
         self.network.run()
         self.successResultOf(stopping)
 
-    def test_cancel(self) -> None:
+    def test_cancelledSendEnds(self) -> None:
         """
-        A message that is given up fails with that, wherever it is, is not tried
-        again, and is not waited for.
+        A cancelled send fails in any phase, is not retried, and is not awaited.
         """
         producer = self.producer()
         routing = producer.send(HELLO)
@@ -308,9 +306,9 @@ class ErrorTests(ProducerCase):
         self.stopped(producer)
         self.assertEqual(self.network.received, [])
 
-    def test_tooLargeForFrame(self) -> None:
+    def test_messageTooLargeForFrameIsRefused(self) -> None:
         """
-        A message that no frame holds cannot be sent, and was not.
+        A message that no frame can hold is refused, and not sent.
         """
         cluster = self.network.cluster(limits=Limits(frame=1000))
         producer = Producer(cluster, "senders")
@@ -320,9 +318,9 @@ class ErrorTests(ProducerCase):
         self.failureResultOf(self.sending, InvalidMessage)
         self.stopped(producer)
 
-    def test_group(self) -> None:
+    def test_invalidGroupIsRefused(self) -> None:
         """
-        A group must have a name that brokers take.
+        A group must have a valid name.
         """
         self.assertRaises(InvalidMessage, Producer, self.network.cluster(), "a b")
 
@@ -332,9 +330,9 @@ class LifeTests(ProducerCase):
     Starting and stopping.
     """
 
-    def test_notStarted(self) -> None:
+    def test_unstartedProducerSendsNothing(self) -> None:
         """
-        A producer that is not started, or was stopped, sends nothing.
+        A producer that is not started, or is stopped, sends nothing.
         """
         producer = Producer(self.network.cluster(), "senders")
         for _ in range(2):
@@ -349,7 +347,7 @@ class LifeTests(ProducerCase):
 
     def test_stoppedProducerStartsAgain(self) -> None:
         """
-        A producer that was stopped can be started again.
+        A stopped producer can be started again.
         """
         producer = self.producer()
         self.successResultOf(producer.stop())
@@ -357,9 +355,9 @@ class LifeTests(ProducerCase):
         self.sent(producer).stored()
         self.successResultOf(self.sending)
 
-    def test_stopTwice(self) -> None:
+    def test_secondStopDoesNothing(self) -> None:
         """
-        A producer that is stopped has nothing left to stop.
+        A stopped producer has nothing left to stop.
         """
         producer = self.producer()
         self.sent(producer)
@@ -367,9 +365,9 @@ class LifeTests(ProducerCase):
         self.successResultOf(producer.stop())
         self.assertNoResult(first)
 
-    def test_heartbeat(self) -> None:
+    def test_brokersLearnOfProducer(self) -> None:
         """
-        Brokers that are sent to learn of the producer, and that it leaves.
+        Brokers that are sent to learn of the producer, and of its leaving.
         """
         producer = self.producer()
         self.assertEqual(list(producer.topics()), [])
@@ -382,17 +380,16 @@ class LifeTests(ProducerCase):
         self.successResultOf(stopping)
         self.assertEqual(self.cluster.producers, {})
 
-    def test_twice(self) -> None:
+    def test_secondProducerOfGroupIsRefused(self) -> None:
         """
         A cluster has one producer of a group.
         """
         self.producer()
         self.failureResultOf(Producer(self.cluster, "senders").start(), ConfigError)
 
-    def test_drain(self) -> None:
+    def test_stopWaitsForSends(self) -> None:
         """
-        Stopping takes no more messages and waits for those that are under way,
-        attempts and all.
+        A stop takes no more messages and waits for those in flight, retries included.
         """
         producer = self.producer()
         received = self.sent(producer)
@@ -405,9 +402,9 @@ class LifeTests(ProducerCase):
         self.network.run()
         self.successResultOf(stopping)
 
-    def test_drainCancelled(self) -> None:
+    def test_stopIgnoresCancelledSend(self) -> None:
         """
-        A message that is given up is not waited for any longer.
+        A cancelled message is not awaited.
         """
         producer = self.producer()
         self.sent(producer)
@@ -417,9 +414,9 @@ class LifeTests(ProducerCase):
         self.network.run()
         self.successResultOf(stopping)
 
-    def test_drainOneway(self) -> None:
+    def test_stopWaitsForOnewayWrite(self) -> None:
         """
-        A message that nobody waits for is waited for until it is written.
+        A oneway message is awaited until it is written.
         """
         producer = self.producer()
         sent = producer.sendOneway(HELLO)
@@ -430,10 +427,9 @@ class LifeTests(ProducerCase):
         self.network.run()
         self.successResultOf(stopping)
 
-    def test_drainLimit(self) -> None:
+    def test_stopKeepsTimeLimit(self) -> None:
         """
-        Stopping has a time limit; what is under way then is told of, and goes its
-        way.
+        A stop has a time limit; messages still in flight then are logged, and go on.
         """
         producer = self.producer(timeout=10.0)
         received = self.sent(producer)
@@ -446,9 +442,9 @@ class LifeTests(ProducerCase):
         received.stored()
         self.successResultOf(self.sending)
 
-    def test_context(self) -> None:
+    def test_producerIsContext(self) -> None:
         """
-        A producer is a context.
+        A producer is a context manager.
         """
 
         async def use() -> SendResult:
@@ -460,15 +456,15 @@ class LifeTests(ProducerCase):
         self.network.run()
         self.assertEqual(self.successResultOf(used).messageQueue.topic, "T")
 
-    def test_noTransactions(self) -> None:
+    def test_checkGetsNoAnswer(self) -> None:
         """
-        Who asks this producer about a transaction gets no answer.
+        A transaction check of this producer gets no answer.
         """
         header = CheckTransactionStateRequestHeader(0, 0)
         self.producer().checkTransaction(header, consumed(), "192.0.2.1:10911")
         self.assertEqual(self.network.run(), [])
 
-    def test_inner(self) -> None:
+    def test_consumersShareInnerProducer(self) -> None:
         """
         The consumers of a cluster share one producer.
         """

@@ -54,9 +54,9 @@ class PullTests(PullConsumerTestsBase):
     Pulling.
     """
 
-    def test_pull(self) -> None:
+    def test_pullCarriesExpressionAndWaitsNot(self) -> None:
         """
-        The expression goes with the request, and the broker is not to wait.
+        The expression is in the request, and the broker does not hold it.
         """
         self.a.put(b"0", b"1", tags="x")
         result = self.got(self.consumer.pull(self.queue, 1, expression="x"))
@@ -65,19 +65,19 @@ class PullTests(PullConsumerTestsBase):
         self.assertEqual((header.sysFlag, header.subscription, header.maxMsgNums), (4, "x", 32))
         self.assertEqual(header.subVersion, 0)
 
-    def test_sql(self) -> None:
+    def test_sqlExpressionHasVersion(self) -> None:
         """
-        An expression of another type goes with a version, by which the broker tells
-        whether it has compiled it.
+        An expression of another type has a version, by which the broker knows whether it
+        has compiled it.
         """
         self.a.put(b"0")
         self.got(self.consumer.pull(self.queue, 1, 5, expression="a > 1", expressionType="SQL92"))
         (header,) = self.a.pulls
         self.assertEqual((header.expressionType, header.subVersion), ("SQL92", 1_000_000))
 
-    def test_timeout(self) -> None:
+    def test_pullTimesOutAfterTenSeconds(self) -> None:
         """
-        A pull may take 10 seconds, if nothing else is said.
+        By default a pull may take 10 seconds.
         """
         self.a.mute = True
         pulling = self.consumer.pull(self.queue, 0)
@@ -89,9 +89,9 @@ class PullTests(PullConsumerTestsBase):
         self.network.advance(0.2)
         self.failed(pulling, RequestTimedOut)
 
-    def test_wait(self) -> None:
+    def test_heldPullGetsMessageOrNothing(self) -> None:
         """
-        A pull that waits gets the message that comes, or after 20 seconds nothing.
+        A held pull gets the next message, or nothing after 20 seconds.
         """
         pulling = self.consumer.pullAndWait(self.queue, 0)
         self.network.advance(19)
@@ -103,9 +103,9 @@ class PullTests(PullConsumerTestsBase):
         self.assertEqual(self.got(pulling).pullStatus, PullStatus.NO_NEW_MSG)
         self.assertEqual([each.sysFlag for each in self.a.pulls], [6, 6])
 
-    def test_waitTimeout(self) -> None:
+    def test_heldPullTimesOutAfterThirtySeconds(self) -> None:
         """
-        After 30 seconds there will be no answer.
+        After 30 seconds a held pull fails.
         """
         self.a.mute = True
         pulling = self.consumer.pullAndWait(self.queue, 0)
@@ -114,9 +114,9 @@ class PullTests(PullConsumerTestsBase):
         self.network.advance(0.2)
         self.failed(pulling, RequestTimedOut)
 
-    def test_compressed(self) -> None:
+    def test_pullDecompressesAndSkipsDamage(self) -> None:
         """
-        Compression is undone; a message that is damaged is passed over, counted and told of.
+        Bodies are decompressed; a damaged message is skipped, counted and logged.
         """
         self.a.put(b"plain")
         self.a.put(deflate(b"long"), b"damaged", sysFlag=COMPRESSED_FLAG)
@@ -131,32 +131,34 @@ class PullTests(PullConsumerTestsBase):
         self.assertEqual(self.consumer.unreadable, 2)
         self.assertEqual(self.consumer.runningInfo().properties["unreadableMessages"], "2")
 
-    def test_wrongExpression(self) -> None:
+    def test_invalidExpressionFailsDeferred(self) -> None:
         """
-        An expression that is none is refused by a Deferred that fails.
+        An invalid expression fails the Deferred.
         """
         self.failed(self.consumer.pull(self.queue, 0, expression="||"), SubscriptionParseFailed)
 
-    def test_cancel(self) -> None:
+    def test_cancelledPullFails(self) -> None:
         """
-        Who gives a pull up is told so.
+        A cancelled pull fails as cancelled.
         """
         pulling = self.consumer.pullAndWait(self.queue, 0)
         self.network.flush()
         pulling.cancel()
         self.failed(pulling, CancelledError)
 
-    def test_sendBack(self) -> None:
+    def test_sendBackNamesGroup(self) -> None:
         """
-        A message is sent back for the consumer's group, to come 16 times.
+        A message is sent back for the consumer's group, up to 16 times.  Without an id of its
+        sender it has the broker's.
         """
         self.a.put(b"0")
         (message,) = self.got(self.consumer.pull(self.queue, 0)).messages
         self.got(self.consumer.sendBack(message, 2))
         (back,) = self.a.backs
         self.assertEqual((back.group, back.delayLevel, back.maxReconsumeTimes), ("g", 2, 16))
+        self.assertEqual(back.originMsgId, message.offsetMsgId)
 
-    def test_notStarted(self) -> None:
+    def test_pullNeedsStartedConsumer(self) -> None:
         """
         Before the start and after the stop nothing is pulled.
         """
@@ -169,22 +171,22 @@ class PullTests(PullConsumerTestsBase):
 
 class QueueTests(PullConsumerTestsBase):
     """
-    What can be asked about queues.
+    Requests about queues.
     """
 
-    def test_queuesOf(self) -> None:
+    def test_queuesAreRequestedEachTime(self) -> None:
         """
-        The queues are asked for each time: there may be more by now.
+        The queues are requested each time: there may be more by now.
         """
         self.assertEqual(self.got(self.consumer.queuesOf("T")), tuple(self.queues))
         self.ns.routes["T"] = routeTo(a={0: "192.0.2.11:10911"}, b={0: "192.0.2.13:10911"})
         self.assertEqual(len(self.got(self.consumer.queuesOf("T"))), 8)
         self.failed(self.consumer.queuesOf("U"), TopicNotExist)
 
-    def test_offsetsAndTimes(self) -> None:
+    def test_queueTellsOffsetsAndTimes(self) -> None:
         """
-        Where a queue begins and ends, where it was at a time, and since when it has
-        messages.
+        A queue's first and next offset, the offset of a time, and its earliest time are
+        returned.
         """
         self.a.put(b"0", b"1", b"2")
         self.a.cut(1)
@@ -202,10 +204,9 @@ class OffsetTests(PullConsumerTestsBase):
     The group's offsets.
     """
 
-    def test_fetch(self) -> None:
+    def test_localOffsetComesFirst(self) -> None:
         """
-        An offset is known here once it was set here; else, or if it is wanted, the
-        broker is asked.
+        An offset that was set here is returned; else, or if wanted, the broker is asked.
         """
         self.assertIsNone(self.got(self.consumer.fetchOffset(self.queue)))
         self.a.offsets["g", "T", 0] = 4
@@ -214,9 +215,9 @@ class OffsetTests(PullConsumerTestsBase):
         self.assertEqual(self.got(self.consumer.fetchOffset(self.queue)), 9)
         self.assertEqual(self.got(self.consumer.fetchOffset(self.queue, fromStore=True)), 4)
 
-    def test_persisted(self) -> None:
+    def test_changedOffsetsAreSavedEachFiveSeconds(self) -> None:
         """
-        Offsets are kept every five seconds, those that have changed, and may go back.
+        Changed offsets are saved every five seconds, and may go back.
         """
         self.consumer.updateOffset(self.queue, 9)
         self.network.advance(4.9)
@@ -229,9 +230,9 @@ class OffsetTests(PullConsumerTestsBase):
         self.network.advance(5)
         self.assertEqual(self.a.updates, [(0, 9), (0, 3)])
 
-    def test_persist(self) -> None:
+    def test_persistSavesAtOnce(self) -> None:
         """
-        Offsets are kept at once if that is wanted, and tried again if they were not.
+        Offsets are saved at once if wanted, and again if that failed.
         """
         self.consumer.updateOffset(self.queue, 9)
         self.a.failing[RequestCode.UPDATE_CONSUMER_OFFSET] = RemoteSystemError("no")
@@ -241,26 +242,26 @@ class OffsetTests(PullConsumerTestsBase):
         self.network.advance(5)
         self.assertEqual(self.a.updates, [(0, 9)])
 
-    def test_reset(self) -> None:
+    def test_resetDropsOldOffsets(self) -> None:
         """
-        If an administrator moves the group, old offsets are not kept again.
+        After an administrator has moved the group, old offsets are not saved again.
         """
         self.consumer.updateOffset(self.queue, 9)
         self.consumer.resetOffsets("T", {self.queue: 2})
         self.assertEqual(self.got(self.consumer.fetchOffset(self.queue)), 2)
 
-    def test_status(self) -> None:
+    def test_statusTellsKnownOffsets(self) -> None:
         """
-        The offsets of a topic's queues that are known are told.
+        The known offsets of a topic's queues are returned.
         """
         self.assertEqual(self.consumer.status("T"), {})
         self.got(self.consumer.queuesOf("T"))
         self.consumer.updateOffset(self.queue, 9)
         self.assertEqual(self.consumer.status("T"), {self.queue: 9})
 
-    def test_broadcast(self) -> None:
+    def test_broadcastKeepsOwnOffsets(self) -> None:
         """
-        Who broadcasts keeps its offsets for itself, or where it is told to.
+        A broadcast consumer keeps its own offsets, or keeps them in the given store.
         """
         consumer = self.started(messageModel=MessageModel.BROADCASTING)
         consumer.updateOffset(self.queue, 9)
@@ -277,7 +278,7 @@ class OffsetTests(PullConsumerTestsBase):
 
 class ListenTests(PullConsumerTestsBase):
     """
-    Queues that are divided.
+    Queues that are divided among the group.
     """
 
     def setUp(self) -> None:
@@ -294,10 +295,10 @@ class ListenTests(PullConsumerTestsBase):
             (topic, [each.queueId for each in added], [each.queueId for each in removed])
         )
 
-    def test_listen(self) -> None:
+    def test_listenerGetsItsQueues(self) -> None:
         """
-        Who listens is told of its queues, from the start on or later, and whenever the
-        group changes; one that is lost is left with its offset kept.
+        A listener gets its queues, at the start or later, and after each change of the
+        group.  The offset of a lost queue is saved.
         """
         self.consumer.listen("T", self.changed)
         self.network.flush()
@@ -311,9 +312,9 @@ class ListenTests(PullConsumerTestsBase):
         self.a.offsets["g", "T", 3] = 8
         self.assertEqual(self.got(self.consumer.fetchOffset(self.queues[3])), 8)
 
-    def test_backAtOnce(self) -> None:
+    def test_returnedQueueKeepsOffset(self) -> None:
         """
-        A queue that is back before its offset was kept goes on where it was.
+        A queue that returns before its offset was saved goes on at its offset.
         """
         self.consumer.listen("T", self.changed)
         self.network.flush()
@@ -327,10 +328,10 @@ class ListenTests(PullConsumerTestsBase):
         self.network.flush()
         self.assertEqual(self.got(self.consumer.fetchOffset(self.queues[3])), 7)
 
-    def test_beforeStart(self) -> None:
+    def test_earlyListenersGetQueues(self) -> None:
         """
-        Listeners that are there before the start are told as well, and the heartbeat
-        tells that the consumer wants all of their topics.
+        Listeners from before the start get their queues as well, and the heartbeat
+        subscribes to their topics.
         """
         self.cluster.consumers.clear()
         consumer = PullConsumer(self.cluster, "g")
@@ -342,7 +343,7 @@ class ListenTests(PullConsumerTestsBase):
         (subscription,) = data.subscriptionDataSet
         self.assertEqual((subscription.topic, subscription.subString), ("T", "*"))
 
-    def test_twoTopics(self) -> None:
+    def test_secondTopicIsDividedAtOnce(self) -> None:
         """
         A second topic is divided at once, too.
         """
@@ -353,21 +354,21 @@ class ListenTests(PullConsumerTestsBase):
         self.network.flush()
         self.assertEqual(self.told[1:], [("U", [0, 1, 2, 3], [])])
 
-    def test_wrongTopic(self) -> None:
+    def test_invalidTopicIsRefused(self) -> None:
         """
-        A name that no topic has is refused.
+        An invalid topic name is refused.
         """
         self.assertRaises(InvalidMessage, self.consumer.listen, "no topic", self.changed)
 
 
 class MemberTests(PullConsumerTestsBase):
     """
-    What the cluster knows of it.
+    The consumer's data for the cluster.
     """
 
-    def test_heartbeat(self) -> None:
+    def test_heartbeatIsOfActiveConsumer(self) -> None:
         """
-        It is a consumer that asks, and subscribes to nothing by itself.
+        It is an active consumer, and subscribes to nothing by itself.
         """
         self.got(self.consumer.queuesOf("T"))
         self.network.flush()
@@ -377,10 +378,9 @@ class MemberTests(PullConsumerTestsBase):
             ("g", ConsumeType.CONSUME_ACTIVELY, MessageModel.CLUSTERING, frozenset()),
         )
 
-    def test_topics(self) -> None:
+    def test_usedTopicsAreRefreshed(self) -> None:
         """
-        The routes of the topics that it has pulled are kept up to date, and of those
-        that are divided.
+        The routes of pulled and of divided topics are refreshed.
         """
         self.a.put(b"0")
         self.got(self.consumer.pull(self.queue, 0))
@@ -392,9 +392,9 @@ class MemberTests(PullConsumerTestsBase):
             self.network.advance(10)
         self.assertEqual(sorted(self.ns.asked[asked:]), ["T", "U"])
 
-    def test_runningInfo(self) -> None:
+    def test_runningInfoTellsStartAndKind(self) -> None:
         """
-        It tells when it began and what it is.
+        It tells when it started and its kind.
         """
         self.consumer.listen("T", lambda topic, added, removed: None)
         info = self.consumer.runningInfo()
@@ -403,9 +403,9 @@ class MemberTests(PullConsumerTestsBase):
         self.assertEqual([each.topic for each in info.subscriptionSet], ["T"])
         self.assertEqual(info.mqTable, {})
 
-    def test_consumeDirectly(self) -> None:
+    def test_directConsumeIsRefused(self) -> None:
         """
-        It has no listener to which a message could be given.
+        It has no listener for a direct message.
         """
         self.a.put(b"0")
         (message,) = self.got(self.consumer.pull(self.queue, 0)).messages
@@ -417,17 +417,17 @@ class LifeTests(PullConsumerTestsBase):
     Starting and stopping.
     """
 
-    def test_group(self) -> None:
+    def test_invalidOrSecondGroupIsRefused(self) -> None:
         """
-        A name that no group has is refused, and so is a second consumer of a group.
+        An invalid group name is refused, and so is a second consumer of a group.
         """
         self.assertRaises(InvalidMessage, PullConsumer, self.cluster, "no group")
         self.failed(PullConsumer(self.cluster, "g").start(), ConfigError)
 
     def test_stopPersistsAndFailsPulls(self) -> None:
         """
-        The stop keeps the offsets, fails who waits, tells the brokers, and leaves
-        nothing behind; a second one does nothing.
+        A stop saves the offsets, fails held pulls, tells the brokers, and leaves nothing
+        behind.  A second stop does nothing.
         """
         pulling = self.consumer.pullAndWait(self.queue, 0)
         self.network.flush()
@@ -442,9 +442,9 @@ class LifeTests(PullConsumerTestsBase):
         self.network.advance(20)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_stopWithin(self) -> None:
+    def test_stopKeepsTimeLimit(self) -> None:
         """
-        Offsets that a broker does not take are not waited for for ever.
+        A stop does not wait for ever for offsets that a broker does not take.
         """
         self.a.put(b"0")
         self.got(self.consumer.pull(self.queue, 0))
@@ -458,9 +458,9 @@ class LifeTests(PullConsumerTestsBase):
         self.network.advance(5)
         self.got(stopping)
 
-    def test_service(self) -> None:
+    def test_consumerIsServiceAndContext(self) -> None:
         """
-        It is a service, and a context.
+        It is a service, and a context manager.
         """
         self.got(self.consumer.stopService())
 
@@ -471,10 +471,9 @@ class LifeTests(PullConsumerTestsBase):
         self.assertTrue(self.got(ensureDeferred(use())))
         self.assertEqual(self.cluster.consumers, {})
 
-    def test_keepingBreaks(self) -> None:
+    def test_saveErrorIsLogged(self) -> None:
         """
-        If offsets cannot be kept because of a mistake of ours, the log says so, and the
-        stop still works.
+        If saving raises an unexpected error, it is logged, and the stop still works.
         """
         consumer = self.consumer
 

@@ -5,7 +5,6 @@ Tests for L{txrocket.client.consumer.puller}.
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -15,24 +14,21 @@ from tests.captures import Capture, captures
 from tests.client.brokers import A1, A, ConsumerTests
 from tests.client.network import routeTo
 from tests.remoting.doubles import lose
-from txrocket.client.consumer.puller import Puller, readable
+from txrocket.client.consumer.puller import Puller
 from txrocket.client.sansio.pullrequest import PullRequest
 from txrocket.client.sansio.results import PullResult, PullStatus
 from txrocket.errors import (
     ConnectFailed,
     ConnectionLost,
-    MalformedRecord,
     MissingField,
     NoPermission,
     RequestTimedOut,
-    SubscriptionParseFailed,
     TopicNotExist,
-    UnsupportedCompression,
 )
 from txrocket.model import MessageQueue
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, decodeCommand, responseCommand
-from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, deflate
+from txrocket.protocol.compression import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
 
 ZLIB = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
 
@@ -71,64 +67,13 @@ class PullerTestsBase(ConsumerTests):
 
 class RequestTests(PullerTestsBase):
     """
-    What a broker is asked.
+    Requests to a broker.
     """
 
-    def test_header(self) -> None:
+    def test_requestIsJavas(self) -> None:
         """
-        The request tells who pulls what from where, in milliseconds and with the
-        broker's name.
-        """
-        self.a.put(b"1", tags="a")
-        self.got(self.pull(0, 7, expression="a || b", version=5, commitOffset=3, wait=0.25))
-        (header,) = self.a.pulls
-        self.assertEqual(
-            header.toFields(),
-            {
-                "consumerGroup": "g",
-                "topic": "T",
-                "queueId": "0",
-                "queueOffset": "0",
-                "maxMsgNums": "7",
-                "sysFlag": "7",
-                "commitOffset": "3",
-                "suspendTimeoutMillis": "250",
-                "subVersion": "5",
-                "subscription": "a || b",
-                "expressionType": "TAG",
-                "bname": "a",
-            },
-        )
-
-    def test_flags(self) -> None:
-        """
-        Bit 0 of sysFlag has the broker keep an offset, be it 0; bit 1 has it wait;
-        bit 2 tells that the expression is brought along.
-        """
-        self.a.put(b"1")
-        for changes, flag in (
-            ({"brought": False}, 0),
-            ({"brought": False, "commitOffset": 0}, 1),
-            ({"brought": False, "wait": 15.0}, 2),
-            ({"brought": True}, 4),
-        ):
-            self.got(self.pull(**changes))
-            self.assertEqual(self.a.pulls[-1].sysFlag, flag, changes)
-
-    def test_unbrought(self) -> None:
-        """
-        An expression that the heartbeat has told is not sent, but its type is.
-        """
-        self.a.put(b"1")
-        self.got(self.pull(expression="a > 1", expressionType="SQL92", brought=False))
-        (header,) = self.a.pulls
-        self.assertEqual((header.subscription, header.expressionType), (None, "SQL92"))
-
-    def test_captured(self) -> None:
-        """
-        What is asked is what Java's push and pull consumers ask, but for the time that
-        they name even if the broker is not to wait, and the kind of request that
-        4.9.5 and later add.
+        A request is that of Java's push and pull consumers, except for the time that they
+        name even without waiting, and the C{ReqT} of 4.9.5 and later.
         """
         checked = 0
         for capture in _captured("request"):
@@ -161,23 +106,16 @@ class RequestTests(PullerTestsBase):
             pulling.cancel()
         self.assertGreater(checked, 5)
 
-    def test_wrongExpression(self) -> None:
-        """
-        An expression that has separators and no tags is refused before anything is
-        sent.
-        """
-        self.assertRaises(SubscriptionParseFailed, self.pull, expression="||")
-
 
 class AnswerTests(PullerTestsBase):
     """
-    What the answers mean.
+    Answers of a broker.
     """
 
-    def test_found(self) -> None:
+    def test_foundMessagesNameBroker(self) -> None:
         """
-        Messages come with where to pull next, what the queue has, and the name of the
-        broker.
+        A result has the messages with the broker's name, the next offset, and the bounds of
+        the queue.
         """
         self.a.put(b"0", b"1", b"2")
         result = self.got(self.pull(1, 1))
@@ -186,82 +124,17 @@ class AnswerTests(PullerTestsBase):
         self.assertEqual((message.body, message.queueOffset), (b"1", 1))
         self.assertEqual(message.brokerName, "a")
 
-    def test_offsetsAsProperties(self) -> None:
-        """
-        As in Java, each message bears the offsets of its queue as properties, beside
-        its own.
-        """
-        self.a.put(b"0", tags="x")
-        self.a.put(b"1")
-        first, second = self.got(self.pull()).messages
-        known = {"MIN_OFFSET": "0", "MAX_OFFSET": "2"}
-        self.assertEqual(first.properties, {"TAGS": "x", **known})
-        self.assertEqual(second.properties, known)
-
-    def test_nothingNew(self) -> None:
-        """
-        At the end of a queue there is nothing new.
-        """
-        self.a.put(b"0")
-        self.assertEqual(self.got(self.pull(1)), (PullStatus.NO_NEW_MSG, 1, 0, 1, (), ()))
-
-    def test_nothingMatched(self) -> None:
-        """
-        Where no message is wanted, the next pull begins behind them.
-        """
-        self.a.put(b"0", b"1", tags="x")
-        result = self.got(self.pull(expression="y"))
-        self.assertEqual(result, (PullStatus.NO_MATCHED_MSG, 2, 0, 2, (), ()))
-
-    def test_illegalOffset(self) -> None:
-        """
-        Outside of the queue there is nothing, and the broker says where to go.
-        """
-        self.a.put(b"0", b"1")
-        result = self.got(self.pull(9))
-        self.assertEqual(result, (PullStatus.OFFSET_ILLEGAL, 2, 0, 2, (), ()))
-
-    def test_tags(self) -> None:
-        """
-        A broker finds messages by the hash of their tags; those that merely have the
-        same hash are left out.
-        """
-        self.a.put(b"0", tags="Aa")
-        self.a.put(b"1", tags="BB")  # Java's hash of both is 2112.
-        self.a.put(b"2")
-        result = self.got(self.pull(expression="BB || c"))
-        self.assertEqual([each.body for each in result.messages], [b"1"])
-        self.assertEqual(result.nextBeginOffset, 3)
-
-    def test_tagsOfOtherTypes(self) -> None:
-        """
-        An expression of another type than TAG is the broker's affair alone.
-        """
-        self.a.put(b"0", tags="x")
-        result = self.got(self.pull(expression="a || b", expressionType="SQL92", brought=False))
-        self.assertEqual([each.body for each in result.messages], [b"0"])
-
-    def test_compressed(self) -> None:
-        """
-        Bodies stay as they are, so that one that is damaged does not hold up the
-        others.
-        """
-        self.a.put(deflate(b"long"), b"damaged", sysFlag=ZLIB)
-        sound, damaged = self.got(self.pull()).messages
-        self.assertEqual(zlib.decompress(sound.body), b"long")
-        self.assertEqual(damaged.body, b"damaged")
-
     def test_errorAnswerFailsPull(self) -> None:
         """
-        Any other answer is an error, with what the broker says and its address.
+        Any other answer is an error, with the broker's remark and address.
         """
         self.a.failing[RequestCode.PULL_MESSAGE] = NoPermission("not you")
         self.assertEqual(self.failed(self.pull(), NoPermission), f"{A} answered code 16: not you")
 
-    def test_damaged(self) -> None:
+    def test_damagedRecordIsSkippedAndCounted(self) -> None:
         """
-        A body that does not hold a record is passed over, counted and told of; an answer
-        without its fields is an error.
+        A body without a valid record is skipped, counted and logged.  An answer without its
+        fields is an error.
         """
         self.a.put(b"0", b"1")
         self.a.records["T", 0][0] = "", b"no record"
@@ -272,10 +145,10 @@ class AnswerTests(PullerTestsBase):
         self.a.answers[RequestCode.PULL_MESSAGE] = lambda request: responseCommand()
         self.failed(self.pull(), MissingField)
 
-    def test_captured(self) -> None:
+    def test_capturedAnswersAreUnderstood(self) -> None:
         """
-        Answers of Java's broker are understood: their status is that of their code, and
-        as many messages are found as their offsets tell of.
+        Captured answers of Java's broker have the status of their code, and as many
+        messages as their offsets tell.
         """
         expected = {
             0: PullStatus.FOUND,
@@ -304,7 +177,7 @@ class AnswerTests(PullerTestsBase):
 
     def answered(self, command: RemotingCommand) -> PullResult:
         """
-        What becomes of a pull that gets this answer.
+        The result of a pull that gets this answer.
         """
         answer = RemotingCommand(
             command.code, fields=command.extFields, body=command.body, remark=command.remark
@@ -320,35 +193,35 @@ class AnswerTests(PullerTestsBase):
 
 class BrokerTests(PullerTestsBase):
     """
-    Which broker is asked.
+    Choosing the broker.
     """
 
-    def test_routeFirst(self) -> None:
+    def test_unknownBrokerIsLookedUp(self) -> None:
         """
-        A broker that is not known is looked for in the route of the queue's topic.
+        An unknown broker is looked up in the route of the queue's topic.
         """
         self.a.put(b"0")
         self.got(self.pull())
         self.got(self.pull())
         self.assertEqual(self.ns.asked, ["T"])
 
-    def test_noTopic(self) -> None:
+    def test_missingRouteIsError(self) -> None:
         """
-        Without a route there is nobody to ask.
+        Without a route the pull fails.
         """
         self.ns.routes.clear()
         self.failed(self.pull(), TopicNotExist)
 
-    def test_noBroker(self) -> None:
+    def test_brokerInNoRouteIsError(self) -> None:
         """
-        A broker that is in no route cannot be asked, and the error says which.
+        A broker that is in no route cannot be asked, and the error names it.
         """
         self.ns.routes["T"] = routeTo(b={0: A})
         self.assertIn("the name a ", self.failed(self.pull(), ConnectFailed) + " ")
 
-    def test_suggested(self) -> None:
+    def test_suggestedBrokerIsPulledNext(self) -> None:
         """
-        The next pull goes to the broker that the last answer suggested; it is kept for
+        The next pull goes to the broker that the last answer suggested.  That is kept for
         each queue, until the queue is forgotten.
         """
         self.twoBrokers()
@@ -366,9 +239,9 @@ class BrokerTests(PullerTestsBase):
         self.assertEqual((len(self.a.pulls), len(self.a1.pulls)), (3, 1))
         self.puller.forget(MessageQueue("T", "a", 9))
 
-    def test_suggestedIsGone(self) -> None:
+    def test_missingSuggestedBrokerIsReplaced(self) -> None:
         """
-        If the suggested broker is not there, another of its name is asked.
+        If the suggested broker does not exist, another of its name is asked.
         """
         self.a.put(b"0")
         self.a.suggested = 1
@@ -376,9 +249,9 @@ class BrokerTests(PullerTestsBase):
         self.got(self.pull())
         self.assertEqual(len(self.a.pulls), 2)
 
-    def test_slaveKeepsNoOffset(self) -> None:
+    def test_slaveGetsNoOffset(self) -> None:
         """
-        A slave is not told the group's offset: it copies its master's.
+        A slave does not get the offset of the group: it copies its master's.
         """
         self.twoBrokers()
         self.a.put(b"0")
@@ -389,10 +262,10 @@ class BrokerTests(PullerTestsBase):
         self.assertEqual(self.a.pulls[0].sysFlag, 5)
         self.assertEqual(self.a1.pulls[0].sysFlag, 4)
 
-    def test_unanswered(self) -> None:
+    def test_silentBrokerIsReplaced(self) -> None:
         """
-        If a broker does not answer, the next pull goes to another of its name, and then
-        to the first again; its route is asked for anew each time.
+        If a broker does not answer, the next pull goes to another of its name, and then to
+        the first again.  The route is requested each time.
         """
         self.twoBrokers()
         self.a1.put(b"0")
@@ -415,10 +288,9 @@ class BrokerTests(PullerTestsBase):
         self.got(self.pull())
         self.assertEqual(len(self.a.pulls), 1)
 
-    def test_lost(self) -> None:
+    def test_lostConnectionFailsHeldPull(self) -> None:
         """
-        A pull that is held fails at once if its connection is lost, and a name server
-        that is gone as well changes nothing about it.
+        A held pull fails at once if its connection is lost, also without a name server.
         """
         pulling = self.pull(wait=15.0, timeout=30.0)
         self.network.flush()
@@ -431,10 +303,9 @@ class BrokerTests(PullerTestsBase):
         lose(accepted, Lost())
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def test_cancelled(self) -> None:
+    def test_cancelledPullBlamesNoBroker(self) -> None:
         """
-        A pull can be given up: nobody is to blame, so no other broker is tried and no
-        route asked for.
+        After a cancelled pull no other broker is tried and no route requested.
         """
         self.twoBrokers()
         pulling = self.pull(wait=15.0, timeout=30.0)
@@ -446,40 +317,6 @@ class BrokerTests(PullerTestsBase):
         self.got(self.pull())
         self.assertEqual(len(self.a.pulls), 2)
         self.assertEqual(len(self.ns.asked), asked)
-
-
-class ReadableTests(PullerTestsBase):
-    """
-    L{readable}.
-    """
-
-    def test_plain(self) -> None:
-        """
-        What is not compressed stays what it is.
-        """
-        self.a.put(b"0")
-        (message,) = self.got(self.pull()).messages
-        self.assertIs(readable(message), message)
-
-    def test_compressed(self) -> None:
-        """
-        Compression is undone.
-        """
-        self.a.put(deflate(b"long"), sysFlag=ZLIB)
-        (message,) = self.got(self.pull()).messages
-        self.assertEqual(readable(message).body, b"long")
-
-    def test_unreadable(self) -> None:
-        """
-        The error tells where a message is that cannot be read.
-        """
-        self.a.put(b"damaged", sysFlag=ZLIB)
-        self.a.put(b"unknown", sysFlag=COMPRESSED_FLAG | 0x400)
-        damaged, unknown = self.got(self.pull()).messages
-        where = "message 0 in queue 0 of topic T at broker a: "
-        self.assertIn(where, str(self.assertRaises(MalformedRecord, readable, damaged)))
-        error = self.assertRaises(UnsupportedCompression, readable, unknown)
-        self.assertIn("message 1 in queue 0", str(error))
 
 
 def _captured(kind: str) -> list[Capture]:

@@ -37,7 +37,7 @@ BODIES = [b"%d" % each for each in range(8)]
 
 class FakeConsuming:
     """
-    What messages are given to.
+    A consume service that keeps its messages.
 
     @ivar given: those of each time.
     @ivar error: what it raises, once.
@@ -83,7 +83,7 @@ class PullsTests(ConsumerTests):
         broadcast: bool = False,
     ) -> PullLoop:
         """
-        What pulls.
+        A pull loop.
         """
         model = MessageModel.BROADCASTING if broadcast else MessageModel.CLUSTERING
         options = PushOptions(
@@ -125,10 +125,10 @@ class PullsTests(ConsumerTests):
 
     # --- pulling ---------------------------------------------------------
 
-    def test_request(self) -> None:
+    def test_pullIsHeldFifteenSeconds(self) -> None:
         """
-        A pull may be held for 15 seconds, and asks for a number of messages; the
-        group's expression is in its heartbeat, and its version says which.
+        A pull may be held for 15 seconds and names a number of messages.  The group's
+        expression is in its heartbeat, and the version says which.
         """
         self.clock.advance(5)
         self.a.put(*BODIES[:3])
@@ -153,9 +153,9 @@ class PullsTests(ConsumerTests):
         )
         self.assertEqual(window.pulledAt, 1005)
 
-    def test_goesOn(self) -> None:
+    def test_foundMessagesArePassedOn(self) -> None:
         """
-        What is found is given away, and the next pull begins behind it, until one is
+        Found messages are passed on, and the next pull begins behind them, until one is
         held.
         """
         self.a.put(*BODIES[:6])
@@ -168,10 +168,10 @@ class PullsTests(ConsumerTests):
         self.network.flush()
         self.assertEqual((self.consuming.offsets(), self.since()), ([[6]], [7]))
 
-    def test_tags(self) -> None:
+    def test_otherTagIsNotPassedOn(self) -> None:
         """
-        A broker finds by hashes: a message with another tag is not given away, and is
-        dealt with once nothing before it is left.
+        A broker finds by hashes: a message with another tag is not passed on, and is
+        committed once all before it are consumed.
         """
         self.subscriptions["T"] = buildSubscription("T", "x", None)
         self.a.put(b"0", tags="x")
@@ -182,19 +182,19 @@ class PullsTests(ConsumerTests):
         self.network.advance(15)
         self.assertEqual((self.consuming.offsets(), self.offsets.get(self.queue)), ([[0]], 2))
 
-    def test_nothingWanted(self) -> None:
+    def test_unwantedPullIsPassedAtOnce(self) -> None:
         """
-        If nothing of what was found is wanted, that is passed over at once.
+        If no found message is wanted, they are passed over at once.
         """
         self.subscriptions["T"] = buildSubscription("T", "x", None)
         self.a.put(b"0", b"1", tags="y")
         self.begun(self.make())
         self.assertEqual((self.consuming.offsets(), self.offsets.get(self.queue)), ([], 2))
 
-    def test_commits(self) -> None:
+    def test_pullCarriesGroupOffset(self) -> None:
         """
-        A pull tells the broker the group's offset, if there is one to tell; who
-        broadcasts tells none.
+        A pull carries the offset of the group, if there is one; that of a broadcast
+        consumer does not.
         """
         self.a.put(*BODIES[:3])
         self.offsets.update(self.queue, 2)
@@ -206,10 +206,10 @@ class PullsTests(ConsumerTests):
             self.assertEqual((header.sysFlag & COMMIT, header.commitOffset), expected)
             pulls.end(self.queue)
 
-    def test_interval(self) -> None:
+    def test_intervalDelaysNextPull(self) -> None:
         """
-        Between two pulls that found something there may be a pause; one that found
-        nothing was held anyway.
+        After a pull that found messages there may be a pause; one without messages was held
+        anyway.
         """
         self.a.put(*BODIES[:6])
         self.begun(self.make(interval=2.0))
@@ -222,7 +222,7 @@ class PullsTests(ConsumerTests):
         self.network.advance(15)
         self.assertEqual(self.since(), [6, 6])
 
-    def test_oneAtATime(self) -> None:
+    def test_pulledQueueIsNotPulledTwice(self) -> None:
         """
         A queue that is being pulled is not pulled again.
         """
@@ -234,9 +234,9 @@ class PullsTests(ConsumerTests):
 
     # --- room ------------------------------------------------------------
 
-    def test_full(self) -> None:
+    def test_fullWindowDelaysPull(self) -> None:
         """
-        If there is no room, the next pull waits until there is.
+        If the window is full, the next pull waits until it is not.
         """
         self.a.put(*BODIES)
         pulls = self.make(Room(count=4))
@@ -250,9 +250,9 @@ class PullsTests(ConsumerTests):
         self.network.flush()
         self.assertEqual(self.since(), [4])
 
-    def test_stillFull(self) -> None:
+    def test_fullWindowStaysFull(self) -> None:
         """
-        What is consumed does not always make room.
+        Consumed messages do not always make room.
         """
         self.a.put(*BODIES)
         pulls = self.make(Room(span=2))
@@ -267,25 +267,25 @@ class PullsTests(ConsumerTests):
         self.network.flush()
         self.assertEqual(self.since(), [4])
 
-    def test_spanInOrder(self) -> None:
+    def test_orderlyPullIgnoresSpan(self) -> None:
         """
-        In order, the first is never left behind, and its distance does not count.
+        In order, the first message is never left behind, and the span does not count.
         """
         self.a.put(*BODIES)
         self.begun(self.make(Room(span=2), orderly=True))
         self.assertEqual(self.since(), [0, 4, 8])
 
-    def test_size(self) -> None:
+    def test_fullBytesDelayPull(self) -> None:
         """
-        Bytes count as well.
+        The size counts as well.
         """
         self.a.put(*[b"x" * 100] * 8)
         self.begun(self.make(Room(size=400)))
         self.assertEqual(self.since(), [0])
 
-    def test_consumedWithRoom(self) -> None:
+    def test_roomNeedsNoNewPull(self) -> None:
         """
-        Who has room is being pulled already.
+        A window with room is being pulled already.
         """
         pulls = self.make()
         window = self.begun(pulls)
@@ -295,9 +295,9 @@ class PullsTests(ConsumerTests):
 
     # --- failures --------------------------------------------------------
 
-    def test_failure(self) -> None:
+    def test_failedPullIsRepeatedAfterThreeSeconds(self) -> None:
         """
-        After a failure the queue is pulled again in 3 seconds; that it failed is said
+        After a failure the queue is pulled again in 3 seconds, and the failure is logged
         once.
         """
         self.a.failing[RequestCode.PULL_MESSAGE] = RemoteSystemError("no")
@@ -312,9 +312,9 @@ class PullsTests(ConsumerTests):
         self.network.advance(0.1)
         self.assertEqual(self.since(), [0])
 
-    def test_failureAgain(self) -> None:
+    def test_newFailureIsLoggedAgain(self) -> None:
         """
-        If it has worked meanwhile, it is said again.
+        If a pull has worked meanwhile, the next failure is logged again.
         """
         self.a.put(b"a")
         self.begun(self.make())
@@ -326,9 +326,9 @@ class PullsTests(ConsumerTests):
             self.network.advance(3)
         self.assertEqual(len(self.logged(LogLevel.warn)), 2)
 
-    def test_timeout(self) -> None:
+    def test_silentBrokerTimesOut(self) -> None:
         """
-        A broker that says nothing is given up after 30 seconds.
+        A pull without an answer fails after 30 seconds.
         """
         self.a.mute = True
         self.begun(self.make())
@@ -337,10 +337,9 @@ class PullsTests(ConsumerTests):
         self.network.advance(3)
         self.assertEqual(self.since(), [0])
 
-    def test_flowControl(self) -> None:
+    def test_busyBrokerIsAskedSoon(self) -> None:
         """
-        A broker that asks for a rest is given 20 ms of it, and no words are made of
-        it.
+        A broker that sheds load is asked again after 20 ms, without a log line.
         """
         self.a.failing[RequestCode.PULL_MESSAGE] = FlowControl("slowly")
         self.begun(self.make())
@@ -348,9 +347,9 @@ class PullsTests(ConsumerTests):
         self.network.advance(0.02)
         self.assertEqual((self.since(), self.logged(LogLevel.warn)), ([0], []))
 
-    def test_unknownGroup(self) -> None:
+    def test_unknownGroupSendsHeartbeat(self) -> None:
         """
-        A broker that has not heard of the group, or of its expression, is told of it.
+        A broker that does not know the group or its expression gets a heartbeat.
         """
         self.cluster.addConsumer(FakeConsumer("G", "T"))
         self.network.flush()
@@ -363,9 +362,9 @@ class PullsTests(ConsumerTests):
             self.network.advance(3)
             self.assertEqual(self.a.groups(), [(set(), {"G"})], error)
 
-    def test_fault(self) -> None:
+    def test_consumeErrorDoesNotEndPulling(self) -> None:
         """
-        A fault of who takes the messages does not end the pulling.
+        An error of the consume service does not end the pulling.
         """
         self.a.put(b"a")
         self.consuming.error = ZeroDivisionError()
@@ -375,10 +374,10 @@ class PullsTests(ConsumerTests):
         self.network.advance(3)
         self.assertEqual(self.since(), [1])
 
-    def test_noSubscription(self) -> None:
+    def test_missingSubscriptionPausesPull(self) -> None:
         """
-        Without a subscription nothing is pulled, until there is one again or the queue
-        is taken away.
+        Without a subscription nothing is pulled, until there is one again or the queue is
+        lost.
         """
         subscription = self.subscriptions.pop("T")
         self.begun(self.make())
@@ -390,10 +389,10 @@ class PullsTests(ConsumerTests):
 
     # --- other offsets ---------------------------------------------------
 
-    def test_illegal(self) -> None:
+    def test_illegalOffsetBeginsAtBrokers(self) -> None:
         """
-        If the queue has no such offset, it is begun where the broker says, and the
-        group is there, be it before.
+        If the queue has no such offset, it begins at the broker's, and so does the group,
+        also if it is lower.
         """
         self.a.put(*BODIES[:3])
         self.offsets.update(self.queue, 9)
@@ -405,10 +404,10 @@ class PullsTests(ConsumerTests):
             "offsets from 0 to 3, and not 9: going on at 3", self.logged(LogLevel.warn)[0]
         )
 
-    def test_illegalAhead(self) -> None:
+    def test_gapIsPassedAfterHeldMessages(self) -> None:
         """
-        What was pulled before the broker deleted what follows it is consumed all the
-        same, and pulled on behind the gap.
+        Messages from before a deleted part are consumed all the same, and the pull goes on
+        behind the gap.
         """
         self.a.put(*BODIES[:4])
         window = self.begun(self.make())
@@ -418,10 +417,10 @@ class PullsTests(ConsumerTests):
         self.assertEqual(self.since(), [4, 20])
         self.assertEqual((window.dropped, len(window), window.nextOffset), (False, 4, 20))
 
-    def test_illegalBehind(self) -> None:
+    def test_lostMessagesAreConsumedFirst(self) -> None:
         """
-        If the broker has lost messages, those of them that were pulled are consumed
-        before any comes that has an offset of theirs; the group goes back then.
+        If the broker has lost messages, pulled ones are consumed before any new one with
+        such an offset.  Then the group goes back.
         """
         self.a.put(*BODIES[:4])
         pulls = self.make()
@@ -440,7 +439,7 @@ class PullsTests(ConsumerTests):
         self.assertEqual(self.offsets.get(self.queue), 2)
         self.assertEqual(self.consuming.offsets(), [[0, 1, 2, 3], [2, 3]])
 
-    def test_illegalBehindEnded(self) -> None:
+    def test_lostQueueIsNotBegunAgain(self) -> None:
         """
         A queue that is lost meanwhile is not begun again.
         """
@@ -469,10 +468,10 @@ class PullsTests(ConsumerTests):
 
         self.a.answers[RequestCode.PULL_MESSAGE] = answer
 
-    def test_contradiction(self) -> None:
+    def test_contradictingBrokerIsAskedLater(self) -> None:
         """
-        A broker that says so of the offset which it names itself is asked again in 3
-        seconds, and not as fast as it can answer.
+        A broker that refuses the offset that it named is asked again in 3 seconds, and not
+        as fast as it can answer.
         """
 
         def moved(request: RemotingCommand) -> RemotingCommand:
@@ -486,10 +485,10 @@ class PullsTests(ConsumerTests):
         self.network.advance(3)
         self.assertEqual(self.since(), [9])
 
-    def test_move(self) -> None:
+    def test_movedQueueHasNewWindow(self) -> None:
         """
-        A queue that is moved has a new window there; what the old one has is nobody's
-        any more, and its lock is the new one's.
+        A moved queue has a new window with the old one's lock, and the old window is
+        dropped.
         """
         self.a.put(*BODIES[:4])
         pulls = self.make()
@@ -504,9 +503,9 @@ class PullsTests(ConsumerTests):
         self.assertEqual(self.consuming.offsets(), [[0, 1, 2, 3], [1, 2, 3]])
         self.assertEqual(self.since(), [1, 4])
 
-    def test_moveOther(self) -> None:
+    def test_foreignQueueIsNotMoved(self) -> None:
         """
-        A queue that is another's is not moved.
+        A queue of another member is not moved.
         """
         pulls = self.make()
         pulls.move(self.queues[1], 7)
@@ -514,10 +513,9 @@ class PullsTests(ConsumerTests):
 
     # --- pause and end ---------------------------------------------------
 
-    def test_end(self) -> None:
+    def test_lostQueueIsNotPulled(self) -> None:
         """
-        A queue that was lost is not pulled any more, and what is under way is given
-        up.
+        A lost queue is not pulled any more, and its pull in flight is cancelled.
         """
         pulls = self.make()
         window = self.begun(pulls)
@@ -527,10 +525,10 @@ class PullsTests(ConsumerTests):
         self.assertEqual((self.since(), self.consuming.given), ([0], []))
         self.assertIsNone(pulls.end(self.queue))
 
-    def test_pause(self) -> None:
+    def test_pauseStopsPulling(self) -> None:
         """
-        In a pause nothing is pulled, not even for a queue that is new; afterwards all
-        go on where they were.
+        In a pause nothing is pulled, also for a new queue; afterwards all go on at their
+        places.
         """
         self.a.put(b"a")
         pulls = self.make()
@@ -547,9 +545,9 @@ class PullsTests(ConsumerTests):
         self.assertEqual(self.consuming.offsets(), [[0], [1]])
         self.assertFalse(window.dropped)
 
-    def test_pauseFull(self) -> None:
+    def test_pauseIgnoresRoom(self) -> None:
         """
-        What is consumed in a pause makes room, and is not followed by a pull.
+        In a pause, consumed messages make room, and no pull follows.
         """
         self.a.put(*BODIES)
         pulls = self.make(Room(count=4))
@@ -564,9 +562,9 @@ class PullsTests(ConsumerTests):
         self.network.flush()
         self.assertEqual(self.since(), [4])
 
-    def test_pauseLater(self) -> None:
+    def test_pauseCancelsDelayedPull(self) -> None:
         """
-        A pull that was to come later does not come.
+        A delayed pull does not come in a pause.
         """
         self.a.failing[RequestCode.PULL_MESSAGE] = RemoteSystemError("no")
         pulls = self.make()
@@ -578,8 +576,8 @@ class PullsTests(ConsumerTests):
 
     def test_stopIsNoPause(self) -> None:
         """
-        A stop is no pause: who resumes then pulls nothing, and who was paused before
-        is so afterwards.
+        A resume after a stop pulls nothing, and a pause from before the stop holds after
+        it.
         """
         pulls = self.make()
         window = self.begun(pulls)
@@ -597,9 +595,9 @@ class PullsTests(ConsumerTests):
         self.network.flush()
         self.assertEqual(self.since(), [0])
 
-    def test_each(self) -> None:
+    def test_eachGivesWindowsOfTopic(self) -> None:
         """
-        The windows of a topic, or all.
+        The windows of one topic are returned, or all.
         """
         pulls = self.make()
         mine = pulls.begin(self.queue, 0)

@@ -75,12 +75,12 @@ def messages(*records: bytes) -> PullResult:
 
 class AskTests(SynchronousTestCase):
     """
-    What a pull asks for.
+    The request of a pull.
     """
 
-    def test_fields(self) -> None:
+    def test_headerHasAllFields(self) -> None:
         """
-        All that is asked for is in the header, times in milliseconds.
+        All fields are in the header, times in milliseconds.
         """
         header = pullHeader(
             "g", PullRequest(QUEUE, 7, 32, "a", version=5, commitOffset=6, wait=1.5)
@@ -104,17 +104,26 @@ class AskTests(SynchronousTestCase):
             },
         )
 
-    def test_flags(self) -> None:
+    def test_flagsFollowRequest(self) -> None:
         """
-        What is not asked for has no flag.
+        Bit 0 of sysFlag has the broker keep an offset, 0 as well; bit 1 has it wait; bit 2
+        tells that the expression is in the request.  Its type always is.
         """
-        bare = pullHeader("g", PullRequest(QUEUE, 0, 1, "a", brought=False))
-        self.assertEqual((bare.sysFlag, bare.subscription), (0, None))
-        self.assertEqual(bare.sysFlag | COMMIT_FLAG, 1)
+        for pull, flag, expression in (
+            (PullRequest(QUEUE, 0, 1, "a", brought=False), 0, None),
+            (PullRequest(QUEUE, 0, 1, "a", brought=False, commitOffset=0), COMMIT_FLAG, None),
+            (PullRequest(QUEUE, 0, 1, "a", brought=False, wait=15.0), 2, None),
+            (PullRequest(QUEUE, 0, 1, "a"), 4, "a"),
+        ):
+            header = pullHeader("g", pull)
+            self.assertEqual((header.sysFlag, header.subscription), (flag, expression))
+        self.assertEqual(COMMIT_FLAG, 1)
+        sql = PullRequest(QUEUE, 0, 1, "a > 1", expressionType="SQL92", brought=False)
+        self.assertEqual(pullHeader("g", sql).expressionType, "SQL92")
 
-    def test_tags(self) -> None:
+    def test_tagsComeFromTagExpression(self) -> None:
         """
-        Tags are those of an expression of tags; everything, and SQL, have none.
+        Tags are those of a tag expression; everything, and SQL92, have none.
         """
         self.assertEqual(wantedTags("a || b"), {"a", "b"})
         self.assertEqual(wantedTags("*"), set())
@@ -124,13 +133,13 @@ class AskTests(SynchronousTestCase):
 
 class AnswerTests(SynchronousTestCase):
     """
-    What the answer tells.
+    The answer to a pull.
     """
 
-    def test_found(self) -> None:
+    def test_foundMessagesHaveBrokerAndBounds(self) -> None:
         """
-        Messages are as the broker keeps them, and know whom they come from and
-        where the queue began and ended.
+        Messages are as the broker keeps them, and know their broker and the bounds of the
+        queue.
         """
         result, suggested = pullResult(
             answered(0, record(7), record(8)), QUEUE, 7, frozenset(), "a:1"
@@ -140,10 +149,9 @@ class AnswerTests(SynchronousTestCase):
         self.assertEqual([each.queueOffset for each in result.messages], [7, 8])
         first = result.messages[0]
         self.assertEqual((first.brokerName, first.body, first.tags), ("broker-a", b"body", "a"))
-        self.assertEqual(first.properties["MIN_OFFSET"], "3")
-        self.assertEqual(first.properties["MAX_OFFSET"], "20")
+        self.assertEqual(first.properties, {"TAGS": "a", "MIN_OFFSET": "3", "MAX_OFFSET": "20"})
 
-    def test_hashesAlike(self) -> None:
+    def test_tagsAreComparedByText(self) -> None:
         """
         Tags are compared, and not their hashes: AaAa and BBBB have the same one.
         """
@@ -161,10 +169,10 @@ class AnswerTests(SynchronousTestCase):
     @example([b"TAGS\x01", b"a", b"\x02", b"TAGS\x01", b"b"])
     @example([b"TAGS\x01", b"\xff"])
     @example([b"X", b"TAGS\x01", b"a"])
-    def test_sameTags(self, parts: list[bytes]) -> None:
+    def test_tagIsThatOfReader(self, parts: list[bytes]) -> None:
         """
-        However odd its properties are, a message is wanted if the tag that its reader
-        sees is.
+        However odd its properties are, a message is wanted if the tag that its reader gets
+        is.
         """
         host = (1, HOST, 2, HOST)
         properties = b"".join(parts)
@@ -176,7 +184,7 @@ class AnswerTests(SynchronousTestCase):
 
     def test_codesWithoutMessagesAreStatuses(self) -> None:
         """
-        Three codes tell that there is nothing, and why.
+        Three codes mean that there is no message, and why.
         """
         for code, status in (
             (19, PullStatus.NO_NEW_MSG),
@@ -195,10 +203,10 @@ class AnswerTests(SynchronousTestCase):
         )
         self.assertEqual(error.address, "a:1")
 
-    def test_unreadable(self) -> None:
+    def test_answerThatDoesNotLeadOnIsRefused(self) -> None:
         """
-        An answer without offsets cannot be understood, nor one that finds something and
-        does not lead on: the same pull would be made for ever.
+        An answer without offsets cannot be decoded.  One with messages that does not lead
+        on is refused too: the same pull would be made for ever.
         """
         missing = responseCommand()
         self.assertRaises(MissingField, pullResult, missing, QUEUE, 7, frozenset(), "a:1")
@@ -212,16 +220,16 @@ class AnswerTests(SynchronousTestCase):
 
     def pulled(self, *records: bytes) -> list[int]:
         """
-        The queue offsets of the messages of a pull from 3 to 9, the others being told of.
+        The queue offsets of the messages of a pull from 3 to 9; the faults are kept.
         """
         result, _ = pullResult(answered(0, *records), QUEUE, 3, frozenset(), "a:1")
         self.assertEqual((PullStatus.FOUND, 9), (result.pullStatus, result.nextBeginOffset))
         self.faults = result.faults
         return [each.queueOffset for each in result.messages]
 
-    def test_tornIsPassedOver(self) -> None:
+    def test_tornRecordIsSkipped(self) -> None:
         """
-        Bytes that are no record are passed over, wherever they are, and told of.
+        Bytes that are no record are skipped at any place, and told.
         """
         self.assertEqual([3, 4], self.pulled(record(3), record(4), record(5)[:-1]))
         for torn in (record(5)[:-20], record(5)[:40], b"x", bytes(100), b"no record at all" * 9):
@@ -231,9 +239,9 @@ class AnswerTests(SynchronousTestCase):
             self.assertEqual(2, len(self.faults))
             self.assertEqual([], self.pulled(torn))
 
-    def test_zeroedSectorIsPassedOver(self) -> None:
+    def test_zeroedSectorIsSkipped(self) -> None:
         """
-        Zeros in the place of any part of the answer cost the messages in it, and no other.
+        Zeros in any part of the answer cost the messages in it, and no other.
         """
         data = b"".join(record(each, b"b" * 50) for each in range(3, 9))
         size = len(data) // 6
@@ -245,10 +253,9 @@ class AnswerTests(SynchronousTestCase):
             # Fields that nothing tells of may be zero, or were.
             self.assertEqual(expected, [each for each in found if each not in lost], start)
 
-    def test_wrongBodyIsPassedOver(self) -> None:
+    def test_wrongCrcIsSkipped(self) -> None:
         """
-        A body that does not match its CRC is passed over; one whose broker gives no CRC
-        is not.
+        A body that does not match its CRC is skipped; one whose broker gives no CRC is not.
         """
         wrong = record(4).replace(b"body", b"bodY")
         self.assertEqual([3, 5], self.pulled(record(3), wrong, record(5)))
@@ -256,10 +263,10 @@ class AnswerTests(SynchronousTestCase):
         without = wrong[:8] + bytes(4) + wrong[12:]
         self.assertEqual([3, 4, 5], self.pulled(record(3), without, record(5)))
 
-    def test_wrongQueueOffsetIsPassedOver(self) -> None:
+    def test_wrongQueueOffsetIsSkipped(self) -> None:
         """
-        A message that says that it is outside of the pull, or not behind the one before it,
-        or in another queue, is passed over.
+        A message is skipped if its offset is outside the pull or not behind the one before
+        it, or if its queue is another.
         """
         for wrong in (1_048_627, 9, 2, -1, 3):
             self.assertEqual([3, 5], self.pulled(record(3), record(wrong), record(5)))
@@ -270,27 +277,27 @@ class AnswerTests(SynchronousTestCase):
 
     def test_recordInBodyIsNotTaken(self) -> None:
         """
-        A record that is in the body of a damaged one is not taken for a message.
+        A record in the body of a damaged one is not taken for a message.
         """
         outer = record(4, record(5, b"inner"))
         damaged = outer[:-1] + bytes([outer[-1] ^ 1])
         damaged = damaged.replace(b"inner", b"inneR")
         self.assertEqual([3, 6], self.pulled(record(3), damaged, record(6)))
 
-    def test_withoutHelper(self) -> None:
+    def test_pythonSkipsDamageAsWell(self) -> None:
         """
         All of that holds without the compiled module.
         """
         self.patch(pullRequestModule, "readableRecords", python.readableRecords)
-        self.test_tornIsPassedOver()
-        self.test_zeroedSectorIsPassedOver()
-        self.test_wrongBodyIsPassedOver()
-        self.test_wrongQueueOffsetIsPassedOver()
+        self.test_tornRecordIsSkipped()
+        self.test_zeroedSectorIsSkipped()
+        self.test_wrongCrcIsSkipped()
+        self.test_wrongQueueOffsetIsSkipped()
         self.test_recordInBodyIsNotTaken()
 
     def test_searchIsBounded(self) -> None:
         """
-        A body that is full of magic codes does not keep the consumer searching.
+        A body full of magic codes does not keep the consumer searching.
         """
         self.patch(salvageModule, "_TRIED", 10)
         codes = b"\xda\xa3\x20\xa7" * 20
@@ -299,7 +306,7 @@ class AnswerTests(SynchronousTestCase):
 
 class ReadTests(SynchronousTestCase):
     """
-    Bodies that are compressed.
+    Compressed bodies.
     """
 
     def setUp(self) -> None:
@@ -312,15 +319,25 @@ class ReadTests(SynchronousTestCase):
         """
         return messages(data).messages[0]
 
-    def test_readable(self) -> None:
+    def test_pullLeavesBodiesCompressed(self) -> None:
         """
-        A compressed body is undone, and another is left alone.
+        The result of a pull has bodies as they were sent, so that a damaged one does not
+        hold up the others.
+        """
+        answer = answered(0, record(7, b"damaged", sysFlag=0x301), self.packed)
+        result, _ = pullResult(answer, QUEUE, 7, frozenset(), "a:1")
+        self.assertEqual(result.messages[0].body, b"damaged")
+        self.assertEqual(result.messages[1].body, zlib.compress(b"unpacked"))
+
+    def test_compressedBodyIsDecompressed(self) -> None:
+        """
+        A compressed body is decompressed, and another is left as it is.
         """
         plain = self.first(record(7))
         self.assertIs(readable(plain), plain)
         self.assertEqual(readable(self.first(self.packed)).body, b"unpacked")
 
-    def test_damaged(self) -> None:
+    def test_damagedBodyNamesMessage(self) -> None:
         """
         The error says which message it is.
         """
@@ -333,7 +350,7 @@ class ReadTests(SynchronousTestCase):
 
     def test_damagedMessageIsSkipped(self) -> None:
         """
-        A damaged one is passed over, and told of.  Messages before one whose library is
+        A damaged message is skipped, and told.  Messages before one whose library is
         missing are given, and the next pull begins with it.
         """
         good = readAll(messages(record(7), self.packed))

@@ -50,14 +50,14 @@ class PullScheduleTests(ConsumerTests):
 
     def seen(self, after: float = 0.0) -> list[int]:
         """
-        What was visited since it was last asked, after some time has passed.
+        The queues that were visited since the last call, after some time.
         """
         self.network.advance(after)
         self.network.flush()
         visits, self.visits = sorted(self.visits), []
         return visits
 
-    def test_delay(self) -> None:
+    def test_visitSaysWhenTheNextIs(self) -> None:
         """
         The next visit is when the last one said, or after 0.2 seconds.
         """
@@ -70,7 +70,7 @@ class PullScheduleTests(ConsumerTests):
 
     def test_failedVisitIsRepeated(self) -> None:
         """
-        A visit that fails is told in the log, and the next is after one second.
+        A failed visit is logged, and the next is after one second.
         """
         self.returned = ZeroDivisionError()
         self.start()
@@ -79,9 +79,9 @@ class PullScheduleTests(ConsumerTests):
         self.assertEqual(self.seen(0.99), [])
         self.assertEqual(self.seen(0.01), [0, 1])
 
-    def test_deferred(self) -> None:
+    def test_nextVisitWaitsForDeferred(self) -> None:
         """
-        A visit may take its time: the next is reckoned from its end.
+        A visit may take its time: the delay begins at its end.
         """
         done: Deferred[Any] = Deferred()
         self.returned = done
@@ -94,7 +94,7 @@ class PullScheduleTests(ConsumerTests):
         self.assertEqual(self.seen(1.9), [])
         self.assertEqual(self.seen(0.1), [0])
 
-    def test_coroutine(self) -> None:
+    def test_visitMayBeCoroutine(self) -> None:
         """
         A visit may be a coroutine, which pulls.
         """
@@ -114,9 +114,9 @@ class PullScheduleTests(ConsumerTests):
         self.network.advance(1.0)
         self.assertEqual(bodies, [b"0", b"1"])
 
-    def test_lost(self) -> None:
+    def test_lostQueueIsNotVisited(self) -> None:
         """
-        A queue that is another's now is not visited any more, and one that has come is.
+        A lost queue is not visited any more, and a new one is.
         """
         self.start()
         self.a.ids = ("a", "me", "z")
@@ -125,10 +125,10 @@ class PullScheduleTests(ConsumerTests):
         self.assertEqual(self.seen(), [2])
         self.assertEqual(self.seen(0.2), [2])
 
-    def test_lostUnderWay(self) -> None:
+    def test_visitedQueueMayBeLostAndReturn(self) -> None:
         """
-        A queue that is lost while it is visited is visited no more, but goes on if it
-        has come back meanwhile, and is never visited twice at a time.
+        A queue that is lost during its visit is visited no more.  If it has returned
+        meanwhile it goes on, and is never visited twice at a time.
         """
         done: Deferred[Any] = Deferred()
         self.returned = done
@@ -150,7 +150,7 @@ class PullScheduleTests(ConsumerTests):
         done.callback(0.0)
         self.assertEqual(self.seen(), [0])
 
-    def test_registerLater(self) -> None:
+    def test_topicMayBeRegisteredLater(self) -> None:
         """
         A topic may be registered after the start; its name is checked.
         """
@@ -162,8 +162,8 @@ class PullScheduleTests(ConsumerTests):
 
     def test_stopWaitsForVisits(self) -> None:
         """
-        The stop waits for visits, begins no more, and stops the consumer; a second one
-        does nothing.
+        A stop waits for visits, begins no more, and stops the consumer.  A second stop does
+        nothing.
         """
         self.start()
         done: Deferred[Any] = Deferred()
@@ -181,9 +181,9 @@ class PullScheduleTests(ConsumerTests):
         self.assertEqual(self.seen(10.0), [])
         self.got(self.schedule.stop())
 
-    def test_stopBetween(self) -> None:
+    def test_stopCancelsDelayedVisit(self) -> None:
         """
-        A visit that is due later is not made any more.
+        A delayed visit is not made after a stop.
         """
         self.start()
         self.got(self.schedule.stop())
@@ -192,10 +192,10 @@ class PullScheduleTests(ConsumerTests):
         self.network.advance(20.0)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_stopWithin(self) -> None:
+    def test_stopKeepsTimeLimit(self) -> None:
         """
-        A visit that waits for a message is not waited for for long, and that its
-        consumer was stopped is no error worth telling.
+        A stop does not wait long for a visit that waits for a message, and that visit's
+        failure is not logged.
         """
         self.schedule.register(
             "T", lambda queue, consumer: consumer.pullAndWait(queue, 0).addCallback(lambda r: 0)
@@ -207,9 +207,9 @@ class PullScheduleTests(ConsumerTests):
         self.assertIn("stops while 2 queues are visited", self.logged(LogLevel.warn)[-1])
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def test_context(self) -> None:
+    def test_scheduleIsContext(self) -> None:
         """
-        It is a context, and cannot start if its consumer cannot.
+        It is a context manager, and cannot start if its consumer cannot.
         """
 
         async def use() -> bool:

@@ -27,7 +27,7 @@ class Member:
     A consumer in a process of its own, and what it does.
 
     @ivar busy: what is promised of the messages that it has.
-    @ivar done: the bodies that it has dealt with.
+    @ivar done: the bodies that it has consumed.
     """
 
     def __init__(self, test: PushClusterTests, *, slow: bool = False, **options: Any) -> None:
@@ -79,7 +79,7 @@ class Member:
 
     def end(self) -> None:
         """
-        Its listener ends what it is about with.
+        Its listener ends its calls.
         """
         busy, self.busy = self.busy, []
         for _, promise in busy:
@@ -125,10 +125,10 @@ class PushClusterTests(SynchronousTestCase):
         self.servers.resultOf(gatherResults(sending))
         return bodies
 
-    def test_share(self) -> None:
+    def test_membersShareQueues(self) -> None:
         """
-        Members divide the queues, and all messages are dealt with, each once while
-        nobody comes or goes.
+        Members divide the queues, and each message is consumed once while the group does
+        not change.
         """
         self.send(4)
         a, b = Member(self), Member(self)
@@ -140,10 +140,10 @@ class PushClusterTests(SynchronousTestCase):
         self.assertEqual(Counter(a.done + b.done), Counter(bodies))
         self.assertTrue(a.done and b.done)
 
-    def test_leave(self) -> None:
+    def test_leavingMemberLosesNothing(self) -> None:
         """
-        Who stops leaves his queues to the others at once, and nothing comes twice: his
-        offsets are kept.
+        A stopped member's queues go to the others at once, and no message comes twice: its
+        offsets are saved.
         """
         self.send(4)
         a, b = Member(self), Member(self)
@@ -158,9 +158,10 @@ class PushClusterTests(SynchronousTestCase):
         self.assertEqual(Counter(a.done + b.done), Counter(b"%d" % each for each in range(44)))
         self.assertEqual(set(b.done[-20:]), set(bodies))
 
-    def test_crash(self) -> None:
+    def test_brokenMembersMessagesComeAgain(self) -> None:
         """
-        What a member had not dealt with when its connection broke comes to the others.
+        Messages that a member had not consumed when its connection broke come to the
+        others.
         """
         self.send(4)
         a, b = Member(self, slow=True), Member(self)
@@ -172,9 +173,9 @@ class PushClusterTests(SynchronousTestCase):
         self.assertEqual(b.queues, {*range(4)})
         self.assertTrue(set(bodies) <= set(b.done))
 
-    def test_brokerComesBack(self) -> None:
+    def test_returnedBrokerIsConsumedFurther(self) -> None:
         """
-        After a broker was away, consumers go on where they were.
+        After a broker was away, consumers go on at their offsets.
         """
         self.send(8)
         a = Member(self)
@@ -188,10 +189,10 @@ class PushClusterTests(SynchronousTestCase):
         self.servers.advance(30)
         self.assertEqual(Counter(a.done), Counter(b"%d" % each for each in range(16)))
 
-    def test_lockKept(self) -> None:
+    def test_busyQueueKeepsItsLock(self) -> None:
         """
-        In order, no member gets a queue while the listener of another is about with
-        it, however long that takes; it does soon after.
+        In order, no member gets a queue while another member's listener has a call for it;
+        it does soon after.
         """
         self.send(40)
         a = Member(self, slow=True, orderly=True)
@@ -211,10 +212,10 @@ class PushClusterTests(SynchronousTestCase):
         self.assertEqual({message.queueOffset for message, _ in b.busy}, {0})
         a.busy = [each for each in a.busy if not each[1].called]
 
-    def test_lockStop(self) -> None:
+    def test_abandonedLockExpires(self) -> None:
         """
-        After a stop that did not wait for the listener, the others get its queue when
-        the broker has not heard of the lock for a minute.
+        After a stop that did not wait for the listener, the others get its queue once the
+        lock has expired at the broker.
         """
         self.send(4)
         a = Member(self, slow=True, orderly=True)

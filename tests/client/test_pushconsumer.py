@@ -63,30 +63,30 @@ class LifeTests(PushTests):
 
     def test_noSubscriptionRefusesStart(self) -> None:
         """
-        Who subscribes to nothing is not started.
+        A consumer without a subscription is not started.
         """
         consumer = self.make()
         consumer.unsubscribe("T")
         self.failed(consumer.start(), ConfigError)
         self.assertFalse(consumer.running)
 
-    def test_twice(self) -> None:
+    def test_secondConsumerOfGroupIsRefused(self) -> None:
         """
         A cluster has one consumer of a group.
         """
         self.started()
         self.assertIn("group G", self.failed(self.make().start(), ConfigError))
 
-    def test_names(self) -> None:
+    def test_invalidNamesAreRefused(self) -> None:
         """
-        Names and expressions are looked at before anything is asked.
+        Names and expressions are checked before any request.
         """
         self.assertRaises(InvalidMessage, self.make, group="no group")
         consumer = self.make()
         self.assertRaises(InvalidMessage, consumer.subscribe, "no topic")
         self.assertRaises(SubscriptionParseFailed, consumer.subscribe, "T", "||")
 
-    def test_service(self) -> None:
+    def test_consumerIsService(self) -> None:
         """
         It is a service, which twistd can start and stop.
         """
@@ -98,9 +98,9 @@ class LifeTests(PushTests):
         self.got(consumer.stopService())
         self.assertEqual(self.had(consumer), [])
 
-    def test_context(self) -> None:
+    def test_consumerIsContext(self) -> None:
         """
-        It is an asynchronous context.
+        It is an asynchronous context manager.
         """
         enough: Deferred[None] = Deferred()
         consumer = self.make()
@@ -117,9 +117,9 @@ class LifeTests(PushTests):
         self.got(used)
         self.assertEqual((consumer.running, len(self.a.left)), (0, 1))
 
-    def test_heartbeat(self) -> None:
+    def test_heartbeatHasSubscriptionsAndRetryTopic(self) -> None:
         """
-        Brokers are told of the group, its subscriptions and its retry topic.
+        Brokers are told the group, its subscriptions and its retry topic.
         """
         self.clock.advance(1)
         consumer = self.make(consumeFromWhere=ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
@@ -143,7 +143,7 @@ class LifeTests(PushTests):
 
     def test_stopPersistsAndLeaves(self) -> None:
         """
-        A stop pulls no more, keeps the offsets, and takes leave.
+        A stop ends the pulls, saves the offsets, and leaves the group.
         """
         consumer = self.started(lambda message: None)
         self.a.put(b"a", b"b")
@@ -159,10 +159,10 @@ class LifeTests(PushTests):
         self.assertEqual(self.a.pulls, [])
         self.successResultOf(consumer.stop())
 
-    def test_stopWaits(self) -> None:
+    def test_stopWaitsForListener(self) -> None:
         """
-        It waits for the listener, whose last message is dealt with when the offsets
-        are kept; what was not begun comes again.
+        A stop waits for the listener, whose last message is committed; messages not begun
+        come again.
         """
         consumer = self.started(concurrency=1)
         self.a.put(b"a", b"b")
@@ -174,10 +174,10 @@ class LifeTests(PushTests):
         self.got(stopping)
         self.assertEqual((self.slow.offsets, self.updates()), ([0], [1]))
 
-    def test_stopLimit(self) -> None:
+    def test_stopKeepsTimeLimit(self) -> None:
         """
-        It does not wait longer than it may, and what was not dealt with by then comes
-        again; what the listener says later does not count.
+        A stop does not wait longer than its limit, and unconsumed messages come again; the
+        listener's later result does not count.
         """
         consumer = self.started()
         self.a.put(b"a", b"b")
@@ -191,9 +191,9 @@ class LifeTests(PushTests):
         self.network.advance(100)
         self.assertEqual(self.updates(), [0])
 
-    def test_stopRetrying(self) -> None:
+    def test_stopLeavesNoTimer(self) -> None:
         """
-        What waits to be tried again here, or to be begun, leaves no timer.
+        Messages that wait to be tried again here, or to be begun, leave no timer.
         """
         self.a.failing[RequestCode.GET_MIN_OFFSET] = RemoteSystemError("no")
         consumer = self.started()
@@ -202,13 +202,13 @@ class LifeTests(PushTests):
         self.got(self.cluster.stop())
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_stopBeginning(self) -> None:
+    def test_stopBeginsNoQueue(self) -> None:
         """
-        A queue whose beginning is asked for when the stop comes is not begun.
+        A queue whose first offset is being requested at the stop is not begun.
         """
         consumer = self.make()
         self.successResultOf(consumer.start())
-        while "T" not in consumer._rebalance.queues:
+        while not self.divisions:
             self.network.step()
         self.assertEqual(self.had(consumer), [])
         self.got(self.stop(consumer))
@@ -216,8 +216,7 @@ class LifeTests(PushTests):
 
     def test_restartGoesOnAtGroupOffset(self) -> None:
         """
-        It can be started again, and goes on where the group is by then, not where it
-        was itself.
+        It can be started again, and goes on at the offset of the group, not at its own.
         """
         consumer = self.started(lambda message: None)
         self.a.put(*BODIES)
@@ -231,9 +230,9 @@ class LifeTests(PushTests):
         self.assertEqual((first.queueOffset, first.sysFlag & 1), (30, 0))
         self.assertEqual(self.a.pulls[-1].queueOffset, 40)
 
-    def test_fault(self) -> None:
+    def test_brokenTaskIsLogged(self) -> None:
         """
-        A task that breaks is told of, and a stop goes on without it.
+        A task that raises is logged, and a stop goes on without it.
         """
 
         class Broken(LocalOffsets):
@@ -252,7 +251,7 @@ class LifeTests(PushTests):
 
 class BeginTests(PushTests):
     """
-    Where a queue is begun.
+    The first offset of a queue.
     """
 
     def begun(self, **options: Any) -> dict[int, int]:
@@ -265,9 +264,10 @@ class BeginTests(PushTests):
             first.setdefault(each.queueId, each.queueOffset)
         return first
 
-    def test_first(self) -> None:
+    def test_firstOffsetOrGroupsIsUsed(self) -> None:
         """
-        With the first message that there is, or where the group is.
+        CONSUME_FROM_FIRST_OFFSET begins with the first message, or at the offset of the
+        group.
         """
         self.a.put(*BODIES)
         self.a.cut(7)
@@ -277,9 +277,9 @@ class BeginTests(PushTests):
         self.assertEqual(len(self.said("begins at 7 in queue 0 of T at a: the first message")), 1)
         self.assertEqual(len(self.said("begins at 0 in queue 1 of T at a: the group's offset")), 1)
 
-    def test_last(self) -> None:
+    def test_lastOffsetIsDefault(self) -> None:
         """
-        By default with what comes from now on.
+        By default it begins with the messages that come from now on.
         """
         self.a.put(*BODIES)
         consumer = PushConsumer(self.cluster, "G", self.slow)
@@ -291,22 +291,22 @@ class BeginTests(PushTests):
         )
         self.assertEqual(len(self.said("begins at 40 in queue 0 of T at a: what comes")), 1)
 
-    def test_time(self) -> None:
+    def test_timestampIsUsed(self) -> None:
         """
-        With what was stored at a time, by default half an hour before the consumer was
-        made.
+        CONSUME_FROM_TIMESTAMP begins with the messages of a time, by default half an hour
+        before the consumer was made.
         """
         self.a.put(*BODIES)
         where = ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
         self.assertEqual(self.begun(consumeFromWhere=where, consumeTimestamp=12.0)[0], 12)
         self.assertEqual(len(self.said("begins at 12 in queue 0 of T at a: the first since")), 1)
-        self.clock.advance(1000)
-        consumer = self.make(group="H", consumeFromWhere=where)
-        self.assertEqual(consumer._queues._startOffset.timestamp, self.clock.seconds() - 1800)
+        self.clock.advance(1820 - self.clock.seconds())
+        self.a.pulls = []
+        self.assertEqual(self.begun(group="H", consumeFromWhere=where)[0], 20)
 
-    def test_retry(self) -> None:
+    def test_retryTopicBeginsAtFirst(self) -> None:
         """
-        What is to be tried again is never too old, wherever else the group begins.
+        A retry topic begins with its first message, wherever the group begins.
         """
         self.ns.routes["%RETRY%G"] = routeTo(a={0: A})
         self.a.put(b"x", topic="%RETRY%G")
@@ -315,8 +315,7 @@ class BeginTests(PushTests):
 
     def test_unknownStartIsTriedAgain(self) -> None:
         """
-        A queue whose beginning the broker does not tell is tried again after 3
-        seconds.
+        If the broker does not tell the first offset, it is asked again after 3 seconds.
         """
         self.a.failing[RequestCode.GET_MIN_OFFSET] = RemoteSystemError("no")
         consumer = self.started()
@@ -327,9 +326,9 @@ class BeginTests(PushTests):
         self.network.advance(0.1)
         self.assertEqual(self.had(consumer), [0, 1, 2, 3])
 
-    def test_failedAndLost(self) -> None:
+    def test_lostQueueIsNotTriedAgain(self) -> None:
         """
-        Unless it is another's by then.
+        If the queue is lost by then, the broker is not asked again.
         """
         self.a.failing[RequestCode.GET_MIN_OFFSET] = RemoteSystemError("no")
         consumer = self.started()
@@ -341,13 +340,13 @@ class BeginTests(PushTests):
 
 class ConsumeTests(PushTests):
     """
-    Messages on their way through the listener.
+    Messages and the listener.
     """
 
-    def test_listeners(self) -> None:
+    def test_everyKindOfListenerIsCalled(self) -> None:
         """
-        A plain function, one that returns a Deferred, an C{async def}: all are given
-        the messages, and all that they dealt with is committed within 5 seconds.
+        A plain function, one that returns a Deferred and an C{async def} get the messages,
+        and consumed ones are committed within 5 seconds.
         """
         seen: list[bytes] = []
 
@@ -376,9 +375,9 @@ class ConsumeTests(PushTests):
             seen.clear()
             self.got(self.stop(consumer))
 
-    def test_blocking(self) -> None:
+    def test_blockingListenerRunsInThread(self) -> None:
         """
-        A listener that blocks is called in a thread.
+        A blocking listener is called in a thread.
         """
         threads = Threads(self.clock)
         self.cluster = Cluster(
@@ -400,9 +399,9 @@ class ConsumeTests(PushTests):
         self.assertEqual(seen, [2, 1])
         self.assertEqual(consumer.status("T")[self.queue], 3)
 
-    def test_blockingCoroutine(self) -> None:
+    def test_blockingCoroutineIsRefused(self) -> None:
         """
-        An C{async def} that is to block is refused.
+        A blocking C{async def} is refused.
         """
 
         async def listen(message: MessageExt) -> None:
@@ -412,9 +411,9 @@ class ConsumeTests(PushTests):
 
         self.assertRaises(ConfigError, self.make, listen, blocking=True)
 
-    def test_persist(self) -> None:
+    def test_consumedOffsetsAreSavedEachFiveSeconds(self) -> None:
         """
-        Offsets are kept every 5 seconds, and nothing of what is not done.
+        Offsets are saved every 5 seconds, and none of an unconsumed message.
         """
         self.started()
         self.a.put(b"a", b"b", b"c")
@@ -430,18 +429,18 @@ class ConsumeTests(PushTests):
         self.network.advance(5)
         self.assertEqual(self.updates(), [3])
 
-    def test_compressed(self) -> None:
+    def test_listenerGetsDecompressedBody(self) -> None:
         """
-        A listener is given bodies as they were sent.
+        A listener gets bodies as they were before compression.
         """
         self.started()
         self.a.put(zlib.compress(b"hello"), sysFlag=COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE)
         self.network.flush()
         self.assertEqual(self.slow.calls[0][0].body, b"hello")
 
-    def test_damaged(self) -> None:
+    def test_damagedBodyIsSentBack(self) -> None:
         """
-        A body that cannot be read goes back, and holds up no other.
+        A body that cannot be read is sent back, and delays no other.
         """
         self.started()
         self.a.put(b"no zlib", sysFlag=COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE)
@@ -451,10 +450,9 @@ class ConsumeTests(PushTests):
         self.assertEqual(self.slow.offsets, [1])
         self.assertEqual(len(self.flushLoggedErrors()), 1)
 
-    def test_room(self) -> None:
+    def test_pullsStayWithinLimits(self) -> None:
         """
-        No more is pulled than there is room for, and pulling goes on as soon as there
-        is.
+        No more is pulled than the limits allow, and pulling goes on as soon as they do.
         """
         self.started(room=Room(count=8), pullBatch=4)
         self.a.put(*BODIES)
@@ -465,10 +463,9 @@ class ConsumeTests(PushTests):
         self.assertEqual(len(self.slow.calls), 12)
         self.assertEqual(self.a.pulls[-1].maxMsgNums, 4)
 
-    def test_retried(self) -> None:
+    def test_retriedMessageHasOriginalTopic(self) -> None:
         """
-        Of a message that comes again the listener sees the topic that it subscribed
-        to.
+        A retried message has the topic that the listener subscribed to.
         """
         self.ns.routes["%RETRY%G"] = routeTo(a={0: A})
         given = prepared(pulled(0, topic="%RETRY%G", times=1, RETRY_TOPIC="T"))
@@ -478,8 +475,8 @@ class ConsumeTests(PushTests):
 
     def test_consumeLaterSendsBack(self) -> None:
         """
-        What is to come later goes back to its broker, with the listener's level and
-        the number of times that are left to it, and the queue goes on.
+        A message to be consumed later is sent back to its broker with the listener's level
+        and the maximum of times, and the queue goes on.
         """
         self.started(maxReconsumeTimes=3)
         self.a.put(b"a")
@@ -494,9 +491,9 @@ class ConsumeTests(PushTests):
         self.network.advance(5)
         self.assertEqual(self.updates(), [1])
 
-    def test_times(self) -> None:
+    def test_sixteenTimesIsDefault(self) -> None:
         """
-        A message comes again 16 times, if nothing else is said.
+        By default a message comes again 16 times.
         """
         self.started()
         self.a.put(b"a")
@@ -505,10 +502,10 @@ class ConsumeTests(PushTests):
         self.network.flush()
         self.assertEqual(self.a.backs[0].maxReconsumeTimes, 16)
 
-    def test_fallback(self) -> None:
+    def test_refusedSendBackGoesToRetryTopic(self) -> None:
         """
-        If its broker does not take it back, it is sent to the retry topic; if nobody
-        takes it there, it is tried again here.
+        If its broker does not take it back, it is sent to the retry topic; if that fails,
+        it is tried again here.
         """
         self.ns.routes["%RETRY%G"] = routeTo(a={0: A})
         sent: list[str] = []
@@ -536,8 +533,8 @@ class ConsumeTests(PushTests):
 
     def test_lateMessageIsSentBack(self) -> None:
         """
-        After 15 minutes with a listener a message goes back; that is looked after
-        every minute.
+        After 15 minutes with a listener a message is sent back; that is checked every
+        minute.
         """
         self.started()
         self.a.put(b"a")
@@ -550,9 +547,9 @@ class ConsumeTests(PushTests):
         self.network.advance(60)
         self.assertEqual(len(self.a.backs), 1)
 
-    def test_lateSooner(self) -> None:
+    def test_shortTimeIsCheckedMoreOften(self) -> None:
         """
-        A shorter time is looked after more often.
+        A shorter time is checked more often.
         """
         self.started(consumeTimeout=2.0)
         self.a.put(b"a")
@@ -567,10 +564,10 @@ class GroupTests(PushTests):
     Queues that come and go.
     """
 
-    def test_lost(self) -> None:
+    def test_lostQueueIsSavedAndDropped(self) -> None:
         """
-        The offset of a queue that is lost is kept at once; nothing of it is committed
-        from then on, and no more of it is consumed.
+        The offset of a lost queue is saved at once, and nothing more of it is consumed or
+        committed.
         """
         consumer = self.started(concurrency=2)
         self.a.put(b"a", b"b", b"c")
@@ -585,9 +582,9 @@ class GroupTests(PushTests):
         self.assertEqual((self.slow.offsets, self.updates()), ([0, 1, 2], []))
         self.assertNotIn(self.queue, consumer.status("T"))
 
-    def test_comesBack(self) -> None:
+    def test_returnedQueueBeginsAtGroupOffset(self) -> None:
         """
-        A queue that comes back is begun where the group is by then.
+        A returned queue begins at the current offset of the group.
         """
         consumer = self.started(lambda message: None)
         self.a.put(*BODIES)
@@ -599,10 +596,10 @@ class GroupTests(PushTests):
         first = next(each for each in self.a.pulls if each.queueId == 0)
         self.assertEqual((first.queueOffset, first.sysFlag & 1), (20, 0))
 
-    def test_comesBackSoon(self) -> None:
+    def test_earlyReturnKeepsKnownOffset(self) -> None:
         """
-        So is one that is back before its offset was kept; what is known of it then is
-        not forgotten.
+        A queue that returns before its offset was saved begins there as well, and its known
+        offset is not forgotten.
         """
         consumer = self.started(lambda message: None)
         self.a.put(b"a", b"b")
@@ -615,9 +612,9 @@ class GroupTests(PushTests):
         self.network.advance(5)
         self.assertEqual(consumer.status("T")[self.queue], 2)
 
-    def test_lostWhileBegun(self) -> None:
+    def test_queueLostWhileBegunIsNotPulled(self) -> None:
         """
-        A queue that is lost while its beginning is asked for is not begun.
+        A queue that is lost while its first offset is requested is not begun.
         """
         consumer = self.started()
         self.mine(consumer)
@@ -626,9 +623,9 @@ class GroupTests(PushTests):
         self.mine(consumer)
         self.assertEqual(self.had(consumer), [])
 
-    def test_begunTwice(self) -> None:
+    def test_begunQueueIsNotBegunAgain(self) -> None:
         """
-        A queue that is begun is not begun again.
+        A begun queue is not begun again.
         """
         consumer = self.started()
         before, pulls = consumer.runningInfo().mqTable, len(self.a.pulls)
@@ -636,9 +633,9 @@ class GroupTests(PushTests):
         self.network.flush()
         self.assertEqual((consumer.runningInfo().mqTable, len(self.a.pulls)), (before, pulls))
 
-    def test_subscribe(self) -> None:
+    def test_subscriptionsChangeWhileRunning(self) -> None:
         """
-        A topic may be subscribed to and left while the consumer runs: brokers are
+        A topic may be subscribed and unsubscribed while the consumer runs: brokers are
         told, and its queues are divided.
         """
         self.ns.routes["U"] = routeTo(a={0: A})
@@ -658,7 +655,7 @@ class GroupTests(PushTests):
 
     def test_newExpressionCountsFromNextPull(self) -> None:
         """
-        Another expression for a topic counts from the next pull on.
+        A new expression of a topic counts from the next pull on.
         """
         consumer = self.started()
         self.clock.advance(1)
@@ -670,9 +667,9 @@ class GroupTests(PushTests):
         self.assertEqual(self.slow.offsets, [1])
         self.assertEqual(self.a.pulls[-1].subVersion, 1_001_000)
 
-    def test_pause(self) -> None:
+    def test_pauseConsumesPulledMessages(self) -> None:
         """
-        In a pause nothing is pulled, and what was pulled is consumed.
+        In a pause nothing is pulled, and pulled messages are consumed.
         """
         consumer = self.started(concurrency=1)
         self.a.put(b"a", b"b")
@@ -696,8 +693,8 @@ class BroadcastTests(PushTests):
 
     def test_broadcastHasAllQueues(self) -> None:
         """
-        It has all queues, whoever else is there, asks nobody for members, tells no
-        broker its offsets, and has no retry topic.
+        It has all queues whatever other members exist, asks for no members, saves no offset
+        at a broker, and has no retry topic.
         """
         self.a.ids = ("me", "you")
         consumer = self.started(lambda message: None, messageModel=BROADCASTING)
@@ -714,7 +711,7 @@ class BroadcastTests(PushTests):
 
     def test_broadcastDropsUnconsumed(self) -> None:
         """
-        What the listener did not deal with is dropped.
+        Unconsumed messages are dropped.
         """
         consumer = self.started(messageModel=BROADCASTING)
         self.a.put(b"a")
@@ -723,9 +720,9 @@ class BroadcastTests(PushTests):
         self.network.flush()
         self.assertEqual((self.a.backs, consumer.status("T")[self.queue]), ([], 1))
 
-    def test_file(self) -> None:
+    def test_fileKeepsOffsets(self) -> None:
         """
-        With a file, the next consumer goes on where this one was.
+        With a file, the next consumer goes on at the offsets of this one.
         """
         path = Path(self.mktemp())
         self.a.put(b"a", b"b")
@@ -737,7 +734,7 @@ class BroadcastTests(PushTests):
             self.slow.calls.clear()
             self.got(self.stop(consumer))
 
-    def test_inOrder(self) -> None:
+    def test_orderlyBroadcastNeedsNoLock(self) -> None:
         """
         In order, it needs no locks.
         """
@@ -754,7 +751,7 @@ class BroadcastTests(PushTests):
 
 class AskedTests(PushTests):
     """
-    What administrators ask of it.
+    Requests of administrators.
     """
 
     def ask(self, code: int, header: Any, body: bytes = b"") -> Deferred[RemotingCommand]:
@@ -763,9 +760,9 @@ class AskedTests(PushTests):
         """
         return self.network.accepted[A][0].request(requestCommand(code, header, body), 3.0)
 
-    def test_reset(self) -> None:
+    def test_resetMovesGroup(self) -> None:
         """
-        An administrator moves the group: what was pulled is not consumed any more, the
+        An administrator moves the group: pulled messages are not consumed any more, the
         queue is pulled from there on, and the broker knows at once.
         """
         consumer = self.started(concurrency=1)
@@ -789,9 +786,9 @@ class AskedTests(PushTests):
         self.assertEqual((self.slow.offsets, self.updates()), ([0, 8, 9], [9]))
         self.assertEqual(consumer.status("T")[self.queue], 9)
 
-    def test_status(self) -> None:
+    def test_statusTellsOffsets(self) -> None:
         """
-        It tells how far it has come, of the queues of a topic that it has.
+        It tells its offsets in the queues of a topic.
         """
         self.a.put(b"a", b"b")
         consumer = self.started()
@@ -800,9 +797,9 @@ class AskedTests(PushTests):
         self.assertEqual(dict(consumer.status("T")), {self.queue: 1})
         self.assertEqual(dict(consumer.status("U")), {})
 
-    def test_runningInfo(self) -> None:
+    def test_runningInfoHasJavasNames(self) -> None:
         """
-        It tells what it is doing, by the names that Java's tools look for.
+        It tells its state, by the names that Java's tools look for.
         """
         self.clock.advance(1)
         self.a.put(b"a", b"b")
@@ -829,9 +826,9 @@ class AskedTests(PushTests):
         )
         self.assertEqual(told.lastPullTimestamp, 1_001_000)
 
-    def test_runningInfoInOrder(self) -> None:
+    def test_orderlyRunningInfoTellsLocks(self) -> None:
         """
-        In order it says so, and of its locks.
+        In order it says so, and tells its locks.
         """
         info = self.started(orderly=True).runningInfo()
         self.assertEqual(info.properties["PROP_CONSUME_ORDERLY"], "true")
@@ -852,10 +849,9 @@ class AskedTests(PushTests):
         told: ConsumeMessageDirectlyResult = self.successResultOf(asked)
         return told
 
-    def test_directly(self) -> None:
+    def test_directMessageIsConsumed(self) -> None:
         """
-        A message that an administrator has chosen is consumed, and what becomes of it
-        is told.
+        A message chosen by an administrator is consumed, and its result returned.
         """
         consumer = self.started()
         for result, what, remark in (
@@ -866,14 +862,14 @@ class AskedTests(PushTests):
             told = self.directly(consumer, result)
             self.assertEqual(told, ConsumeMessageDirectlyResult(False, True, what, remark, 250))
 
-    def test_directlyInOrder(self) -> None:
+    def test_directOrderlyMessageIsList(self) -> None:
         """
-        In order it says so; who wants lists is given one.
+        In order it says so; a listener of batches gets a list.
         """
         told = self.directly(self.started(orderly=True, batch=3), None)
         self.assertEqual(told.order, True)
 
-    def test_directlyRaises(self) -> None:
+    def test_directMessageMayRaise(self) -> None:
         """
         A plain function may raise.
         """

@@ -52,7 +52,7 @@ class InOrderTests(PushTests):
 
     # --- consuming -------------------------------------------------------
 
-    def test_inOrder(self) -> None:
+    def test_queueIsConsumedOneByOne(self) -> None:
         """
         The messages of a queue come one after the other, and offsets follow.
         """
@@ -66,10 +66,10 @@ class InOrderTests(PushTests):
         self.assertEqual(self.slow.offsets, [0, 0, 1, 2])
         self.assertEqual(consumer.status("T")[self.queue], 2)
 
-    def test_suspended(self) -> None:
+    def test_failedMessageSuspendsQueue(self) -> None:
         """
-        A message that was not dealt with holds up its queue, as long as the consumer
-        was told or the listener says.
+        An unconsumed message suspends its queue, as long as the consumer was told or the
+        listener says.
         """
         self.started(suspend=2.0)
         self.a.put(*BODIES[:2])
@@ -86,11 +86,10 @@ class InOrderTests(PushTests):
         self.assertEqual(self.slow.offsets, [0, 0, 0, 1])
         self.assertEqual(self.a.backs, [])
 
-    def test_deadLetter(self) -> None:
+    def test_exhaustedMessageBecomesDeadLetter(self) -> None:
         """
-        After its last time a message is sent to the retry topic as one that has come
-        as often as it may, of which the broker makes a dead letter, and the queue goes
-        on.
+        After its last time a message is sent to the retry topic with the maximum of times,
+        so that the broker makes a dead letter of it, and the queue goes on.
         """
         self.ns.routes["%RETRY%G"] = routeTo(a={0: A})
         sent: list[SendMessageRequestHeaderV2] = []
@@ -114,7 +113,7 @@ class InOrderTests(PushTests):
         self.assertEqual(self.slow.offsets, [0, 0, 1])
         self.assertEqual((consumer.status("T")[self.queue], self.a.backs), (1, []))
 
-    def test_takesLong(self) -> None:
+    def test_slowListenerKeepsMessage(self) -> None:
         """
         A listener may take as long as it likes.
         """
@@ -124,10 +123,10 @@ class InOrderTests(PushTests):
         self.network.advance(15)
         self.assertEqual((self.a.backs, self.slow.offsets), ([], [0]))
 
-    def test_moved(self) -> None:
+    def test_resetWaitsForListener(self) -> None:
         """
-        A queue that an administrator moves while the listener is about with it goes on
-        from there, once the listener is done, and nothing of before is committed.
+        A queue that is moved during a call goes on from the new offset after the call, and
+        nothing from before is committed.
         """
         consumer = self.started()
         self.a.put(*BODIES)
@@ -140,18 +139,18 @@ class InOrderTests(PushTests):
 
     # --- locks -----------------------------------------------------------
 
-    def test_lockFirst(self) -> None:
+    def test_unlockedQueueIsNotBegun(self) -> None:
         """
-        Only a queue that the broker has locked is begun.
+        Only a locked queue is begun.
         """
         self.a.locked = {self.queues[1], self.queues[2]}
         consumer = self.started()
         self.assertEqual(self.locks(), [frozenset(self.queues)])
         self.assertEqual(self.had(consumer), [0, 3])
 
-    def test_lockLater(self) -> None:
+    def test_refusedLockIsTriedEachSecond(self) -> None:
         """
-        A queue that another member has still is asked for every second.
+        The lock of a queue that another member holds is requested every second.
         """
         self.a.locked = {self.queues[1], self.queues[2]}
         consumer = self.started()
@@ -165,7 +164,7 @@ class InOrderTests(PushTests):
         self.network.advance(2)
         self.assertEqual(self.locks(), [])
 
-    def test_lockUnanswered(self) -> None:
+    def test_unansweredLockIsTriedAfterThreeSeconds(self) -> None:
         """
         A broker that does not answer is asked again after three seconds.
         """
@@ -184,9 +183,9 @@ class InOrderTests(PushTests):
         """
         raise RemoteSystemError("no")
 
-    def test_lockAgain(self) -> None:
+    def test_locksAreRenewedEachTwentySeconds(self) -> None:
         """
-        All locks are asked for again every 20 seconds.
+        All locks are requested again every 20 seconds.
         """
         consumer = self.started()
         self.locks()
@@ -196,11 +195,11 @@ class InOrderTests(PushTests):
         self.assertEqual(self.locks(), [frozenset(self.queues)])
         self.assertEqual(consumer.runningInfo().mqTable[self.queue].lastLockTimestamp, 1_020_000)
 
-    def test_lockFails(self) -> None:
+    def test_failedRenewalEndsConsumingLater(self) -> None:
         """
-        If that fails, the lock is still good for what is left of its 30 seconds; then
-        no more is consumed.  Once it is had again, the queue is begun anew where the
-        group is: another may have had it.
+        If a renewal fails, the lock holds for the rest of its 30 seconds, and then no more
+        is consumed.  Once it is renewed, the queue begins at the offset of the group:
+        another member may have had it.
         """
         self.started()
         self.a.put(*BODIES)
@@ -221,11 +220,10 @@ class InOrderTests(PushTests):
         self.assertEqual(len(self.said("its lock had run out", LogLevel.warn)), 4)
         self.assertEqual(self.slow.offsets, [0, 1, 2, 6])
 
-    def test_lockLost(self) -> None:
+    def test_lostLockBeginsQueueAgain(self) -> None:
         """
-        A queue whose lock is another's is given up, and begun anew where the group is
-        once it is had again; of what the listener was about with nothing is
-        committed.
+        A queue whose lock another member holds is dropped, and begins at the offset of the
+        group once the lock is back.  Nothing of the running call is committed.
         """
         consumer = self.started()
         self.a.put(*BODIES)
@@ -242,7 +240,7 @@ class InOrderTests(PushTests):
         self.network.advance(1)
         self.assertEqual((self.slow.offsets, self.updates()), ([0, 5], []))
 
-    def test_lostBeforeLocked(self) -> None:
+    def test_queueLostWhileLockedIsUnlocked(self) -> None:
         """
         A queue that is lost while it is being locked is unlocked.
         """
@@ -257,9 +255,9 @@ class InOrderTests(PushTests):
 
     # --- queues that go --------------------------------------------------
 
-    def test_leave(self) -> None:
+    def test_lostQueueIsUnlockedAfterSave(self) -> None:
         """
-        A queue that is lost is unlocked once its offset is kept.
+        A lost queue is unlocked once its offset is saved.
         """
         consumer = self.started(lambda message: None)
         self.a.put(*BODIES)
@@ -268,7 +266,7 @@ class InOrderTests(PushTests):
         kept: Deferred[RemotingCommand] = Deferred()
 
         def update(request: RemotingCommand) -> Any:
-            self.a._updateOffset(request)
+            self.a.updateOffset(request)
             return kept
 
         self.a.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = update
@@ -279,10 +277,10 @@ class InOrderTests(PushTests):
         self.network.flush()
         self.assertEqual(self.unlocked(), {self.queue})
 
-    def test_leaveBusy(self) -> None:
+    def test_busyLostQueueKeepsLock(self) -> None:
         """
-        Nobody can have a queue while our listener is about with it: its lock is kept,
-        and asked for again, until the call is over; nothing of that is committed.
+        While the listener has a call for a lost queue, its lock is kept and renewed until
+        the call has ended; nothing of it is committed.
         """
         consumer = self.started()
         self.a.put(*BODIES)
@@ -299,9 +297,9 @@ class InOrderTests(PushTests):
         self.network.advance(20)
         self.assertEqual((self.locks(), self.slow.offsets), ([frozenset(self.queues[1:2])], [0]))
 
-    def test_comesBackBusy(self) -> None:
+    def test_busyReturnedQueueStaysLocked(self) -> None:
         """
-        If it comes back meanwhile, it is not unlocked, and goes on after that call.
+        If the queue returns meanwhile, it is not unlocked, and goes on after the call.
         """
         consumer = self.started()
         self.a.put(*BODIES)
@@ -314,10 +312,9 @@ class InOrderTests(PushTests):
         self.network.flush()
         self.assertEqual((self.unlocked(), self.slow.offsets), (set(), [0, 0]))
 
-    def test_lockTaken(self) -> None:
+    def test_takenLockIsNotFought(self) -> None:
         """
-        If another has got the lock of such a queue all the same, nothing is left to do
-        but to finish.
+        If another member has got the lock of such a queue all the same, the call just ends.
         """
         consumer = self.started()
         self.a.put(*BODIES)
@@ -333,8 +330,8 @@ class InOrderTests(PushTests):
 
     def test_stopUnlocksQueues(self) -> None:
         """
-        A stop unlocks all queues, after their offsets are kept and before the consumer
-        takes leave.
+        A stop unlocks all queues, after their offsets are saved and before the consumer
+        leaves.
         """
         consumer = self.started(lambda message: None)
         self.a.put(*BODIES)
@@ -347,9 +344,9 @@ class InOrderTests(PushTests):
         self.network.advance(60)
         self.assertEqual(self.locks(), [])
 
-    def test_stopWaits(self) -> None:
+    def test_stopRenewsLocksMeanwhile(self) -> None:
         """
-        While it waits for the listener, the locks are asked for again.
+        While a stop waits for the listener, the locks are renewed.
         """
         consumer = self.started()
         self.a.put(b"a")
@@ -362,11 +359,10 @@ class InOrderTests(PushTests):
         self.got(stopping)
         self.assertEqual((self.unlocked(), self.updates()[-1]), (set(self.queues), 1))
 
-    def test_stopLate(self) -> None:
+    def test_stopLeavesBusyQueueLocked(self) -> None:
         """
-        A queue that the listener is still about with after the time limit is not
-        unlocked: the broker does that when it has not been asked for it for a
-        minute.
+        A queue with a running call after the time limit is not unlocked: its lock expires
+        at the broker after a minute.
         """
         consumer = self.started()
         self.a.put(b"a")
@@ -380,9 +376,9 @@ class InOrderTests(PushTests):
         self.network.advance(60)
         self.assertEqual((self.unlocked(), self.locks(), self.updates()), (set(), [], []))
 
-    def test_stopLosing(self) -> None:
+    def test_stopBeginsNoLostQueue(self) -> None:
         """
-        A queue that is lost during the stop is not begun anew.
+        A queue that is lost during the stop is not begun again.
         """
         consumer = self.started()
         self.a.put(b"a")
@@ -396,9 +392,9 @@ class InOrderTests(PushTests):
         self.slow.end(0)
         self.got(stopping)
 
-    def test_stopLeaving(self) -> None:
+    def test_stopUnlocksLeavingQueue(self) -> None:
         """
-        A queue that was on its way to another is unlocked with all others.
+        A queue that is leaving is unlocked with all others.
         """
         consumer = self.started()
         self.a.put(b"a")
@@ -410,13 +406,13 @@ class InOrderTests(PushTests):
         self.got(stopping)
         self.assertEqual(self.unlocked(), set(self.queues[:2]))
 
-    def test_stopLocking(self) -> None:
+    def test_stopUnlocksQueueBeingLocked(self) -> None:
         """
-        A queue that is being locked when the stop comes is unlocked, and not begun.
+        A queue that is being locked at the stop is unlocked, and not begun.
         """
         consumer = self.make(orderly=True)
         self.successResultOf(consumer.start())
-        while "T" not in consumer._rebalance.queues:
+        while not self.divisions:
             self.network.step()
         self.got(self.stop(consumer))
         self.assertEqual((self.had(consumer), self.unlocked()), ([], set(self.queues)))

@@ -34,9 +34,9 @@ class QueryTests(QueryCase):
         """
         return [each.body for each in self.got(queryMessages(self.cluster, "T", "k", **options))]
 
-    def test_found(self) -> None:
+    def test_messagesOfAllBrokersAreSorted(self) -> None:
         """
-        What all brokers have is found, the oldest first.
+        The messages of all brokers are returned, the oldest first.
         """
         self.has("a", record(b"3", 3), record(b"1", 1))
         self.has("b", record(b"2", 2))
@@ -46,9 +46,9 @@ class QueryTests(QueryCase):
         header = QueryMessageRequestHeader("T", "k", 64, 0, 2**63 - 1)
         self.assertEqual(self.asked, [("a", header), ("b", header)])
 
-    def test_bounds(self) -> None:
+    def test_requestHasNumberAndTimes(self) -> None:
         """
-        Brokers are told how many, and stored when.
+        Brokers get the number and the times.
         """
         self.has("a", record(b"1", 1))
         self.assertEqual(self.query(most=3, begin=1.5, end=2.0), [b"1"])
@@ -56,8 +56,8 @@ class QueryTests(QueryCase):
 
     def test_otherKeysAndTopicsAreLeftOut(self) -> None:
         """
-        What a broker gives because its hash is the same is left out, and so is another
-        topic's.
+        A message that only has the hash of the key is left out, and so is one of another
+        topic.
         """
         self.has(
             "a",
@@ -69,11 +69,11 @@ class QueryTests(QueryCase):
 
     def test_noMatchGivesNone(self) -> None:
         """
-        If no broker has any, there are none.
+        If no broker has a match, the list is empty.
         """
         self.assertEqual(self.query(), [])
 
-    def test_slave(self) -> None:
+    def test_slaveIsAskedWithoutMaster(self) -> None:
         """
         A slave is asked if there is no master.
         """
@@ -81,9 +81,9 @@ class QueryTests(QueryCase):
         self.has("a1", record(b"1", 1))
         self.assertEqual(self.query(), [b"1"])
 
-    def test_someFail(self) -> None:
+    def test_oneFailureIsLogged(self) -> None:
         """
-        If one broker fails, what others have is given, with a warning.
+        If one broker fails, the messages of the others are returned, with a warning.
         """
         self.has("a", record(b"1", 1))
         self.fails("b", RemoteSystemError("broken"))
@@ -92,9 +92,9 @@ class QueryTests(QueryCase):
         self.assertIn("Messages of T with the key k may be missing", warning)
         self.assertIn("broken", warning)
 
-    def test_someMute(self) -> None:
+    def test_oneSilentBrokerIsLogged(self) -> None:
         """
-        So it is if one does not answer in time.
+        The same holds if one does not answer in time.
         """
         self.has("a", record(b"1", 1))
         self.b.mute = True
@@ -105,9 +105,9 @@ class QueryTests(QueryCase):
         self.network.advance(1)
         self.assertEqual([each.body for each in self.successResultOf(found)], [b"1"])
 
-    def test_allFail(self) -> None:
+    def test_allFailuresAreError(self) -> None:
         """
-        If all fail, so does it.
+        If all fail, the query fails.
         """
         self.fails("a", RemoteSystemError("broken"))
         self.fails("b", RemoteSystemError("broken"))
@@ -117,17 +117,17 @@ class QueryTests(QueryCase):
         self.network.advance(5)
         self.failureResultOf(found, RequestTimedOut)
 
-    def test_malformed(self) -> None:
+    def test_malformedAnswerIsError(self) -> None:
         """
-        So it does if what the only broker says cannot be read.
+        If the answer of the only broker cannot be decoded, the query fails.
         """
         self.ns.routes["T"] = routeTo(a={0: A})
         self.has("a", record(b"1", 1)[:-1])
         self.failed(queryMessages(self.cluster, "T", "k"), MalformedRecord)
 
-    def test_noTopic(self) -> None:
+    def test_missingTopicIsError(self) -> None:
         """
-        A topic that nobody knows, or has, is an error.
+        A topic without a route or a broker is an error.
         """
         self.failed(queryMessages(self.cluster, "U", "k"), TopicNotExist)
         self.ns.routes["T"] = routeTo(a={})

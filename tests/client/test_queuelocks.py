@@ -29,10 +29,10 @@ class HeldLocksTests(ConsumerTests):
         self.locks = ConsumerLocks(GroupCalls(self.cluster, "G"))
         self.other = MessageQueue("T", "b", 0)
 
-    def test_lock(self) -> None:
+    def test_eachBrokerLocksItsQueues(self) -> None:
         """
-        Each broker is asked for its own, and says which are locked, and which are
-        another's; those are not held.
+        Each broker is asked for its own queues, and says which are locked and which another
+        client holds; those are not held.
         """
         self.a.locked = {self.queues[1]}
         locked = self.got(self.locks.lock([self.queues[0], self.queues[1], self.other]))
@@ -43,16 +43,15 @@ class HeldLocksTests(ConsumerTests):
 
     def test_noQueuesAskNoBroker(self) -> None:
         """
-        For no queues nobody is asked.
+        For no queues no broker is asked.
         """
         self.assertEqual(
             self.successResultOf(self.locks.lock([])), LockResult(frozenset(), frozenset())
         )
 
-    def test_unanswered(self) -> None:
+    def test_unansweredLocksCountAsHeld(self) -> None:
         """
-        A broker that does not answer has said nothing, and may have locked them: they
-        count as held.
+        A broker that does not answer may have locked the queues: they count as held.
         """
         self.b.failing[RequestCode.LOCK_BATCH_MQ] = RemoteSystemError("no")
         locked = self.got(self.locks.lock([self.queue, self.other]))
@@ -60,18 +59,17 @@ class HeldLocksTests(ConsumerTests):
         self.assertEqual(self.locks.held, {self.queue, self.other})
         self.assertIn("Broker b does not lock queues", self.logged(LogLevel.warn)[0])
 
-    def test_heldAtOnce(self) -> None:
+    def test_requestedLocksCountAsHeld(self) -> None:
         """
-        What is asked for counts as held before the answer: who stops meanwhile gives
-        it back.
+        Requested locks count as held before the answer, so that a stop releases them.
         """
         self.locks.lock([self.queue])
         self.assertEqual(self.locks.held, {self.queue})
         self.network.flush()
 
-    def test_unlock(self) -> None:
+    def test_unlockedQueuesAreNotHeld(self) -> None:
         """
-        What is given back is not held any more, at each broker by itself.
+        Released queues are not held any more, for each broker by itself.
         """
         self.got(self.locks.lock([self.queue, self.queues[1], self.other]))
         self.got(self.locks.unlock([self.queue, self.other]))
@@ -81,9 +79,9 @@ class HeldLocksTests(ConsumerTests):
             self.assertEqual(body.mqSet, {queue})
         self.assertEqual(self.locks.held, {self.queues[1]})
 
-    def test_unlockUnanswered(self) -> None:
+    def test_unansweredUnlockReleases(self) -> None:
         """
-        A broker that does not answer frees them by itself.
+        A broker that does not answer releases them by itself.
         """
         self.a.failing[RequestCode.UNLOCK_BATCH_MQ] = RemoteSystemError("no")
         self.got(self.locks.unlock([self.queue]))

@@ -36,7 +36,7 @@ READ: dict[str, Callable[[str], object]] = {
 
 def queuesOf(**counts: int) -> list[MessageQueue]:
     """
-    Queues of brokers, so many each.
+    Queues of brokers, with the number of each.
     """
     return [
         MessageQueue("Orders", broker, queueId)
@@ -50,11 +50,10 @@ class ByHashTests(SynchronousTestCase):
     L{byHash}.
     """
 
-    def test_java(self) -> None:
+    def test_keyGoesToJavasQueue(self) -> None:
         """
-        A key goes to the queue that SelectMessageQueueByHash sends it to: text and
-        numbers of all kinds, also where the hash is Integer.MIN_VALUE, of which Java
-        has no absolute value.
+        A key goes to the queue of SelectMessageQueueByHash: text and numbers of all kinds,
+        also if the hash is Integer.MIN_VALUE, which has no absolute value in Java.
         """
         recorded = json.loads(RECORDED.read_text("utf-8"))
         self.assertGreater(len(recorded["hashes"]), 80)
@@ -65,9 +64,9 @@ class ByHashTests(SynchronousTestCase):
             ]
             self.assertEqual(ours, chosen, (kind, text))
 
-    def test_notANumber(self) -> None:
+    def test_nanIsOneKey(self) -> None:
         """
-        Whatever its bits, what is not a number is the same key, as in Java.
+        Every NaN is the same key, whatever its bits, as in Java.
         """
         (odd,) = struct.unpack(">d", bytes.fromhex("fff8000000000001"))
         self.assertTrue(math.isnan(odd))
@@ -75,7 +74,7 @@ class ByHashTests(SynchronousTestCase):
         self.assertEqual(byHash(queues, MESSAGE, odd), byHash(queues, MESSAGE, math.nan))
 
     @given(st.one_of(st.text(), st.integers(), st.floats(), st.binary()), st.integers(1, 64))
-    def test_anyKey(self, key: object, count: int) -> None:
+    def test_everyKeyHasOneQueue(self, key: object, count: int) -> None:
         """
         Any key has a queue, and always the same.
         """
@@ -88,7 +87,7 @@ class ByRandomTests(SynchronousTestCase):
     L{byRandom}.
     """
 
-    def test_chance(self) -> None:
+    def test_chanceIgnoresKey(self) -> None:
         """
         Chance picks one of all queues, whatever the key.
         """
@@ -111,26 +110,26 @@ class ByMachineRoomTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.queues = queuesOf(**{"hz@a": 2, "sh@a": 2, "hz@b": 1, "hz": 1})
 
-    def test_room(self) -> None:
+    def test_onlyRoomsQueuesAreChosen(self) -> None:
         """
-        Only queues of brokers named after one of the rooms are chosen among, by the
-        key's hash; a broker that is named like a room is in none.
+        Only queues of brokers named after one of the rooms are chosen, by the key's hash.
+        A broker whose name is only like a room is not.
         """
         select = byMachineRoom({"hz", "bj"})
         near = [self.queues[0], self.queues[1], self.queues[4]]
         for key in range(6):
             self.assertEqual(select(self.queues, MESSAGE, key), near[key % 3])
 
-    def test_within(self) -> None:
+    def test_otherSelectorChoosesInRoom(self) -> None:
         """
         Another selector may choose among them.
         """
         select = byMachineRoom({"sh"}, byRandom(lambda below: below - 1))
         self.assertEqual(select(self.queues, MESSAGE, None), self.queues[3])
 
-    def test_noneNear(self) -> None:
+    def test_emptyRoomsUseAnyBroker(self) -> None:
         """
-        If no broker is in the rooms, any will do: a message is not lost for it.
+        If the rooms have no broker, any is used: no message is lost for that.
         """
         self.assertEqual(byMachineRoom({"gz"})(self.queues, MESSAGE, 5), self.queues[5])
 
@@ -140,16 +139,16 @@ class InTurnTests(SynchronousTestCase):
     L{inTurn}.
     """
 
-    def test_round(self) -> None:
+    def test_queuesTakeTurns(self) -> None:
         """
-        Each queue comes in turn, and after the last the first.
+        Each queue has its turn, and after the last the first.
         """
         queues = queuesOf(a=2, b=1)
         self.assertEqual([inTurn(queues, turn, None) for turn in range(6)], queues * 2)
 
     def test_failedBrokerIsSkipped(self) -> None:
         """
-        The broker that has just failed is left out, wherever the turn stands.
+        The broker that has just failed is skipped, wherever the turn stands.
         """
         queues = queuesOf(a=2, b=2)
         self.assertEqual(
@@ -157,9 +156,9 @@ class InTurnTests(SynchronousTestCase):
             [queues[2], queues[2], queues[2], queues[3]],
         )
 
-    def test_onlyOne(self) -> None:
+    def test_onlyBrokerIsTriedAgain(self) -> None:
         """
-        If there is no other broker, the one that failed is tried again.
+        If there is no other broker, the failed one is tried again.
         """
         queues = queuesOf(a=3)
         self.assertEqual(inTurn(queues, 4, "a"), queues[1])
@@ -182,10 +181,10 @@ class FaultTableTests(SynchronousTestCase):
             self.assertFalse(table.isAvailable("a", 1_000_000 + found - 1))
         return found
 
-    def test_steps(self) -> None:
+    def test_slowerBrokerRestsLonger(self) -> None:
         """
-        The slower a broker answered, the longer it is left alone, by Java's
-        latencyMax and notAvailableDuration.
+        The slower a broker answered, the longer it is avoided, by Java's latencyMax and
+        notAvailableDuration.
         """
         for latency, rest in (
             (0, 0),
@@ -205,18 +204,18 @@ class FaultTableTests(SynchronousTestCase):
 
     def test_failureCountsAsThirtySeconds(self) -> None:
         """
-        One that gave no answer is left alone as if it had taken 30 s, however
-        quickly it failed.
+        A broker that gave no answer is avoided as if it had taken 30 s, however quickly it
+        failed.
         """
         self.assertEqual(self.rest(1, failed=True), 600_000)
 
-    def test_unknown(self) -> None:
+    def test_unknownBrokerIsAvailable(self) -> None:
         """
-        A broker that nothing is known of may be sent to.
+        An unknown broker is available.
         """
         self.assertTrue(FaultTable().isAvailable("a", 0))
 
-    def test_newest(self) -> None:
+    def test_lastAnswerCounts(self) -> None:
         """
         The last answer counts.
         """
@@ -225,10 +224,9 @@ class FaultTableTests(SynchronousTestCase):
         table.add("a", 10, 1000, failed=False)
         self.assertTrue(table.isAvailable("a", 1000))
 
-    def test_inTurn(self) -> None:
+    def test_availableQueuesTakeTurns(self) -> None:
         """
-        Queues come in turn, but for those of brokers that are left alone, until
-        their time is over.
+        Queues have their turns, except those of avoided brokers, until their time is over.
         """
         queues = queuesOf(a=1, b=1, c=1)
         table = FaultTable()
@@ -239,10 +237,10 @@ class FaultTableTests(SynchronousTestCase):
         )
         self.assertEqual(table.select(queues, 1, 30_000).brokerName, "b")
 
-    def test_allSlow(self) -> None:
+    def test_betterHalfIsUsedIfAllAreSlow(self) -> None:
         """
-        If all are left alone, those of the better half take turns, by their
-        latencies; brokers without a queue of the topic are not among them.
+        If all brokers are avoided, those of the better half take turns by latency; brokers
+        without a queue of the topic do not count.
         """
         table = FaultTable()
         for broker, latency in (("a", 900), ("b", 600), ("c", 800), ("d", 700), ("z", 560)):
@@ -252,9 +250,9 @@ class FaultTableTests(SynchronousTestCase):
         self.assertEqual([each.brokerName for each in chosen], ["d", "b", "d", "b"])
         self.assertEqual([each.queueId for each in chosen], [0, 1, 0, 1])
 
-    def test_oneSlow(self) -> None:
+    def test_onlyBrokerIsUsedThoughSlow(self) -> None:
         """
-        The only broker is sent to, slow as it is.
+        The only broker is used, however slow.
         """
         table = FaultTable()
         table.add("a", 0, 0, failed=True)

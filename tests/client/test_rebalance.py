@@ -16,6 +16,7 @@ from twisted.logger import LogLevel
 from tests.client.brokers import A, B, ConsumerTests
 from tests.client.members import FakeConsumer
 from tests.client.network import routeTo
+from txrocket.client.consumer.allocate import Assign, averagely
 from txrocket.client.consumer.rebalance import Rebalance
 from txrocket.errors import TopicNotExist
 from txrocket.model import MessageQueue, QueueData, TopicRouteData
@@ -59,7 +60,7 @@ class RebalanceTestsBase(ConsumerTests):
 
     def since(self) -> list[tuple[str, list[int], list[int]]]:
         """
-        What has changed since it was last asked.
+        The changes since the last call.
         """
         self.network.flush()
         told, self.told = self.told, []
@@ -68,12 +69,12 @@ class RebalanceTestsBase(ConsumerTests):
 
 class WhenTests(RebalanceTestsBase):
     """
-    When queues are divided.
+    The times of a division.
     """
 
-    def test_interval(self) -> None:
+    def test_queuesAreDividedEachTwentySeconds(self) -> None:
         """
-        At the start, and every 20 seconds.
+        Queues are divided at the start, and every 20 seconds.
         """
         self.started()
         self.assertEqual(self.since(), [("T", [0, 1, 2, 3], [])])
@@ -87,9 +88,9 @@ class WhenTests(RebalanceTestsBase):
         self.network.advance(20)
         self.assertEqual(self.since(), [("T", [2, 3], [])])
 
-    def test_soon(self) -> None:
+    def test_changeDividesAtOnce(self) -> None:
         """
-        At once if the group has changed; several changes at a time are one.
+        A change of the group divides at once; several changes in one turn are one.
         """
         rebalance = self.started()
         self.a.ids = ("and", "me")
@@ -101,7 +102,7 @@ class WhenTests(RebalanceTestsBase):
 
     def test_changeDuringDivisionDividesAgain(self) -> None:
         """
-        What changes while queues are divided has them divided once more.
+        A change during a division causes another one.
         """
         rebalance = self.started()
         self.since()
@@ -116,9 +117,9 @@ class WhenTests(RebalanceTestsBase):
         self.assertEqual(self.since(), [("T", [], [2, 3])])
         self.assertEqual(len(self.a.asked), asked + 2)
 
-    def test_oneAtATime(self) -> None:
+    def test_slowBrokerIsNotAskedTwice(self) -> None:
         """
-        While a broker takes its time it is not asked again, lest an old answer come
+        While a broker has not answered it is not asked again, so that no old answer comes
         after a new one.
         """
         rebalance = self.started()
@@ -136,9 +137,9 @@ class WhenTests(RebalanceTestsBase):
         late.callback(responseCommand(body=encodeBody(old)))
         self.assertEqual(self.since(), [("T", [], [2, 3]), ("T", [2, 3], [])])
 
-    def test_route(self) -> None:
+    def test_routeChangeDividesAtOnce(self) -> None:
         """
-        At once if the route of one of the topics has changed.
+        A change of a topic's route divides at once.
         """
         self.started()
         self.since()
@@ -153,10 +154,9 @@ class WhenTests(RebalanceTestsBase):
         self.got(self.cluster.routes.refresh("T"))
         self.assertEqual(self.since(), [("T", [4, 5], [])])
 
-    def test_stop(self) -> None:
+    def test_stopEndsDivision(self) -> None:
         """
-        After the stop nothing changes any more, whatever was under way, and nothing is
-        timed; a second stop does nothing.
+        After a stop nothing changes and no timer is left.  A second stop does nothing.
         """
         rebalance = self.started()
         self.since()
@@ -173,9 +173,9 @@ class WhenTests(RebalanceTestsBase):
         self.assertEqual(self.since(), [])
         self.assertEqual(len(self.cluster.routes._followers), 1)
 
-    def test_stopBeforeDue(self) -> None:
+    def test_stopCancelsScheduledDivision(self) -> None:
         """
-        What was to be done soon is not done after a stop.
+        A scheduled division is not made after a stop.
         """
         rebalance = self.started()
         asked = len(self.a.asked)
@@ -184,9 +184,9 @@ class WhenTests(RebalanceTestsBase):
         self.network.flush()
         self.assertEqual(len(self.a.asked), asked)
 
-    def test_failsAfterStop(self) -> None:
+    def test_failureAfterStopIsIgnored(self) -> None:
         """
-        A broker that does not answer is of no interest after the stop.
+        A missing answer after the stop is ignored.
         """
         self.a.mute = True
         rebalance = self.started()
@@ -194,9 +194,9 @@ class WhenTests(RebalanceTestsBase):
         self.network.advance(10)
         self.assertNotIn("keeps its queues", " ".join(self.logged(LogLevel.warn)))
 
-    def test_startAgain(self) -> None:
+    def test_restartBeginsWithoutQueues(self) -> None:
         """
-        Who starts again begins with no queues.
+        A restart begins without queues.
         """
         rebalance = self.started()
         self.since()
@@ -207,12 +207,12 @@ class WhenTests(RebalanceTestsBase):
 
 class WhatTests(RebalanceTestsBase):
     """
-    How queues are divided.
+    The result of a division.
     """
 
-    def test_sorted(self) -> None:
+    def test_queuesAndIdsAreSorted(self) -> None:
         """
-        Queues and ids are sorted, so that all members see the same lists.
+        Queues and ids are sorted, so that all members have the same lists.
         """
         seen = []
 
@@ -227,9 +227,9 @@ class WhatTests(RebalanceTestsBase):
         self.assertEqual(seen[0], ("g", "me", self.queues, ["a", "me", "z"]))
         self.assertEqual(rebalance.queues, {"T": {self.queue}})
 
-    def test_topics(self) -> None:
+    def test_eachTopicIsDividedByItself(self) -> None:
         """
-        Each topic is divided by itself, and one that is no longer wanted is given up.
+        Each topic is divided by itself, and an unsubscribed one is given up.
         """
         self.ns.routes["U"] = routeTo(b={0: B})
         self.b.ids = ("me", "you")
@@ -241,9 +241,9 @@ class WhatTests(RebalanceTestsBase):
         self.assertEqual(self.since(), [("T", [], [0, 1, 2, 3])])
         self.assertEqual(set(rebalance.queues), {"U"})
 
-    def test_unwantedMeanwhile(self) -> None:
+    def test_unsubscribedTopicIsNotTaken(self) -> None:
         """
-        A topic that is given up while it is divided is not taken again.
+        A topic that is unsubscribed during its division is not taken.
         """
         rebalance = self.started()
         self.a.ids = ("me", "you")
@@ -258,16 +258,16 @@ class WhatTests(RebalanceTestsBase):
         self.network.flush()
         self.assertEqual(self.since(), [])
 
-    def test_broadcast(self) -> None:
+    def test_broadcastTakesAllQueues(self) -> None:
         """
-        Who broadcasts has all queues and asks nobody.
+        A broadcast consumer has all queues and asks no broker.
         """
         self.a.ids = ("me", "you")
         self.started(broadcast=True)
         self.assertEqual(self.since(), [("T", [0, 1, 2, 3], [])])
         self.assertEqual(self.a.asked, [])
 
-    def test_log(self) -> None:
+    def test_logTellsNumberOfQueues(self) -> None:
         """
         The log tells how many queues a member has.
         """
@@ -279,13 +279,12 @@ class WhatTests(RebalanceTestsBase):
 
 class TroubleTests(RebalanceTestsBase):
     """
-    What leaves things as they are.
+    Failures that change nothing.
     """
 
-    def test_mute(self) -> None:
+    def test_silentBrokerIsLoggedOnce(self) -> None:
         """
-        A broker that does not answer; it is told of once, and again only after it has
-        answered.
+        A broker that does not answer is logged once, and again only after it has answered.
         """
         self.started()
         self.since()
@@ -299,9 +298,9 @@ class TroubleTests(RebalanceTestsBase):
         kept = [each for each in self.logged(LogLevel.warn) if "keeps its queues of T" in each]
         self.assertEqual(len(kept), 2, kept)
 
-    def test_muteBroker(self) -> None:
+    def test_silentBrokerDelaysNoOtherTopic(self) -> None:
         """
-        A broker that does not answer does not hold up other topics.
+        A broker that does not answer does not delay other topics.
         """
         self.ns.routes["U"] = routeTo(b={0: B})
         self.b.mute = True
@@ -309,9 +308,9 @@ class TroubleTests(RebalanceTestsBase):
         self.started()
         self.assertEqual(self.since(), [("T", [0, 1, 2, 3], [])])
 
-    def test_noTopic(self) -> None:
+    def test_missingTopicKeepsQueues(self) -> None:
         """
-        A topic that exists no longer takes no queues away.
+        A topic that does not exist any more keeps its queues.
         """
         self.started()
         self.since()
@@ -323,19 +322,18 @@ class TroubleTests(RebalanceTestsBase):
         self.network.advance(20)
         self.assertEqual(self.since(), [])
 
-    def test_noRetryTopicYet(self) -> None:
+    def test_missingRetryTopicIsNotLogged(self) -> None:
         """
-        A retry topic that does not exist yet is not worth telling: it comes with the
-        group's first heartbeat.
+        A missing retry topic is not logged: the group's first heartbeat creates it.
         """
         self.topics = ["%RETRY%g", "U"]
         self.started()
         (told,) = self.logged(LogLevel.warn)
         self.assertIn("of U: ", told)
 
-    def test_noTopicYet(self) -> None:
+    def test_newTopicIsDividedAtOnce(self) -> None:
         """
-        A topic that comes into being is divided as soon as its route is known.
+        A new topic is divided as soon as its route is known.
         """
         route = self.ns.routes.pop("T")
         self.started()
@@ -345,18 +343,18 @@ class TroubleTests(RebalanceTestsBase):
         self.network.advance(5)
         self.assertEqual(self.since(), [("T", [0, 1, 2, 3], [])])
 
-    def test_inherited(self) -> None:
+    def test_inheritedRouteHasNoQueues(self) -> None:
         """
-        A topic that a producer is about to bring into being has no queues yet.
+        A topic with an inherited route has no queues to read yet.
         """
         self.ns.routes["TBW102"] = self.ns.routes.pop("T")
         self.got(self.cluster.routes.inherit("T", 4))
         self.started()
         self.assertEqual(self.since(), [])
 
-    def test_noQueues(self) -> None:
+    def test_unreadableTopicHasNoQueues(self) -> None:
         """
-        A topic that may not be read from has no queues.
+        A topic that may not be read has no queues.
         """
         self.started()
         self.since()
@@ -367,24 +365,25 @@ class TroubleTests(RebalanceTestsBase):
         self.got(self.cluster.routes.refresh("T"))
         self.assertEqual(self.since(), [("T", [], [0, 1, 2, 3])])
 
-    def test_strategy(self) -> None:
+    def test_raisingStrategyKeepsQueues(self) -> None:
         """
-        A strategy that raises.
+        A strategy that raises changes nothing.
         """
-        rebalance = self.started()
+        strategies: list[Assign] = [averagely]
+        rebalance = self.started(strategy=lambda *arguments: strategies[0](*arguments))
         self.since()
 
         def broken(*arguments: object) -> Sequence[MessageQueue]:
             raise ZeroDivisionError
 
-        rebalance._strategy = broken
+        strategies[0] = broken
         rebalance.soon()
         self.assertEqual(self.since(), [])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
-    def test_nobody(self) -> None:
+    def test_emptyGroupKeepsQueues(self) -> None:
         """
-        A broker that says that the group has no members, which cannot be.
+        A broker that says that the group has no members changes nothing.
         """
         self.started()
         self.since()
@@ -403,7 +402,7 @@ class UnknownTests(RebalanceTestsBase):
         The broker knows this member once it has had its heartbeat.
         """
         self.a.ids = ids
-        beat = self.a._beat
+        beat = self.a.heartbeat
 
         def hear(request: Any) -> Any:
             self.a.ids = (*(ids or ()), "me")
@@ -411,9 +410,10 @@ class UnknownTests(RebalanceTestsBase):
 
         self.a.answers[RequestCode.HEART_BEAT] = hear
 
-    def test_newBroker(self) -> None:
+    def test_newBrokerGetsHeartbeatAndIsAskedAgain(self) -> None:
         """
-        It is told, and asked again: who would believe it had to give up all queues.
+        A new broker gets a heartbeat and is asked again: believing it would give up all
+        queues.
         """
         self.cluster.consumers.clear()
         self.heard(("you",))
@@ -423,19 +423,19 @@ class UnknownTests(RebalanceTestsBase):
         self.cluster.consumers["g"] = self.member
         self.assertEqual(self.since(), [("T", [0, 1], [])])
 
-    def test_noGroup(self) -> None:
+    def test_unknownGroupGetsHeartbeat(self) -> None:
         """
-        Likewise if it knows of no member at all, which Java's broker answers with an
+        The same holds if it knows no member at all, which Java's broker answers with an
         error.
         """
         self.heard(None)
         self.started()
         self.assertEqual(self.since(), [("T", [0, 1, 2, 3], [])])
 
-    def test_neverHeard(self) -> None:
+    def test_stillUnknownMemberHasNoQueues(self) -> None:
         """
-        A broker that does not know it even then is believed: the others have divided
-        its queues among themselves.
+        A broker that does not know the member even then is believed: the others have
+        divided its queues among themselves.
         """
         self.started()
         self.since()
@@ -451,9 +451,9 @@ class TogetherTests(RebalanceTestsBase):
 
     @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6, unique=True))
     @settings(max_examples=25, deadline=None)
-    def test_divided(self, ids: list[str]) -> None:
+    def test_eachQueueHasOneMember(self, ids: list[str]) -> None:
         """
-        However members come and go, once all know of it each queue is one member's.
+        However members come and go, once all know of it each queue has one member.
         """
         self.setUp()
         self.a.ids = tuple(ids)

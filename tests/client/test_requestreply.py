@@ -27,7 +27,7 @@ from txrocket.protocol.headers import ReplyMessageRequestHeader
 
 class RequestTests(ProducerCase):
     """
-    Messages that are replied to.
+    Requests and their replies.
     """
 
     def asked(self, producer: Producer, **options: Any) -> Received:
@@ -48,10 +48,10 @@ class RequestTests(ProducerCase):
         request = requestCommand(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, body)
         asked.protocol.dataReceived(request.encode())
 
-    def test_reply(self) -> None:
+    def test_requestNamesClientAndTime(self) -> None:
         """
-        The message says who asks, by which number, and how long it waits; the reply
-        with that number is the result.
+        The message names the client, the correlation id and the time limit; the reply with
+        that id is the result.
         """
         received = self.asked(self.producer(), timeout=2.5)
         self.assertEqual(received.code, RequestCode.SEND_MESSAGE_V2)
@@ -68,9 +68,9 @@ class RequestTests(ProducerCase):
         self.assertEqual((reply.body, reply.topic), (b"reply", "cluster_REPLY_TOPIC"))
         self.assertEqual(self.cluster.requests.replies, {})
 
-    def test_quick(self) -> None:
+    def test_earlyReplyCounts(self) -> None:
         """
-        A reply may come before the broker has answered.
+        A reply may come before the broker's answer.
         """
         received = self.asked(self.producer())
         self.push(received, splitProperties(received.fields["i"])["CORRELATION_ID"])
@@ -78,9 +78,9 @@ class RequestTests(ProducerCase):
         received.refuse(ResponseCode.MESSAGE_ILLEGAL)
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def test_late(self) -> None:
+    def test_lateReplyIsDropped(self) -> None:
         """
-        Who gets no reply in time is told, and a reply after that is dropped.
+        A request without a reply in time fails, and a later reply is dropped.
         """
         received = self.asked(self.producer(), timeout=2.0)
         received.stored()
@@ -92,17 +92,17 @@ class RequestTests(ProducerCase):
         self.push(received, splitProperties(received.fields["i"])["CORRELATION_ID"])
         self.assertEqual(self.cluster.requests.replies, {})
 
-    def test_notSent(self) -> None:
+    def test_unsentRequestFails(self) -> None:
         """
-        A message that is not sent gets no reply, and nobody waits for one.
+        A request that is not sent gets no reply, and is not awaited.
         """
         self.asked(self.producer()).refuse(ResponseCode.MESSAGE_ILLEGAL)
         self.failureResultOf(self.reply, SendFailed)
         self.assertEqual(self.cluster.requests.replies, {})
 
-    def test_cancel(self) -> None:
+    def test_cancelledRequestIsForgotten(self) -> None:
         """
-        Who does not want the reply any more is not kept in mind.
+        A cancelled request is forgotten.
         """
         received = self.asked(self.producer())
         self.reply.cancel()
@@ -111,11 +111,11 @@ class RequestTests(ProducerCase):
         received.refuse(ResponseCode.MESSAGE_ILLEGAL)
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def test_known(self) -> None:
+    def test_allBrokersGetHeartbeatFirst(self) -> None:
         """
-        Before the first question all brokers learn of who asks by which the reply may
-        come: those of the topic's clusters, not only those of the topic; and no
-        question waits for that again.
+        Before the first request, all brokers of the topic's clusters get a heartbeat,
+        because the reply may come through any of them.  Later requests do not wait for
+        that.
         """
         self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-a", "broker-b", "broker-c")
         producer = self.producer()
@@ -127,19 +127,19 @@ class RequestTests(ProducerCase):
         self.asked(producer).stored()
         self.assertEqual((self.network.heartbeats, self.network.asked), ([], []))
 
-    def test_newTopic(self) -> None:
+    def test_newTopicGetsHeartbeatFirst(self) -> None:
         """
-        So it is for a topic that comes into being with the question.
+        The same holds for a topic that the request creates.
         """
         self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-c")
         self.reply = self.producer().request(Message("New", b"x"))
         self.assertEqual(self.network.only().fields["b"], "New")
         self.assertIn(ADDRESSES["broker-c"], self.network.heartbeats)
 
-    def test_vanished(self) -> None:
+    def test_silentBrokerIsAwaitedOneSecond(self) -> None:
         """
-        A broker that does not answer is waited for a second, which is a part of the
-        time that there is.
+        A broker that does not answer is awaited for a second, which is a part of the time
+        limit.
         """
         self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-c")
         self.network.vanished.add(ADDRESSES["broker-c"])
@@ -152,9 +152,9 @@ class RequestTests(ProducerCase):
         self.clock.advance(0.1)
         self.failureResultOf(self.reply, RequestTimedOut)
 
-    def test_tooLate(self) -> None:
+    def test_requestAfterTimeLimitIsNotSent(self) -> None:
         """
-        What nobody waits for any more by then is not asked.
+        If the time limit is over by then, the request is not sent.
         """
         self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-c")
         self.network.vanished.add(ADDRESSES["broker-c"])
@@ -165,10 +165,10 @@ class RequestTests(ProducerCase):
         self.clock.advance(1.0)
         self.assertEqual(self.network.run(), [])
 
-    def test_nowhere(self) -> None:
+    def test_missingRouteFailsRequest(self) -> None:
         """
-        Without a route nothing is asked, and why is said; nor by a producer that is
-        not started.
+        Without a route the request fails with the reason; so it does with a producer that
+        is not started.
         """
         self.network.routes.clear()
         producer = self.producer()
@@ -178,10 +178,10 @@ class RequestTests(ProducerCase):
         self.successResultOf(producer.stop())
         self.failureResultOf(producer.request(HELLO), ServiceNotAvailable)
 
-    def test_replying(self) -> None:
+    def test_replyGoesToReplyTopic(self) -> None:
         """
-        A reply goes to the reply topic of the cluster that the message came by, with
-        what the message said about the asker.
+        A reply goes to the reply topic of the request's cluster, with the requester's
+        properties.
         """
         self.network.routes["cluster_REPLY_TOPIC"] = routeTo("broker-b")
         question = consumed(
@@ -207,9 +207,9 @@ class RequestTests(ProducerCase):
         received.stored()
         self.successResultOf(sent)
 
-    def test_noReplyWanted(self) -> None:
+    def test_plainMessageIsNotReplied(self) -> None:
         """
-        A message that nobody waits for a reply to is not replied to.
+        A message that wants no reply cannot be replied to.
         """
         producer = self.producer()
         for question in (consumed(CLUSTER="c"), consumed(REPLY_TO_CLIENT="asker")):

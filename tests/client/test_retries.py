@@ -100,7 +100,7 @@ class RetryCase(SynchronousTestCase):
 
     def stored(self, topic: str, index: int = 0) -> list[MessageExt]:
         """
-        What lies in the first queue of a topic.
+        The messages in the first queue of a topic.
         """
         return decodeRecords(self.broker(index).store.get(topic, 0, 0, 32).data)
 
@@ -123,11 +123,10 @@ class RetryTests(RetryCase):
     One broker, RocketMQ's delay levels.
     """
 
-    def test_sixteenTimes(self) -> None:
+    def test_failedMessageBecomesDeadLetter(self) -> None:
         """
-        A message comes again after 10 s, 30 s, 1 m and so on up to 2 h.  After 16
-        times it is a dead letter, which says where it came from; nobody of the group
-        is given that.
+        A message comes again after 10 s, 30 s, 1 m and so on up to 2 h.  After 16 times it
+        is a dead letter with its origin, which no member of the group gets.
         """
         self.send(b"x", tags="a", keys="k")
         self.consumer(later)
@@ -144,10 +143,9 @@ class RetryTests(RetryCase):
         self.assertEqual(dead.properties["UNIQ_KEY"], first.msgId)
         self.assertEqual(dead.bornTimestamp, first.bornTimestamp)
 
-    def test_dealtWith(self) -> None:
+    def test_consumedMessageComesOnce(self) -> None:
         """
-        A message that is dealt with does not come again, and what comes after it did
-        not wait for it.
+        A consumed message does not come again, and later ones did not wait for it.
         """
 
         def third(message: MessageExt) -> ConsumeLater | None:
@@ -159,9 +157,9 @@ class RetryTests(RetryCase):
         self.assertEqual(self.got, [(b"x", 0, 0), (b"y", 0, 0), (b"x", 1, 10), (b"x", 2, 40)])
         self.assertIsNone(self.broker().tables.topics.get("%DLQ%G"))
 
-    def test_raised(self) -> None:
+    def test_raisingListenerRedelivers(self) -> None:
         """
-        A listener that raises has not dealt with its message, whatever it raises.
+        If a listener raises anything, its message comes again.
         """
 
         def fails(message: MessageExt) -> None:
@@ -174,9 +172,9 @@ class RetryTests(RetryCase):
         self.assertEqual(len(self.stored("%DLQ%G")), 1)
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 2)
 
-    def test_ownTimes(self) -> None:
+    def test_consumersLimitCounts(self) -> None:
         """
-        A consumer says how often it tries; not at all is an answer too.
+        A consumer says how often it tries, also not at all.
         """
         self.send(b"x")
         self.consumer(later, maxReconsumeTimes=2)
@@ -188,9 +186,9 @@ class RetryTests(RetryCase):
         self.assertEqual(self.times(), [0])
         self.assertEqual([len(self.stored(each)) for each in ("%DLQ%G", "%DLQ%H")], [1, 1])
 
-    def test_javasDefault(self) -> None:
+    def test_minusOneIsSixteen(self) -> None:
         """
-        -1 is Java's word for 16 times.
+        -1 means 16 times, as with Java.
         """
         self.send(b"x")
         self.consumer(later, maxReconsumeTimes=-1)
@@ -198,9 +196,9 @@ class RetryTests(RetryCase):
         self.assertEqual(self.times(), [0, 1, 2])
         self.assertIsNone(self.broker().tables.topics.get("%DLQ%G"))
 
-    def test_wantedLevel(self) -> None:
+    def test_listenersLevelCounts(self) -> None:
         """
-        A listener may say when, and that it gives a message up.
+        A listener may say when a message comes again, or that it gives it up.
         """
         levels = iter([1, 5, -1])
         self.send(b"x")
@@ -209,9 +207,9 @@ class RetryTests(RetryCase):
         self.assertEqual(self.got, [(b"x", 0, 0), (b"x", 1, 1), (b"x", 2, 61)])
         self.assertEqual(len(self.stored("%DLQ%G")), 1)
 
-    def test_otherGroups(self) -> None:
+    def test_retryIsOfOneGroup(self) -> None:
         """
-        What one group tries again, others are not given again.
+        Messages that one group tries again do not come again to others.
         """
         self.send(b"x")
         self.consumer(later, maxReconsumeTimes=3)
@@ -222,7 +220,7 @@ class RetryTests(RetryCase):
 
     def test_deadLettersCanBeRead(self) -> None:
         """
-        Who wants the dead letters subscribes to them as to any topic.
+        Dead letters can be subscribed to as any topic.
         """
         self.send(b"x")
         self.consumer(later, maxReconsumeTimes=0)
@@ -236,10 +234,10 @@ class RetryTests(RetryCase):
         self.servers.advance(60)
         self.assertEqual(found, [b"x"])
 
-    def test_broadcast(self) -> None:
+    def test_broadcastDropsUnconsumed(self) -> None:
         """
-        Who broadcasts cannot send back: a message that was not dealt with is
-        dropped, as in Java.
+        A broadcast consumer cannot send back: an unconsumed message is dropped, as with
+        Java.
         """
         self.send(b"x", b"y")
         self.consumer(later, messageModel=MessageModel.BROADCASTING)
@@ -247,10 +245,9 @@ class RetryTests(RetryCase):
         self.assertEqual(self.got, [(b"x", 0, 0), (b"y", 0, 0)])
         self.assertEqual(self.stored("SCHEDULE_TOPIC_XXXX"), [])
 
-    def test_tooLong(self) -> None:
+    def test_lateMessageComesAgain(self) -> None:
         """
-        A message that a listener takes too long for comes again, after the level of
-        the first time.
+        A message that a listener takes too long for comes again after the first level.
         """
         self.send(b"x")
         self.consumer(
@@ -266,10 +263,10 @@ class OrderlyTests(RetryCase):
     Consumers in order.
     """
 
-    def test_deadLetters(self) -> None:
+    def test_exhaustedMessageLetsQueueGoOn(self) -> None:
         """
-        A message that fails holds up its queue, up to its last time.  Then it is a
-        dead letter, at once, and the queue goes on, in order.
+        A failing message suspends its queue up to its last time.  Then it is a dead letter
+        at once, and the queue goes on in order.
         """
         self.send(b"x", b"y", b"z")
         self.consumer(
@@ -290,9 +287,9 @@ class OrderlyTests(RetryCase):
         self.assertEqual(dead.properties["ORIGIN_MESSAGE_ID"], self.messages[0].msgId)
         self.assertNotIn("DELAY", dead.properties)
 
-    def test_forEver(self) -> None:
+    def test_unlimitedMessageIsTriedForEver(self) -> None:
         """
-        If it is not told how often, it tries for ever.
+        Without a limit it is tried for ever.
         """
         self.send(b"x", b"y")
         self.consumer(later, orderly=True, maxReconsumeTimes=-1)
@@ -301,10 +298,10 @@ class OrderlyTests(RetryCase):
         self.assertEqual(self.times(), list(range(len(self.got))))
         self.assertGreater(len(self.got), 90)
 
-    def test_brokerGone(self) -> None:
+    def test_unsentDeadLetterDelaysQueue(self) -> None:
         """
-        While nobody takes the dead letter, the queue waits for that: nothing is
-        lost, and nothing overtakes.
+        While no broker takes the dead letter, the queue waits: nothing is lost and nothing
+        overtakes.
         """
         promise: Deferred[Any] = Deferred()
         given = iter([promise])
@@ -333,10 +330,10 @@ class ShortLevelsTests(RetryCase):
 
     settings = {"messageDelayLevel": "1s 2s 3s 4s"}
 
-    def test_last(self) -> None:
+    def test_lastLevelServesAllLaterTimes(self) -> None:
         """
-        The third is still the first, and the last serves all that would come after
-        it.
+        The third level is still the first one used, and the last level serves all later
+        times.
         """
         self.send(b"x")
         self.consumer(later, maxReconsumeTimes=5)
@@ -347,12 +344,12 @@ class ShortLevelsTests(RetryCase):
 
 class TwoBrokersTests(RetryCase):
     """
-    A broker that goes away while its message is being dealt with.
+    A broker that leaves while its message is consumed.
     """
 
     brokers = 2
 
-    def test_elsewhere(self) -> None:
+    def test_otherBrokerTakesMessage(self) -> None:
         """
         If the broker of a message does not take it back, another does.
         """

@@ -39,10 +39,9 @@ class Trial:
     """
     A broker, a producer and a consumer.
 
-    @ivar needs: of each message, how often it must have been tried before it is dealt
-        with.
+    @ivar needs: of each message, how often it must have been tried before it is consumed.
     @ivar sent: those that the broker has for sure.
-    @ivar done: those that were dealt with.
+    @ivar done: those that were consumed.
     """
 
     def __init__(self) -> None:
@@ -138,7 +137,7 @@ class Trial:
 
     def stored(self, topic: str, queueId: int = 0) -> list[MessageExt]:
         """
-        What lies in a queue.
+        The messages in a queue.
         """
         service = self.servers.service(self.servers.brokers[0])
         assert isinstance(service, Broker)
@@ -169,11 +168,10 @@ class RetryModelTests(SynchronousTestCase):
     @settings(max_examples=60, deadline=None)
     @example([("send", 5), ("wait", 2.0), ("crash", 4.0), ("wait", 3.0), ("crash", 12.0)])
     @example([("send", 1), ("send", 4), ("wait", 0.5), ("stop", 0.0), ("wait", 2.0)])
-    def test_promises(self, given: list[tuple[str, Any]]) -> None:
+    def test_retriesMatchModel(self, given: list[tuple[str, Any]]) -> None:
         """
-        Every message that was sent is dealt with or dead at last; only those are
-        dead that failed as often as they may; and none comes again before it has
-        waited as long as its level says.
+        Every message is consumed or dead at last; only exhausted messages are dead; and
+        none comes again before its level's delay.
         """
         trial = Trial()
         for what, how in given:

@@ -10,12 +10,11 @@ from typing import cast
 from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel
 
-from tests.captures import captures
 from tests.remoting.doubles import RemotingTests, decoded
 from txrocket.client.routes import DEFAULT_TOPIC, Route, Routes, readQueues, writeQueues
 from txrocket.errors import ConnectFailed, MalformedBody, RequestTimedOut, SystemBusy, TopicNotExist
-from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
-from txrocket.protocol.bodies.codec import decodeBody, encodeBody
+from txrocket.model import BrokerData, QueueData, TopicRouteData
+from txrocket.protocol.bodies.codec import encodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
 from txrocket.protocol.headers import GetRouteInfoRequestHeader
@@ -28,7 +27,7 @@ class FakeNameServers:
     """
     Name servers that write down what they are asked.
 
-    @ivar waiting: the topics that are asked for, and who waits, in order.
+    @ivar waiting: the requested topics and their Deferreds, in order.
     """
 
     current = "ns:9876"
@@ -51,13 +50,13 @@ class FakeNameServers:
 
     def topics(self) -> list[str]:
         """
-        What is asked for.
+        The requested topics.
         """
         return sorted(topic for topic, _ in self.waiting)
 
     def answer(self, topic: str, answer: RemotingCommand | Exception | TopicRouteData) -> None:
         """
-        Answer who asked for a topic first.
+        Answer the first request for a topic.
         """
         asked = next(each for each in self.waiting if each[0] == topic)
         self.waiting.remove(asked)
@@ -84,89 +83,6 @@ def route(
 MISSING = responseCommand(ResponseCode.TOPIC_NOT_EXIST, "No topic route info")
 
 
-class QueuesTests(RemotingTests):
-    """
-    Which queues a route has; MQClientInstance's topicRouteData2TopicPublishInfo and
-    topicRouteData2TopicSubscribeInfo.
-    """
-
-    def names(self, queues: tuple[MessageQueue, ...]) -> list[tuple[str, int]]:
-        """
-        Queues without their topic.
-        """
-        self.assertEqual({each.topic for each in queues}, {"T"} if queues else set())
-        return [(each.brokerName, each.queueId) for each in queues]
-
-    def test_captured(self) -> None:
-        """
-        The routes that Java's name server gave have the queues that they say.
-        """
-        found = [
-            decodeBody(TopicRouteData, each.body)
-            for each in captures()
-            if each.requestCode == RequestCode.GET_ROUTEINFO_BY_TOPIC
-            and each.kind == "response"
-            and each.body
-        ]
-        self.assertEqual(
-            [len(writeQueues("T", each)) for each in found],
-            [len(readQueues("T", each)) for each in found],
-        )
-        self.assertEqual({len(writeQueues("T", each)) for each in found}, {1, 4, 8})
-
-    def test_sorted(self) -> None:
-        """
-        Queues come by broker and number, however the answer has them: all members
-        of a group must see them in one order.
-        """
-        data = route("b", "a")
-        expected = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-        self.assertEqual(self.names(writeQueues("T", data)), expected)
-        self.assertEqual(self.names(readQueues("T", data)), expected)
-
-    def test_permissions(self) -> None:
-        """
-        What may only be read is not written to, and the other way round.
-        """
-        data = TopicRouteData(
-            queueDatas=(QueueData("a", 1, 2, READ), QueueData("b", 2, 1, WRITE)),
-            brokerDatas=route("a", "b").brokerDatas,
-        )
-        self.assertEqual(self.names(writeQueues("T", data)), [("b", 0)])
-        self.assertEqual(self.names(readQueues("T", data)), [("a", 0)])
-
-    def test_counts(self) -> None:
-        """
-        There may be more queues to read than to write, as when a topic shrinks.
-        """
-        data = TopicRouteData(
-            queueDatas=(QueueData("a", 3, 1, READ_WRITE),), brokerDatas=route("a").brokerDatas
-        )
-        self.assertEqual(len(writeQueues("T", data)), 1)
-        self.assertEqual(len(readQueues("T", data)), 3)
-
-    def test_withoutMaster(self) -> None:
-        """
-        A broker that has lost its master is read from, but not written to; neither
-        is one of which there is no address.
-        """
-        data = TopicRouteData(
-            queueDatas=(QueueData("a", 1, 1, READ_WRITE), QueueData("b", 1, 1, READ_WRITE)),
-            brokerDatas=(BrokerData("c", "a", {1: "a:10911"}),),
-        )
-        self.assertEqual(writeQueues("T", data), ())
-        self.assertEqual(self.names(readQueues("T", data)), [("a", 0), ("b", 0)])
-
-    def test_ordered(self) -> None:
-        """
-        Of an ordered topic, producers see what its order names, in that order, even
-        if a broker is gone; what is no broker and number is left out.
-        """
-        data = TopicRouteData("b:1;a:2;;x;y:z", queueDatas=route("a").queueDatas)
-        self.assertEqual(self.names(writeQueues("T", data)), [("b", 0), ("a", 0), ("a", 1)])
-        self.assertEqual(self.names(readQueues("T", data)), [("a", 0), ("a", 1)])
-
-
 class RoutesTests(RemotingTests):
     """
     The routes that a client knows.
@@ -190,9 +106,9 @@ class RoutesTests(RemotingTests):
         self.servers.answer(topic, data)
         return self.successResultOf(found)
 
-    def test_find(self) -> None:
+    def test_routeIsRequestedOnceAndKept(self) -> None:
         """
-        A route is asked for when it is first needed, and kept.
+        A route is requested when it is first needed, and kept.
         """
         self.assertIsNone(self.routes.get("T"))
         found = self.routes.find("T")
@@ -206,10 +122,10 @@ class RoutesTests(RemotingTests):
         self.assertIs(self.routes.get("T"), known)
         self.assertEqual(self.servers.topics(), [])
 
-    def test_version(self) -> None:
+    def test_versionFollowsRoutesAndAddresses(self) -> None:
         """
-        Who keeps what follows from routes and addresses learns from a number whether
-        it still does: it changes with them, and with nothing else.
+        The version changes with routes and addresses and with nothing else, so that derived
+        data can be kept.
         """
 
         def known() -> object:
@@ -243,10 +159,10 @@ class RoutesTests(RemotingTests):
         self.routes.refreshAll([])
         self.assertNotEqual(self.routes.version, before)
 
-    def test_shared(self) -> None:
+    def test_concurrentNeedsShareOneRequest(self) -> None:
         """
-        All who need a route at a time share one request; one who gives up does not
-        spoil it for the others.
+        Concurrent needs of a route share one request; a cancelled one does not affect the
+        others.
         """
         first, second, third = (self.routes.find("T") for _ in range(3))
         second.cancel()
@@ -257,18 +173,18 @@ class RoutesTests(RemotingTests):
         self.routes.refresh("T")
         self.assertEqual(self.servers.topics(), ["T"])
 
-    def test_againWithin(self) -> None:
+    def test_requestInCallbackGetsNewerRoute(self) -> None:
         """
-        Who asks again because it got an answer gets a newer one.
+        A request made while an answer is delivered gets a newer answer.
         """
         found = self.routes.find("T").addCallback(lambda known: self.routes.refresh("T"))
         self.servers.answer("T", route("a"))
         self.servers.answer("T", route("b"))
         self.assertEqual(self.successResultOf(found).data, route("b"))
 
-    def test_missing(self) -> None:
+    def test_missingTopicIsTopicNotExist(self) -> None:
         """
-        A topic that is not there fails with TopicNotExist, which says who said so.
+        A missing topic fails with TopicNotExist and the name server's address.
         """
         both = self.routes.find("T"), self.routes.find("T")
         self.servers.answer("T", MISSING)
@@ -279,9 +195,9 @@ class RoutesTests(RemotingTests):
                 ("ns:9876", "No topic route info"),
             )
 
-    def test_otherAnswers(self) -> None:
+    def test_otherAnswersAreTheirErrors(self) -> None:
         """
-        Every other answer, and no answer, is an error of its own.
+        Every other answer, and no answer, is its own error.
         """
         for answer, expected in (
             (responseCommand(ResponseCode.SYSTEM_BUSY, "busy"), SystemBusy),
@@ -311,8 +227,8 @@ class RoutesTests(RemotingTests):
 
     def test_unknownToNameServersKept(self) -> None:
         """
-        A route stays known if no name server has one, because a name server that was
-        restarted knows nothing; that is told once.
+        A route stays known if no name server has it, because a restarted name server knows
+        none.  That is logged once.
         """
         known = self.know("T", route("a"))
         for _ in range(3):
@@ -326,7 +242,7 @@ class RoutesTests(RemotingTests):
 
     def test_withoutBrokersKept(self) -> None:
         """
-        A route without brokers takes no route's place that has some.
+        A route without brokers does not replace one with brokers.
         """
         known = self.know("T", route("a"))
         self.assertIs(self.know("T", route()), known)
@@ -373,19 +289,19 @@ class RoutesTests(RemotingTests):
         self.doubt("b", denied=False)
         self.assertIsNone(self.routes.get("T"))
 
-    def test_doubtsEndWithAnyRoute(self) -> None:
+    def test_newRouteEndsDoubts(self) -> None:
         """
-        What brokers failed before a name server told the route counts no more.
+        Failures of brokers from before a name server told the route do not count.
         """
         known = self.know("T", route("a"))
         self.routes.doubt("T", "a", denied=True)
         self.servers.answer("T", route("a"))
         self.assertIs(self.successResultOf(self.missing()), known)
 
-    def test_otherBrokerDoubted(self) -> None:
+    def test_unrelatedBrokerRefreshesRoute(self) -> None:
         """
-        A broker that is not in the route says nothing about it, and the route is asked
-        for again because the broker may have moved.
+        The failure of a broker outside the route does not count against it, and the route
+        is requested again because the broker may have moved.
         """
         known = self.know("T", route("a"))
         self.doubt("b", denied=False)
@@ -395,10 +311,9 @@ class RoutesTests(RemotingTests):
 
     # --- changes ---------------------------------------------------------
 
-    def test_followed(self) -> None:
+    def test_followerGetsNewAndChangedRoutes(self) -> None:
         """
-        Who follows is told of a route that is new or has changed, and of no other,
-        until it has enough.
+        A follower gets new and changed routes, and no other, until it stops following.
         """
         first = self.know("T", route("a"))
         self.assertIs(self.know("T", route("a")), first)
@@ -408,10 +323,10 @@ class RoutesTests(RemotingTests):
         self.know("T", route("b"))
         self.assertEqual(len(self.changes), 2)
 
-    def test_orderIsNoChange(self) -> None:
+    def test_orderOfBrokersIsNoChange(self) -> None:
         """
-        Name servers list the same brokers in different orders: that is no change,
-        as it is none to Java's topicRouteDataIsChange.
+        Name servers list the same brokers in different orders: that is no change, as in
+        Java's topicRouteDataIsChange.
         """
         known = self.know("T", route("a", "b"))
         self.assertIs(self.know("T", route("b", "a")), known)
@@ -419,10 +334,10 @@ class RoutesTests(RemotingTests):
 
     # --- topics that will be ---------------------------------------------
 
-    def test_inherit(self) -> None:
+    def test_missingTopicInheritsDefault(self) -> None:
         """
-        A topic that is not there yet is served by the brokers of the default topic,
-        with as many queues as are wished for, but no more than that one has.
+        A missing topic is served by the brokers of the default topic, with the wanted
+        number of queues, but no more than that topic has.
         """
         few, many = self.routes.inherit("T", 4), self.routes.inherit("U", 16)
         # One request serves all who ask.
@@ -436,10 +351,10 @@ class RoutesTests(RemotingTests):
             self.assertIs(self.routes.get(topic), known)
             self.assertIs(self.successResultOf(self.routes.inherit(topic, 1)), known)
 
-    def test_inheritedStays(self) -> None:
+    def test_inheritedRouteIsReplacedByOwn(self) -> None:
         """
-        While the topic is not there, what it inherits stays; once it is there, its
-        own route takes its place.
+        While the topic is missing, the inherited route stays; once it exists, its own route
+        replaces it.
         """
         inherited = self.routes.inherit("T", 4)
         self.servers.answer(DEFAULT_TOPIC, route("a"))
@@ -453,9 +368,9 @@ class RoutesTests(RemotingTests):
         self.assertFalse(own.inherited)
         self.assertEqual(self.changes[1:], [known, own])
 
-    def test_inheritTooLate(self) -> None:
+    def test_ownRouteIsNotReplaced(self) -> None:
         """
-        A topic that has come into being meanwhile keeps its own route.
+        A topic that was created meanwhile keeps its own route.
         """
         inherited = self.routes.inherit("T", 4)
         own = self.know("T", route("b"))
@@ -463,9 +378,9 @@ class RoutesTests(RemotingTests):
         self.assertIs(self.successResultOf(inherited), own)
         self.assertIs(self.routes.get("T"), own)
 
-    def test_nothingToInherit(self) -> None:
+    def test_noDefaultTopicIsError(self) -> None:
         """
-        Where brokers make no topics by themselves, there is none to inherit from.
+        Where brokers do not create topics, there is no route to inherit.
         """
         inherited = self.routes.inherit("T", 4)
         self.servers.answer(DEFAULT_TOPIC, MISSING)
@@ -473,10 +388,10 @@ class RoutesTests(RemotingTests):
 
     # --- all of them -----------------------------------------------------
 
-    def test_refreshAll(self) -> None:
+    def test_refreshAllForgetsUnneededRoutes(self) -> None:
         """
-        The routes that are needed are asked for again, at once; all others are
-        forgotten, with their brokers.
+        The needed routes are requested at once; all others are forgotten, with their
+        brokers.
         """
         self.know("A", route("a"))
         self.know("B", route("b"))
@@ -489,10 +404,10 @@ class RoutesTests(RemotingTests):
         self.successResultOf(refreshed)
         self.assertEqual(set(self.routes.brokers), {"b", "c"})
 
-    def test_refreshAllFails(self) -> None:
+    def test_failedRefreshKeepsRoute(self) -> None:
         """
-        A route that cannot be had stays as it was, with a warning; that a topic is
-        not there is nothing to warn of.
+        A route that cannot be requested stays, with a warning; a missing topic is not
+        warned of.
         """
         known = self.know("A", route("a"))
         refreshed = self.routes.refreshAll(["A", "B"])
@@ -504,10 +419,9 @@ class RoutesTests(RemotingTests):
 
     # --- addresses -------------------------------------------------------
 
-    def test_addresses(self) -> None:
+    def test_brokersAreFoundByNameAndId(self) -> None:
         """
-        Brokers are found by name and id; where to pull, by the id or else by the
-        least there is.
+        Brokers are found by name and id; for a pull, by the id or else the lowest.
         """
         data = TopicRouteData(
             brokerDatas=(
@@ -529,10 +443,10 @@ class RoutesTests(RemotingTests):
         self.assertIsNone(routes.anyAddress("e"))
         self.assertIsNone(routes.anyAddress("x"))
 
-    def test_moved(self) -> None:
+    def test_newestAnswerHasAddress(self) -> None:
         """
-        The newest answer says where a broker is, whichever topic it was about: a
-        send that failed asks for its own route only.
+        The newest answer has a broker's address, whichever topic it was about: a failed
+        send requests its own route only.
         """
         for topic in ("A", "B"):
             self.know(topic, route("a", port=1))
@@ -542,10 +456,9 @@ class RoutesTests(RemotingTests):
         self.know("B", route("a", port=1))
         self.assertEqual(self.routes.address("a"), "a:1")
 
-    def test_slaveGone(self) -> None:
+    def test_missingSlaveIsGone(self) -> None:
         """
-        A slave that the newest answer does not have is gone, although an older one
-        has it.
+        A slave that the newest answer lacks is gone, although an older one has it.
         """
         slave = TopicRouteData(brokerDatas=(BrokerData("c", "a", {0: "a:1", 1: "a:2"}),))
         self.know("A", slave)
@@ -553,7 +466,7 @@ class RoutesTests(RemotingTests):
         self.know("A", route("a", port=1))
         self.assertEqual(self.routes.brokers, {"a": {0: "a:1"}})
 
-    def test_brokerGone(self) -> None:
+    def test_brokerInNoRouteHasNoAddress(self) -> None:
         """
         A broker that is in no route any more has no address.
         """

@@ -31,7 +31,7 @@ from txrocket.protocol.headers import (
 
 class ReturningTests(ConsumerTests):
     """
-    Messages that go back.
+    Messages that are sent back.
     """
 
     def setUp(self) -> None:
@@ -58,7 +58,7 @@ class ReturningTests(ConsumerTests):
 
     def again(self, message: Any, delayLevel: int = 0) -> tuple[SendMessageRequestHeaderV2, bytes]:
         """
-        What is sent in place of a message that its broker does not take back.
+        The message that is sent in place of one that its broker does not take back.
         """
         self.refuse()
         self.got(self.returning.sendBack(message, delayLevel))
@@ -67,10 +67,10 @@ class ReturningTests(ConsumerTests):
 
     # --- by the broker ---------------------------------------------------
 
-    def test_sendBack(self) -> None:
+    def test_sendBackHasJavasFields(self) -> None:
         """
-        The broker is told where it has the message, and when to bring it again, by the
-        fields that Java's consumer sends.
+        The broker gets the place of the message and its next time, in the fields of Java's
+        consumer.
         """
         message = pulled(5, UNIQ_KEY="abc")
         self.got(self.returning.sendBack(message, 4))
@@ -83,9 +83,9 @@ class ReturningTests(ConsumerTests):
         )
         self.assertEqual(self.sent, [])
 
-    def test_captured(self) -> None:
+    def test_fieldsAreThoseOfCaptures(self) -> None:
         """
-        These are the fields of the requests that were captured.
+        These are the fields of the captured requests.
         """
         self.got(self.returning.sendBack(pulled(5, UNIQ_KEY="abc"), 4))
         (header,) = self.a.backs
@@ -97,9 +97,9 @@ class ReturningTests(ConsumerTests):
         for fields in java:
             self.assertEqual(set(fields), set(header.toFields()))
 
-    def test_originTopic(self) -> None:
+    def test_retriedMessageHasFirstTopic(self) -> None:
         """
-        Of a message that has come again the broker is told its first topic.
+        For a message that came again the broker gets its first topic.
         """
         message = pulled(5, topic="%RETRY%G", times=1, RETRY_TOPIC="T")
         self.got(self.returning.sendBack(message, 0))
@@ -109,10 +109,10 @@ class ReturningTests(ConsumerTests):
 
     # --- to the retry topic ----------------------------------------------
 
-    def test_toRetryTopic(self) -> None:
+    def test_refusedMessageGoesToRetryTopic(self) -> None:
         """
-        If its broker does not take it, the message is sent to the group's retry topic,
-        with the properties and the delay that the broker would have given it.
+        If its broker does not take it, the message is sent to the group's retry topic, with
+        the properties and delay that the broker would have given it.
         """
         header, body = self.again(pulled(5, b"hello", UNIQ_KEY="abc", KEYS="k", TRAN_MSG="true"))
         self.assertEqual((header.topic, body), ("%RETRY%G", b"hello"))
@@ -129,10 +129,10 @@ class ReturningTests(ConsumerTests):
         )
         self.assertEqual(header.sysFlag, 0)
 
-    def test_secondTime(self) -> None:
+    def test_secondRetryKeepsIdAndTopic(self) -> None:
         """
-        It keeps its first id and topic however often it comes again, and waits longer
-        each time.
+        It keeps its first id and topic however often it comes again, and waits longer each
+        time.
         """
         message = pulled(
             5, topic="%RETRY%G", times=4, RETRY_TOPIC="T", ORIGIN_MESSAGE_ID="first", DELAY="6"
@@ -144,33 +144,32 @@ class ReturningTests(ConsumerTests):
         )
         self.assertEqual((properties["DELAY"], header.reconsumeTimes), ("7", 5))
 
-    def test_deadLetter(self) -> None:
+    def test_deadLetterHasMaximumTimes(self) -> None:
         """
-        A dead letter says that it has come as often as it may, so that the broker
-        makes one of it.
+        A dead letter is sent with the maximum of times, so that the broker makes one of it.
         """
         header, _ = self.again(pulled(5), -1)
         self.assertEqual((header.reconsumeTimes, header.maxReconsumeTimes), (16, 16))
 
-    def test_compressed(self) -> None:
+    def test_bodyIsSentDecompressed(self) -> None:
         """
-        A body that was compressed is sent as it was before.
+        A compressed body is sent as it was before compression.
         """
         flags = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
         header, body = self.again(pulled(5, zlib.compress(b"hello"), sysFlag=flags))
         self.assertEqual((body, header.sysFlag), (b"hello", 0))
 
-    def test_damaged(self) -> None:
+    def test_damagedBodyCannotBeSent(self) -> None:
         """
-        One that cannot be read cannot be sent.
+        A body that cannot be read cannot be sent.
         """
         self.refuse()
         message = pulled(5, b"no zlib", sysFlag=COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE)
         self.failed(self.returning.sendBack(message, 0), MalformedRecord)
 
-    def test_nobody(self) -> None:
+    def test_refusalOfAllIsError(self) -> None:
         """
-        If nobody takes it, that is an error.
+        If no broker takes it, that is an error.
         """
         self.refuse()
         self.a.answers[RequestCode.SEND_MESSAGE_V2] = Raise(RemoteSystemError("no"))
@@ -179,9 +178,9 @@ class ReturningTests(ConsumerTests):
             self.network.advance(1)
         self.failureResultOf(sent, SendFailed)
 
-    def test_noBroker(self) -> None:
+    def test_unknownBrokersMessageGoesElsewhere(self) -> None:
         """
-        A message of a broker that is not known any more goes to one that is.
+        A message of an unknown broker goes to a known one.
         """
         self.got(self.returning.sendBack(replace(pulled(5), brokerName="z"), 0))
         self.assertEqual([header.topic for header, _ in self.sent], ["%RETRY%G"])

@@ -109,9 +109,9 @@ class SenderTests(ProducerCase):
         received.answer(_rawResponse(fields.encode()))
         self.assertEqual(self.successResultOf(self.sending).queueOffset, 1)
 
-    def test_otherQueueInAnswerIsTheResult(self) -> None:
+    def test_otherQueueInAnswerIsResult(self) -> None:
         """
-        If the broker has stored a message in another queue, the result says so.
+        If the broker has stored a message in another queue, the result has that queue.
         """
         self.sent(self.warm()).stored(queueId=9)
         self.assertEqual(self.successResultOf(self.sending).messageQueue.queueId, 9)

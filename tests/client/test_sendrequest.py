@@ -72,19 +72,19 @@ def fieldsOf(outgoing: SendRequest) -> dict[str, str]:
 
 class CheckTests(SynchronousTestCase):
     """
-    What is not sent at all, as by Java's C{Validators}.
+    Messages that are refused, as by Java's C{Validators}.
     """
 
-    def test_topic(self) -> None:
+    def test_invalidTopicIsRefused(self) -> None:
         """
-        A topic must have a name, and be one that clients send to.
+        A topic must have a valid name, and clients must be allowed to send to it.
         """
         for topic in ("", "a b", "x" * 128, "OFFSET_MOVED_EVENT"):
             self.assertRaises(InvalidMessage, SendRequest, topic)
 
-    def test_body(self) -> None:
+    def test_invalidBodyIsRefused(self) -> None:
         """
-        A body must be bytes, and there must be some, and not too many.
+        A body must be bytes, not empty, and not too large.
         """
         text: Any = "text"
         for body, reason in ((b"", "without a body"), (text, "is bytes, not str")):
@@ -92,19 +92,19 @@ class CheckTests(SynchronousTestCase):
                 error = self.assertRaises(InvalidMessage, take, Message("T", body))
                 self.assertIn(reason, str(error))
 
-    def test_size(self) -> None:
+    def test_sizeLimitIsBeforeCompression(self) -> None:
         """
-        The limit is for the body as it was given, before it is compressed.
+        The limit is for the given body, before compression.
         """
         for take in (taken, batch):
             take(Message("T", bytes(10_000)))
             error = self.assertRaises(MessageTooLarge, take, Message("T", bytes(10_001)))
             self.assertEqual((error.size, error.limit), (10_001, 10_000))
 
-    def test_properties(self) -> None:
+    def test_invalidPropertiesAreRefused(self) -> None:
         """
-        Properties take 32767 bytes at most with the id among them, and are Unicode
-        text without the two characters that divide them.
+        Properties take 32767 bytes at most, the id included, and are Unicode text without
+        the two separators.
         """
         room = 32767 - len("UNIQ_KEY\x01ID0\x02name\x01")
         for value, size in (("x", room), ("ü", room // 2)):
@@ -120,12 +120,12 @@ class CheckTests(SynchronousTestCase):
 
 class TakeTests(SynchronousTestCase):
     """
-    A message as it is sent.
+    The request of a message.
     """
 
-    def test_plain(self) -> None:
+    def test_plainBodyIsSentWithId(self) -> None:
         """
-        The body is sent as it is; the id is a property like those of the message.
+        The body is sent as it is; the id is a property like the others.
         """
         outgoing = taken(Message("T", b"body", "tag", flag=3))
         self.assertEqual(outgoing.body, b"body")
@@ -150,7 +150,7 @@ class TakeTests(SynchronousTestCase):
         )
         self.assertEqual(fieldsOf(taken(Message("T", b"body")))["i"], "UNIQ_KEY\x01ID0")
 
-    def test_ownId(self) -> None:
+    def test_givenIdIsKept(self) -> None:
         """
         A message that has an id keeps it.
         """
@@ -158,10 +158,9 @@ class TakeTests(SynchronousTestCase):
         self.assertEqual(outgoing.msgId, "mine")
         self.assertEqual(fieldsOf(outgoing)["i"], "UNIQ_KEY\x01mine")
 
-    def test_compressed(self) -> None:
+    def test_largeBodyIsCompressed(self) -> None:
         """
-        A body of 4096 bytes is compressed, as by Java's producer, and one of 4095
-        is not.
+        A body of 4096 bytes is compressed, as by Java's producer, and one of 4095 is not.
         """
         self.assertEqual(taken(Message("T", bytes(4095))).sysFlag, 0)
         outgoing = taken(Message("T", bytes(4096)))
@@ -169,18 +168,18 @@ class TakeTests(SynchronousTestCase):
         # COMPRESSED_FLAG and zlib's number, 3, at bit 8.
         self.assertEqual(fieldsOf(outgoing)["f"], str(0x1 | 0x3 << 8))
 
-    def test_reply(self) -> None:
+    def test_replyHasOwnRequest(self) -> None:
         """
-        A reply goes by a request of its own, with an id of its sender's or not.
+        A reply has its own request code, with or without an id of its sender.
         """
         for more in ({}, {"UNIQ_KEY": "mine"}):
             outgoing = taken(Message("T", b"x", properties={"MSG_TYPE": "reply", **more}))
             request = outgoing.request("group", QUEUE, 4, 0)
             self.assertEqual(request.code, RequestCode.SEND_REPLY_MESSAGE_V2)
 
-    def test_half(self) -> None:
+    def test_halfIsMarkedPrepared(self) -> None:
         """
-        A message of a transaction is marked as prepared.
+        A half message is marked as prepared.
         """
         for said, flag in (("true", "4"), ("True", "4"), ("false", "0"), ("1", "0")):
             outgoing = taken(Message("T", b"x", properties={"TRAN_MSG": said}))
@@ -188,10 +187,10 @@ class TakeTests(SynchronousTestCase):
         both = taken(Message("T", bytes(5000), properties={"TRAN_MSG": "true"}))
         self.assertEqual(fieldsOf(both)["f"], str(0x301 | 0x4))
 
-    def test_retryTopic(self) -> None:
+    def test_retryTopicHasTimesAsField(self) -> None:
         """
-        To a retry topic, how often a message was consumed goes as a field and not
-        as a property; to another it stays what it is.
+        To a retry topic, the reconsume times go as a field and not as a property; to
+        another topic they stay a property.
         """
         properties = {"RECONSUME_TIME": "3", "MAX_RECONSUME_TIMES": "16", "a": "b"}
         fields = fieldsOf(taken(Message("%RETRY%g", b"x", properties=properties)))
@@ -209,7 +208,7 @@ class TakeTests(SynchronousTestCase):
         bad = Message("%RETRY%g", b"x", properties={"RECONSUME_TIME": "often"})
         self.assertRaises(InvalidMessage, taken, bad)
 
-    def test_oneway(self) -> None:
+    def test_onewayRequestWantsNoAnswer(self) -> None:
         """
         A request may want no answer.
         """
@@ -231,7 +230,7 @@ class TakeTests(SynchronousTestCase):
         ),
         st.booleans(),
     )
-    def test_quick(
+    def test_templateMakesSameRequest(
         self,
         topic: str,
         group: str,
@@ -243,7 +242,7 @@ class TakeTests(SynchronousTestCase):
         oneway: bool,
     ) -> None:
         """
-        A request that is made of a template is the one that is made of a header.
+        A request made from a template equals one made from a header.
         """
         outgoing = taken(Message(topic, b"x" * 9, flag=flag, properties=properties), 5)
         queue = MessageQueue(topic, brokerName, queueId)
@@ -272,7 +271,7 @@ class TakeTests(SynchronousTestCase):
             (plain.code, plain.flag, plain.language, plain.version, plain.body),
         )
 
-    def test_withProperties(self) -> None:
+    def test_addedPropertiesMakeCopy(self) -> None:
         """
         A message with more properties is another message.
         """
@@ -284,12 +283,12 @@ class TakeTests(SynchronousTestCase):
 
 class BatchTests(SynchronousTestCase):
     """
-    A batch as it is sent.
+    The request of a batch.
     """
 
-    def test_batch(self) -> None:
+    def test_eachMessageHasId(self) -> None:
         """
-        Each message has an id, its own or a new one, and all are known by them.
+        Each message has an id, its own or a new one, and all ids are known.
         """
         outgoing = batch(
             Message("T", b"a", "tag", flag=1), Message("T", b"b", properties={"UNIQ_KEY": "mine"})
@@ -302,16 +301,16 @@ class BatchTests(SynchronousTestCase):
         self.assertEqual(request.code, RequestCode.SEND_BATCH_MESSAGE)
         self.assertEqual((request.extFields["m"], request.extFields["i"]), ("true", ""))
 
-    def test_wait(self) -> None:
+    def test_batchCarriesWait(self) -> None:
         """
-        That a sender does not wait for the disk is told for the batch.
+        C{WAIT} is told for the batch.
         """
         outgoing = batch(Message("T", b"a", waitStoreMsgOK=False))
         self.assertEqual(fieldsOf(outgoing)["i"], "WAIT\x01false")
 
-    def test_notTogether(self) -> None:
+    def test_unfitMessagesAreRefused(self) -> None:
         """
-        What cannot be sent together is refused, as Java's C{MessageBatch} does.
+        Messages that cannot be sent together are refused, as by Java's C{MessageBatch}.
         """
         for second in (Message("U", b"x"), Message("T", b"x", delayTimeLevel=1)):
             self.assertRaises(InvalidMessage, batch, Message("T", b"x"), second)
@@ -319,7 +318,7 @@ class BatchTests(SynchronousTestCase):
 
 class ResultTests(SynchronousTestCase):
     """
-    What the answer tells.
+    The answer to a send.
     """
 
     def answer(self, code: int = 0, queueId: int = 2) -> RemotingCommand:
@@ -328,7 +327,7 @@ class ResultTests(SynchronousTestCase):
         """
         return responseCommand(code, None, SendMessageResponseHeader("0A", queueId, 77, "tx"))
 
-    def test_stored(self) -> None:
+    def test_fourCodesAreStored(self) -> None:
         """
         Four codes tell that the broker has the message.
         """
@@ -342,14 +341,14 @@ class ResultTests(SynchronousTestCase):
             result = outgoing.resultOf(self.answer(code), QUEUE, "a:1")
             self.assertEqual(result, (status, "ID0", "0A", QUEUE, 77, "tx", None, True))
 
-    def test_otherQueue(self) -> None:
+    def test_brokersQueueIsResult(self) -> None:
         """
-        The broker may have put it into another queue.
+        The broker may have stored it in another queue.
         """
         result = taken(Message("T", b"x")).resultOf(self.answer(queueId=1), QUEUE, "a:1")
         self.assertEqual(result.messageQueue, MessageQueue("T", "broker-a", 1))
 
-    def test_told(self) -> None:
+    def test_regionAndTraceAreResult(self) -> None:
         """
         The broker tells its region, and whether it wants traces.
         """
@@ -359,9 +358,9 @@ class ResultTests(SynchronousTestCase):
             result = taken(Message("T", b"x")).resultOf(answer, QUEUE, "a:1")
             self.assertEqual((result.regionId, result.traceOn), ("r", wanted))
 
-    def test_refused(self) -> None:
+    def test_otherCodeIsItsError(self) -> None:
         """
-        Any other code is the error that stands for it, and says whose it is.
+        Any other code is its error, with the broker's address.
         """
         outgoing = taken(Message("T", b"x"))
         for code, kind in ((2, SystemBusy), (14, ServiceNotAvailable)):
@@ -369,9 +368,9 @@ class ResultTests(SynchronousTestCase):
             error = self.assertRaises(kind, outgoing.resultOf, refused, QUEUE, "a:1")
             self.assertEqual((error.address, error.remark), ("a:1", "no"))
 
-    def test_unreadable(self) -> None:
+    def test_answerWithoutPlaceIsRefused(self) -> None:
         """
-        An answer that does not say where the message is cannot be understood.
+        An answer without the place of the message cannot be decoded.
         """
         outgoing = taken(Message("T", b"x"))
         self.assertRaises(MissingField, outgoing.resultOf, responseCommand(), QUEUE, "a:1")

@@ -60,7 +60,7 @@ class SqlTests(SynchronousTestCase):
 
     def listen(self, message: MessageExt) -> None:
         """
-        What a push consumer gives.
+        Keep the messages of a push consumer.
         """
         self.got.append(message.body.decode())
 
@@ -75,14 +75,14 @@ class SqlTests(SynchronousTestCase):
 
     def taken(self) -> list[str]:
         """
-        What was given since last asked, sorted.
+        The messages since the last call, sorted.
         """
         got, self.got = self.got, []
         return sorted(got)
 
     def failed(self, result: Any, error: type[ResponseError]) -> ResponseError:
         """
-        What a Deferred fails with.
+        The error of a Deferred.
         """
         failures: list[Any] = []
         result.addErrback(failures.append)
@@ -107,10 +107,10 @@ class PushTests(SqlTests):
     A push consumer.
     """
 
-    def test_chosen(self) -> None:
+    def test_matchingMessagesCome(self) -> None:
         """
-        It gets what its expression is true for and nothing else, whatever the tags
-        are, of what was there and of what comes.
+        It gets the messages for which its expression is true and no others, whatever their
+        tags, present or new.
         """
         self.send("3", "5", "7", "9", "much")
         self.servers.resultOf(self.push("price > 5 AND TAGS <> 'tag9'").start())
@@ -120,10 +120,9 @@ class PushTests(SqlTests):
         self.servers.advance(1)
         self.assertEqual(self.taken(), ["6", "8"])
 
-    def test_held(self) -> None:
+    def test_matchingMessageWakesPull(self) -> None:
         """
-        A pull that waits is woken by a message that is wanted, at once, and by no
-        other: one that is not wanted leaves it waiting.
+        A held pull is woken at once by a matching message, and by no other.
         """
         self.send("1", "1", "1", "1")
         self.servers.resultOf(self.push("price > 5").start())
@@ -137,9 +136,9 @@ class PushTests(SqlTests):
         self.servers.advance()
         self.assertEqual(self.taken(), ["6"])
 
-    def test_passedOver(self) -> None:
+    def test_offsetPassesUnwantedMessages(self) -> None:
         """
-        The group's offset passes over what it does not want.
+        The group's offset passes unwanted messages.
         """
         self.send("1", "2", "3", "4")
         self.servers.resultOf(self.push("price > 5").start())
@@ -147,9 +146,9 @@ class PushTests(SqlTests):
         offsets = self.broker.tables.offsets.of("G", "T")
         self.assertEqual(dict(offsets), dict.fromkeys(range(4), 1))
 
-    def test_changed(self) -> None:
+    def test_newExpressionCountsForNewMessages(self) -> None:
         """
-        A new expression holds for what comes after it.
+        A new expression counts for the messages that come after it.
         """
         self.send("1", "1", "1", "1")
         consumer = self.push("price > 5")
@@ -162,10 +161,10 @@ class PushTests(SqlTests):
         self.servers.advance(1)
         self.assertEqual(self.taken(), ["2"])
 
-    def test_restart(self) -> None:
+    def test_restartKeepsExpression(self) -> None:
         """
-        After the broker was away it goes on; what the group wants is in
-        C{consumerFilter.json} meanwhile.
+        After the broker was away the group goes on; meanwhile its expression is in
+        C{consumerFilter.json}.
         """
         self.send("1", "6", "2", "7")
         self.servers.resultOf(self.push("price > 5").start())
@@ -181,9 +180,9 @@ class PushTests(SqlTests):
         self.servers.advance(40)
         self.assertEqual(self.taken(), ["8", "9"])
 
-    def test_crash(self) -> None:
+    def test_crashKeepsExpression(self) -> None:
         """
-        It is there after a crash too, if that was ten seconds later.
+        The expression is there after a crash too, if that was ten seconds later.
         """
         self.send("1")
         self.servers.resultOf(self.push("price > 5").start())
@@ -194,7 +193,7 @@ class PushTests(SqlTests):
         kept = self.broker.tables.filters.subscription("G", "T")
         self.assertEqual(kept and kept.subString, "price > 5")
 
-    def test_bad(self) -> None:
+    def test_badExpressionFailsStart(self) -> None:
         """
         A bad expression fails the start with its place, and nothing runs on.
         """
@@ -205,9 +204,9 @@ class PushTests(SqlTests):
         self.assertFalse(consumer.running)
         self.assertEqual(self.cluster.consumers, {})
 
-    def test_fixed(self) -> None:
+    def test_correctedExpressionStarts(self) -> None:
         """
-        One that was put right can be started.
+        A corrected expression can be started.
         """
         self.send("1", "6")
         consumer = self.push("price >")
@@ -220,14 +219,14 @@ class PushTests(SqlTests):
 
 class NotEnabledTests(SqlTests):
     """
-    At a broker as it comes.
+    A broker with its default settings.
     """
 
     settings = {}
 
-    def test_refused(self) -> None:
+    def test_disabledSqlFailsStart(self) -> None:
         """
-        Nothing can be chosen by SQL92, and the start says so.
+        SQL92 is not enabled, and the start says so.
         """
         self.send("1")
         error = self.failed(self.push("price > 5").start(), RemoteSystemError)
@@ -239,9 +238,9 @@ class PullTests(SqlTests):
     Consumers that pull.
     """
 
-    def test_pull(self) -> None:
+    def test_pullCarriesExpression(self) -> None:
         """
-        A pull brings its expression along.
+        A pull carries its expression.
         """
         self.send("3", "7", "9")
         consumer = PullConsumer(self.cluster, "P")
@@ -257,9 +256,9 @@ class PullTests(SqlTests):
                 self.assertIs(result.pullStatus, PullStatus.NO_MATCHED_MSG)
         self.assertEqual(sorted(found), [b"7", b"9"])
 
-    def test_litePull(self) -> None:
+    def test_litePullCarriesExpression(self) -> None:
         """
-        So do those of a consumer that pulls ahead.
+        The pulls of a lite pull consumer do too.
         """
         self.send("3", "7", "9")
         consumer = LitePullConsumer(self.cluster, "L", consumeFromWhere=FIRST)

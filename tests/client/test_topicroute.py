@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.captures import captures
 from txrocket.client.sansio.topicroute import Route, limited
 from txrocket.model import BrokerData, MessageQueue, QueueData, TopicRouteData
+from txrocket.protocol.bodies.codec import decodeBody
+from txrocket.protocol.codes import RequestCode
 
 MASTERS = (
     BrokerData("c", "broker-b", {0: "192.0.2.2:10911", 1: "192.0.2.3:10911"}),
@@ -37,10 +40,25 @@ class QueueTests(SynchronousTestCase):
     The queues that a route has.
     """
 
-    def test_sorted(self) -> None:
+    def test_capturedRoutesHaveTheirQueues(self) -> None:
         """
-        Queues come in the order of their brokers' names and their numbers, writers'
-        by the number of write queues, readers' by that of read queues.
+        The routes that Java's name server gave have their queues.
+        """
+        found = [
+            Route("T", decodeBody(TopicRouteData, each.body), inherited=False)
+            for each in captures()
+            if each.requestCode == RequestCode.GET_ROUTEINFO_BY_TOPIC
+            and each.kind == "response"
+            and each.body
+        ]
+        counts = [len(each.writeQueues) for each in found]
+        self.assertEqual(counts, [len(each.readQueues) for each in found])
+        self.assertEqual(set(counts), {1, 4, 8})
+
+    def test_queuesAreSorted(self) -> None:
+        """
+        Queues are sorted by broker name and number; write queues by the number of write
+        queues, read queues by that of read queues.
         """
         two = route(QueueData("broker-b", 3, 1, 6), QueueData("broker-a", 1, 2, 6))
         self.assertEqual(two.writeQueues, named(("broker-a", 0), ("broker-a", 1), ("broker-b", 0)))
@@ -49,38 +67,42 @@ class QueueTests(SynchronousTestCase):
             named(("broker-a", 0), ("broker-b", 0), ("broker-b", 1), ("broker-b", 2)),
         )
 
-    def test_permissions(self) -> None:
+    def test_permissionsDecideQueues(self) -> None:
         """
-        Nothing is sent where nothing may be written, nor pulled where nothing may
-        be read.
+        A queue without write permission is not sent to, and one without read permission is
+        not pulled.
         """
         some = route(QueueData("broker-a", 1, 1, 2), QueueData("broker-b", 1, 1, 4))
         self.assertEqual(some.writeQueues, named(("broker-a", 0)))
         self.assertEqual(some.readQueues, named(("broker-b", 0)))
 
-    def test_noMaster(self) -> None:
+    def test_missingMasterMeansReadOnly(self) -> None:
         """
-        A broker whose master is gone is read from its slaves, and not sent to.
+        A broker whose master is gone is read from its slaves, and not sent to.  The same
+        holds for a broker without any address.
         """
         slave = BrokerData("c", "broker-a", {1: "192.0.2.4:10911"})
-        alone = route(QueueData("broker-a", 1, 1, 6), brokers=(slave,))
+        queues = QueueData("broker-a", 1, 1, 6), QueueData("broker-b", 1, 1, 6)
+        alone = route(*queues, brokers=(slave,))
         self.assertEqual(alone.writeQueues, ())
-        self.assertEqual(alone.readQueues, named(("broker-a", 0)))
+        self.assertEqual(alone.readQueues, named(("broker-a", 0), ("broker-b", 0)))
 
-    def test_order(self) -> None:
+    def test_orderDecidesWriteQueues(self) -> None:
         """
-        For a topic with an order, senders have the queues that it names, in its
-        order; what is no broker and number is passed over.
+        For a topic with an order, senders have the queues that it names, in its order,
+        even if a broker is gone.  A part without a broker and a number is passed over.
         """
         ordered = route(
-            QueueData("broker-a", 4, 4, 6), order="broker-b:2;broker-a:1;;broker-c;:3;broker-d:x"
+            QueueData("broker-a", 4, 4, 6),
+            brokers=MASTERS[1:],
+            order="broker-b:2;broker-a:1;;broker-c;:3;broker-d:x",
         )
         self.assertEqual(
             ordered.writeQueues, named(("broker-b", 0), ("broker-b", 1), ("broker-a", 0))
         )
         self.assertEqual(len(ordered.readQueues), 4)
 
-    def test_brokers(self) -> None:
+    def test_brokersHaveAddressesById(self) -> None:
         """
         The addresses are those of all brokers of a name, by their ids.
         """
@@ -92,10 +114,10 @@ class QueueTests(SynchronousTestCase):
             },
         )
 
-    def test_limited(self) -> None:
+    def test_inheritedQueuesAreLimited(self) -> None:
         """
-        A topic that does not exist yet gets as many queues as its sender wants,
-        but no more than the topic has that it inherits from.
+        A missing topic gets the wanted number of queues, but no more than the default topic
+        has.
         """
         data = TopicRouteData(None, (QueueData("a", 8, 9, 7), QueueData("b", 2, 9, 7)), MASTERS)
         self.assertEqual(

@@ -88,13 +88,13 @@ class TraceClusterTests(SynchronousTestCase):
 
     def trace(self, msgId: str) -> MessageTrace:
         """
-        What became of a message.
+        The trace of a message.
         """
         trace = self.servers.resultOf(self.reader.byId(msgId))
         assert trace is not None
         return trace
 
-    def test_wholeWay(self) -> None:
+    def test_wholeWayIsRead(self) -> None:
         """
         A message's way from its sender to two groups can be read by its id and its key.
         """
@@ -133,16 +133,16 @@ class TraceClusterTests(SynchronousTestCase):
         self.assertEqual(byKey, self.trace(msgId))
         self.assertIsNone(self.servers.resultOf(self.reader.byId("0" * 32)))
 
-    def test_autoCreated(self) -> None:
+    def test_traceTopicIsCreated(self) -> None:
         """
-        Where the topic of traces does not exist it comes into being, if topics may.
+        A missing trace topic is created, if topics may be.
         """
         self.start(settings={"traceTopicEnable": False})
         msgId = self.send(self.producer())
         self.servers.advance(1)
         self.assertEqual(len(self.trace(msgId).sent), 1)
 
-    def test_ownTopic(self) -> None:
+    def test_otherTraceTopicIsUsed(self) -> None:
         """
         Traces may be kept in another topic.
         """
@@ -152,9 +152,9 @@ class TraceClusterTests(SynchronousTestCase):
         self.servers.advance(1)
         self.assertEqual(len(self.trace(msgId).sent), 1)
 
-    def test_again(self) -> None:
+    def test_eachTryIsTraced(self) -> None:
         """
-        A listener that fails, and is given the message again, has a trace of each time.
+        A failing listener that gets the message again has a trace of each time.
         """
         self.start()
         results: list[Any] = [ConsumeLater(), ValueError("bad"), None]
@@ -179,9 +179,9 @@ class TraceClusterTests(SynchronousTestCase):
             ],
         )
 
-    def test_inOrder(self) -> None:
+    def test_orderlyTryIsTraced(self) -> None:
         """
-        So has one that consumes in order.
+        So has an orderly listener.
         """
         self.start()
         results = [ConsumeLater(seconds=1.0), None]
@@ -194,9 +194,9 @@ class TraceClusterTests(SynchronousTestCase):
         assert first.ended is not None and second.began is not None
         self.assertAlmostEqual(second.began - first.ended, 1.0, 2)
 
-    def test_broadcast(self) -> None:
+    def test_eachBroadcastMemberTraces(self) -> None:
         """
-        Each who is broadcast to writes what he did, which need not be the same.
+        Each broadcast consumer writes its own result, which need not be the same.
         """
         self.start()
         for result in None, ConsumeLater():
@@ -211,7 +211,7 @@ class TraceClusterTests(SynchronousTestCase):
         calls = self.trace(msgId).consumed["G"]
         self.assertEqual(sorted(each.success or False for each in calls), [False, True])
 
-    def test_batch(self) -> None:
+    def test_batchMessagesAreFoundById(self) -> None:
         """
         The messages of a batch are found each by its own id.
         """
@@ -228,9 +228,9 @@ class TraceClusterTests(SynchronousTestCase):
             self.assertEqual([each.success for each in trace.consumed["G"]], [True])
         self.assertEqual(len(offsets), 5)
 
-    def test_unwanted(self) -> None:
+    def test_traceOffBrokerGetsNone(self) -> None:
         """
-        A broker with traceOn=false is not told.
+        A broker with traceOn=false gets no traces.
         """
         self.start(settings={"traceOn": False})
         msgId = self.send(self.producer())
@@ -239,9 +239,9 @@ class TraceClusterTests(SynchronousTestCase):
         queue = self.servers.broker().store.queues.get("RMQ_SYS_TRACE_TOPIC", 0)
         self.assertTrue(queue is None or queue.maxOffset == 0)
 
-    def test_many(self) -> None:
+    def test_thousandTracesTakeFewMessages(self) -> None:
         """
-        A thousand messages have a thousand traces, wherever they went, in few messages.
+        A thousand messages have a thousand traces, in few messages.
         """
         self.start(brokers=2)
         producer = self.producer()
@@ -262,9 +262,9 @@ class TraceClusterTests(SynchronousTestCase):
             written += 0 if queue is None else queue.maxOffset
         self.assertLess(written, 60)
 
-    def test_itself(self) -> None:
+    def test_tracesAreNotTraced(self) -> None:
         """
-        Who consumes traces, with traces, brings forth no further ones.
+        A traced consumer of traces causes no further traces.
         """
         self.start()
         consumer = self.consumer()
@@ -277,9 +277,9 @@ class TraceClusterTests(SynchronousTestCase):
         self.servers.advance(60)
         self.assertEqual(queue.maxOffset, written)
 
-    def test_stop(self) -> None:
+    def test_stopWritesAllTraces(self) -> None:
         """
-        Who stops at once has written all traces nevertheless.
+        A producer that stops at once has written all traces.
         """
         self.start()
         producer = Producer(self.cluster, "Q", trace=True)
@@ -291,10 +291,10 @@ class TraceClusterTests(SynchronousTestCase):
         self.servers.advance(0.1)
         self.assertEqual(len(self.trace(msgId).sent), 1)
 
-    def test_brokerGone(self) -> None:
+    def test_missingBrokerLosesTraces(self) -> None:
         """
-        Where the only broker is gone, traces are lost, and nobody waits for them longer
-        than for other messages; where it is back, there are traces again.
+        While the only broker is gone, traces are lost, and no stop waits longer for them
+        than for messages; once it is back, there are traces again.
         """
         self.start()
         producer = self.producer()

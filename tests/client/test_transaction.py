@@ -47,7 +47,7 @@ def captured(code: int, kind: str, sender: str) -> list[Capture]:
 
 class TransactionTests(ConsumerTests):
     """
-    A producer of half messages, and the broker's side as the test plays it.
+    A producer of half messages, and the broker as the test plays it.
     """
 
     def setUp(self) -> None:
@@ -76,7 +76,7 @@ class TransactionTests(ConsumerTests):
 
     def check(self, message: MessageExt) -> Any:
         """
-        What became of a transaction.
+        The state of a transaction.
         """
         self.checked.append(message)
         if isinstance(self.told, Exception):
@@ -103,10 +103,10 @@ class TransactionTests(ConsumerTests):
 
     # --- half messages ---------------------------------------------------
 
-    def test_half(self) -> None:
+    def test_halfIsMarkedAndGivenToTransaction(self) -> None:
         """
-        A half message is marked as one, names its producer's group, and has an id of
-        its own; the local transaction is given it as it is.
+        A half message is marked, names its producer's group, and has an id; the local
+        transaction gets it as it is.
         """
         given: list[Message] = []
         self.send(given.append)
@@ -120,9 +120,9 @@ class TransactionTests(ConsumerTests):
         )
         self.assertEqual((half.extFields["f"], len(properties["UNIQ_KEY"])), ("4", 32))
 
-    def test_captured(self) -> None:
+    def test_halfIsMarkedAsByJava(self) -> None:
         """
-        That is how Java's producer marks it.
+        Java's producer marks it in the same way.
         """
         java = [
             each.header["extFields"]
@@ -140,7 +140,7 @@ class TransactionTests(ConsumerTests):
                 {*splitProperties(half.extFields["i"]), "WAIT"}, {*splitProperties(fields["i"])}
             )
 
-    def test_compressed(self) -> None:
+    def test_largeHalfIsCompressed(self) -> None:
         """
         A large body is compressed all the same.
         """
@@ -149,28 +149,28 @@ class TransactionTests(ConsumerTests):
             int(self.halves[0].extFields["f"]), 4 | COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
         )
 
-    def test_noDelay(self) -> None:
+    def test_halfHasNoDelay(self) -> None:
         """
-        A half message has no delay: it would be delivered before it counts.
+        A half message has no delay: it would be delivered before its commit.
         """
         self.send(lambda message: COMMIT, Message("T", b"x", delayTimeLevel=3))
         self.assertNotIn("DELAY", splitProperties(self.halves[0].extFields["i"]))
 
-    def test_ownId(self) -> None:
+    def test_givenIdIsKept(self) -> None:
         """
-        An id that the application gives stays.
+        An id of the application stays.
         """
         self.send(lambda message: COMMIT, Message("T", b"x", properties={"UNIQ_KEY": "mine"}))
         self.assertEqual(self.ends[0].extFields["msgId"], "mine")
 
-    def test_plainSend(self) -> None:
+    def test_plainSendIsNoTransaction(self) -> None:
         """
-        Who sends without a transaction sends what counts at once.
+        A send without a transaction counts at once.
         """
         self.got(self.producer.send(Message("T", b"x")))
         self.assertEqual((self.halves[0].extFields["f"], self.ends), ("0", []))
 
-    def test_unsent(self) -> None:
+    def test_unsentHalfBeginsNoTransaction(self) -> None:
         """
         If the half message cannot be sent, no local transaction begins.
         """
@@ -180,9 +180,9 @@ class TransactionTests(ConsumerTests):
         self.failed(self.send(given.append), SendFailed)
         self.assertEqual((given, self.ends), ([], []))
 
-    def test_notSafe(self) -> None:
+    def test_unsafeHalfIsRolledBack(self) -> None:
         """
-        If the half message is not as safe as it should be, no local transaction
+        If the half message is stored less safely than it should be, no local transaction
         begins, and the message is rolled back.
         """
         given: list[Message] = []
@@ -194,10 +194,10 @@ class TransactionTests(ConsumerTests):
 
     # --- the end ---------------------------------------------------------
 
-    def test_end(self) -> None:
+    def test_endNamesHalfAndState(self) -> None:
         """
-        The broker is told by a oneway request which half message it is, and what
-        became of its transaction; Java's producer has the same fields.
+        The broker gets a oneway request with the half message and the state, in the fields
+        of Java's producer.
         """
         result = self.got(self.send(lambda message: COMMIT))
         (end,) = self.ends
@@ -225,10 +225,10 @@ class TransactionTests(ConsumerTests):
         for fields in java:
             self.assertEqual({*fields, "transactionId"}, set(end.extFields))
 
-    def test_states(self) -> None:
+    def test_stateIsRecordFlag(self) -> None:
         """
-        What became of it is said by the flags of a record: 8 for a commit, 12 for a
-        rollback, 0 for what is not known.  Who says nothing does not know.
+        The state is sent as the flags of a record: 8 for commit, 12 for rollback, 0 for
+        unknown.  No result means unknown.
         """
         for returned, state, flag in (
             (COMMIT, COMMIT, "8"),
@@ -241,7 +241,7 @@ class TransactionTests(ConsumerTests):
             self.assertEqual(self.ends.pop().extFields["commitOrRollback"], flag)
             self.assertEqual(result.sendResult.queueOffset, 21)
 
-    def test_deferred(self) -> None:
+    def test_transactionMayReturnDeferred(self) -> None:
         """
         A local transaction may take its time.
         """
@@ -253,7 +253,7 @@ class TransactionTests(ConsumerTests):
         self.assertIs(self.got(sending).localTransactionState, ROLLBACK)
         self.assertEqual(len(self.ends), 1)
 
-    def test_coroutine(self) -> None:
+    def test_transactionMayBeCoroutine(self) -> None:
         """
         It may be an C{async def}.
         """
@@ -263,10 +263,10 @@ class TransactionTests(ConsumerTests):
 
         self.assertIs(self.got(self.send(execute)).localTransactionState, COMMIT)
 
-    def test_raises(self) -> None:
+    def test_raisingTransactionIsUnknown(self) -> None:
         """
-        If it raises, that is the caller's to know; whether it took place is not known,
-        and the broker asks.
+        If it raises, the caller gets the error, and the broker gets the state unknown, so
+        that it checks.
         """
 
         def execute(message: Message) -> None:
@@ -281,16 +281,16 @@ class TransactionTests(ConsumerTests):
             self.assertEqual(end.extFields["commitOrRollback"], "0")
             self.assertEqual(end.remark, "the local transaction failed: oh")
 
-    def test_noState(self) -> None:
+    def test_invalidStateIsError(self) -> None:
         """
-        What is no state is an error, and not taken for one.
+        A result that is no state is an error.
         """
         self.assertIn("True", self.failed(self.send(lambda message: True), TypeError))
         self.assertEqual(self.ends[0].extFields["commitOrRollback"], "0")
 
-    def test_untold(self) -> None:
+    def test_untoldEndIsChecked(self) -> None:
         """
-        If the broker cannot be told, it will ask: the local transaction counts.
+        If the broker cannot be told, it will check: the local transaction counts.
         """
 
         def execute(message: Message) -> LocalTransactionState:
@@ -301,9 +301,9 @@ class TransactionTests(ConsumerTests):
         self.assertIs(result.localTransactionState, COMMIT)
         self.assertIn("COMMIT_MESSAGE, and will ask: ", self.logged(LogLevel.warn)[0])
 
-    def test_badId(self) -> None:
+    def test_unreadableIdIsChecked(self) -> None:
         """
-        So it is if the broker's id of the message cannot be read.
+        The same holds if the broker's id of the message cannot be decoded.
         """
         self.msgId = "no id"
         self.assertIs(self.got(self.send(lambda message: COMMIT)).localTransactionState, COMMIT)
@@ -319,10 +319,10 @@ class TransactionTests(ConsumerTests):
         self.network.accepted[A][0].oneway(request)
         self.network.flush()
 
-    def test_check(self) -> None:
+    def test_checkIsAnswered(self) -> None:
         """
-        Asked by the broker, the check is given the message, and what it says is told
-        with the fields that Java's producer answers with.
+        On a transaction check the checker gets the message, and its result is sent in the
+        fields of Java's producer.
         """
         question = captured(39, "oneway", "broker")[0]
         group = "hc_go_transaction_PT_mwip8pxp"
@@ -359,9 +359,9 @@ class TransactionTests(ConsumerTests):
         self.assertEqual(self.checked[0].body, b"checkcommit1")
         self.assertEqual(self.checked[0].msgId, asked["msgId"])
 
-    def test_checkRaises(self) -> None:
+    def test_raisingCheckAnswersNothing(self) -> None:
         """
-        A check that raises answers nothing: the broker asks again.
+        A check that raises answers nothing: the broker checks again.
         """
         self.started("hc_go_transaction_PT_mwip8pxp")
         self.network.flush()
@@ -373,10 +373,10 @@ class TransactionTests(ConsumerTests):
 
     # --- stop ------------------------------------------------------------
 
-    def test_stop(self) -> None:
+    def test_stopWaitsForTransactions(self) -> None:
         """
         A stop waits for local transactions, and the broker is told of them before the
-        producer takes leave.
+        producer leaves.
         """
         promise: Deferred[LocalTransactionState] = Deferred()
         sending = self.send(lambda message: promise)
@@ -388,10 +388,10 @@ class TransactionTests(ConsumerTests):
         self.got(sending)
         self.assertEqual((len(self.ends), len(self.a.left)), (1, 1))
 
-    def test_stopLate(self) -> None:
+    def test_lateTransactionIsNotTold(self) -> None:
         """
-        What takes longer than a stop waits is not told any more: the broker will ask
-        another producer of the group.
+        A transaction that ends after the stop's time limit is not told any more: the broker
+        will check with another producer of the group.
         """
         promise: Deferred[LocalTransactionState] = Deferred()
         sending = self.send(lambda message: promise)

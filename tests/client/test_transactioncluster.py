@@ -143,10 +143,10 @@ class TransactionClusterTests(SynchronousTestCase):
 
     # --- what is decided -------------------------------------------------------
 
-    def test_decided(self) -> None:
+    def test_decidedTransactionIsNotChecked(self) -> None:
         """
-        What is committed is consumed at once, and what is rolled back never; nobody is
-        asked.
+        A committed message is consumed at once and a rolled back one never; no check is
+        made.
         """
         self.sent(b"yes", COMMIT)
         self.sent(b"no", ROLLBACK)
@@ -155,9 +155,9 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers.advance(300)
         self.assertEqual((self.consumed, self.asked), ([b"yes"], []))
 
-    def test_unseen(self) -> None:
+    def test_undecidedMessageIsUnseen(self) -> None:
         """
-        Nobody sees a message while its local transaction takes its time.
+        No consumer gets a message while its local transaction runs.
         """
         done: Deferred[Any] = Deferred()
         sending = self.sending(b"slow", lambda half: done)
@@ -168,9 +168,9 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers.advance(1)
         self.assertEqual(self.consumed, [b"slow"])
 
-    def test_slow(self) -> None:
+    def test_slowTransactionIsConsumedOnce(self) -> None:
         """
-        One that takes so long that the producer is asked is consumed once all the same.
+        A message whose transaction runs until the check is consumed once all the same.
         """
         done: Deferred[Any] = Deferred()
         sending = self.sending(b"slow", lambda half: done)
@@ -182,7 +182,7 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers.advance(300)
         self.assertEqual((self.consumed, len(self.asked)), ([b"slow"], asked))
 
-    def test_delayed(self) -> None:
+    def test_delayBeginsAtCommit(self) -> None:
         """
         A delay begins with the commit.
         """
@@ -207,10 +207,10 @@ class TransactionClusterTests(SynchronousTestCase):
 
     # --- checks ------------------------------------------------------------------
 
-    def test_when(self) -> None:
+    def test_checkComesAtTransactionTimeout(self) -> None:
         """
-        The producer is asked when the half is 6 seconds old, or as old as it says, at the
-        next of the looks that the broker takes every 60 seconds; and then at each.
+        The producer is checked when the half is 6 seconds old, or as old as it says, at the
+        next of the passes every 60 seconds, and then at each.
         """
         start = self.clock.seconds()
         self.sent(b"default", UNKNOWN)
@@ -224,10 +224,10 @@ class TransactionClusterTests(SynchronousTestCase):
                 self.assertAlmostEqual(after - before, 60, delta=0.1)
         self.assertEqual(self.consumed, [])
 
-    def test_answers(self) -> None:
+    def test_checksAnswerCounts(self) -> None:
         """
-        What the check says counts: a commit is consumed, a rollback is not, and who does
-        not know is asked again.
+        The answer to a check counts: a committed message is consumed, a rolled back one is
+        not, and unknown is checked again.
         """
         answers: dict[bytes, list[Any]] = {
             b"a": [COMMIT],
@@ -247,11 +247,10 @@ class TransactionClusterTests(SynchronousTestCase):
         asked = [body for body, _ in self.asked]
         self.assertEqual([asked.count(body) for body in answers], [1, 1, 3])
 
-    def test_never(self) -> None:
+    def test_unansweredHalfIsGivenUpAfterFifteen(self) -> None:
         """
-        If the check never says anything the producer is asked 15 times; then the half is
-        in a topic where an operator finds it, and who has it checked again has it asked
-        about.
+        Without an answer the producer is checked 15 times.  Then the half is in a topic for
+        operators, and a resumed check is made again.
         """
         self.says = Deferred()
         self.sent(b"lost", UNKNOWN)
@@ -271,10 +270,10 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers.advance(61)
         self.assertEqual((self.consumed, len(self.asked)), ([b"lost"], 16))
 
-    def test_restarted(self) -> None:
+    def test_restartedProducerIsChecked(self) -> None:
         """
-        A producer that ends without a word is asked when it is there again, before it has
-        sent anything.
+        A producer that ended without a word is checked when it is there again, before it
+        has sent anything.
         """
         self.producer = self.join("Q")
         end = self.end
@@ -286,9 +285,9 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers.advance(66)
         self.assertEqual((len(self.asked), self.consumed), (1, [b"orphan"]))
 
-    def test_topics(self) -> None:
+    def test_namedTopicsAllowCheck(self) -> None:
         """
-        So it is where no topic comes into being by itself, if it says what it sends to.
+        The same holds where topics are not created, if the producer names its topics.
         """
         self.servers = memoryCluster(self, settings={"autoCreateTopicEnable": False})
         (self.address,) = self.servers.brokers
@@ -305,9 +304,9 @@ class TransactionClusterTests(SynchronousTestCase):
             self.assertEqual(bool(self.asked), bool(topics))
             self.servers.resultOf(self.producer.stop(0))
 
-    def test_gone(self) -> None:
+    def test_otherProducerIsChecked(self) -> None:
         """
-        If the producer is gone, another of its group is asked, whenever it comes.
+        If the producer is gone, another of its group is checked.
         """
         self.sent(b"orphan", UNKNOWN)
         self.servers.resultOf(self.producer.stop(0))
@@ -329,10 +328,9 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers.crash(self.address)
         self.servers.start(self.address)
 
-    def test_crashBeforeEnd(self) -> None:
+    def test_crashBeforeEndChecks(self) -> None:
         """
-        A broker that is killed after it has the half, and does not hear of the end, asks
-        when it is there again.
+        A broker that is killed with the half and without its end checks when it is back.
         """
 
         def execute(half: Message) -> LocalTransactionState:
@@ -348,9 +346,9 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers.advance(120)
         self.assertEqual((self.consumed, len(self.asked)), ([b"x"], 1))
 
-    def test_crashAfterEnd(self) -> None:
+    def test_crashAfterEndKeepsDecision(self) -> None:
         """
-        What was decided before it was killed stays so.
+        A decision from before the kill holds.
         """
         self.says = ROLLBACK
         for number in range(3):
@@ -361,10 +359,10 @@ class TransactionClusterTests(SynchronousTestCase):
         self.assertEqual((len(set(self.consumed)), self.asked), (3, []))
         self.assertEqual({body[:3] for body in self.consumed}, {b"yes"})
 
-    def test_crashes(self) -> None:
+    def test_crashesCountChecks(self) -> None:
         """
-        However often it is killed, it asks 15 times and no more, and goes on from there:
-        killed before and after each question, and before and after each answer.
+        However often it is killed, before and after each check and each answer, it checks
+        15 times and no more, and goes on from there.
         """
         self.sent(b"x", UNKNOWN)
         for _ in range(18):
@@ -375,9 +373,9 @@ class TransactionClusterTests(SynchronousTestCase):
         self.assertEqual(len(self.asked), 15)
         self.assertEqual((len(self.records(CHECK_MAX_TOPIC)), self.consumed), (1, []))
 
-    def test_stop(self) -> None:
+    def test_stopsCountChecks(self) -> None:
         """
-        So it does when it is stopped.
+        The same holds when it is stopped.
         """
         self.sent(b"x", UNKNOWN)
         self.servers.advance(61)
@@ -393,10 +391,9 @@ class TransactionClusterTests(SynchronousTestCase):
         self.servers.advance(200)
         self.assertEqual((len(self.asked), self.consumed), (2, [b"x"]))
 
-    def test_crashInMiddle(self) -> None:
+    def test_unwrittenCommitIsChecked(self) -> None:
         """
-        A commit that a broker has read, and that is not in its log when it is killed, is
-        asked for.
+        A commit that a broker has read and not written when it is killed is checked.
         """
         result = self.sent(b"x", UNKNOWN)
         header = EndTransactionRequestHeader(

@@ -61,7 +61,7 @@ def after(when: int | None, call: str = "R1", group: str = "G", **options: Any) 
 
 class TraceReaderTests(QueryCase):
     """
-    A reader of what two brokers have.
+    A reader of the traces of two brokers.
     """
 
     def setUp(self) -> None:
@@ -86,7 +86,7 @@ class TraceReaderTests(QueryCase):
 
     def byId(self, *traces: Trace, msgId: str = "ID") -> MessageTrace:
         """
-        What is told of a message.
+        The trace of a message.
         """
         self.has("a", self.message(*traces))
         trace = self.got(self.reader.byId(msgId))
@@ -95,16 +95,16 @@ class TraceReaderTests(QueryCase):
 
     # --- what it tells ---------------------------------------------------
 
-    def test_sent(self) -> None:
+    def test_sendIsShown(self) -> None:
         """
-        By whom it was sent, from where, when, and how long that took.
+        The group, the address, the time and the duration of a send are shown.
         """
         trace = self.byId(PUB)
         self.assertEqual(trace, MessageTrace("ID", "Orders", "tag", ("k1", "k2"), (SENT,), {}, ()))
 
-    def test_nothing(self) -> None:
+    def test_missingFieldsAreAbsent(self) -> None:
         """
-        What the sender did not say is not there.
+        Fields that the sender did not write are absent.
         """
         bare = Pub(1, None, None, None, "ID", None, None, None, 1, 1, NORMAL, None, False)
         trace = self.byId(bare)
@@ -113,17 +113,17 @@ class TraceReaderTests(QueryCase):
             trace.sent, (TracedSend("", HOST, 0.001, 0.001, False, "", 1, NORMAL, ""),)
         )
 
-    def test_clientHost(self) -> None:
+    def test_oldClientTellsItsHost(self) -> None:
         """
-        An old client says where it is itself.
+        An old client writes its own address.
         """
         old = Pub(1, "r", "P", "T", "ID", "", "", "h", 1, 1, NORMAL, "O", True, "192.0.2.8")
         self.assertEqual(self.byId(old).sent[0].host, "192.0.2.8")
 
-    def test_consumed(self) -> None:
+    def test_callsAreShownByGroup(self) -> None:
         """
-        Each call of a listener is one, by group and in order; what was written before
-        and after it belongs together, however it was found.
+        Each call of a listener is shown, by group and in order; its traces from before and
+        after belong together, however they were found.
         """
         trace = self.byId(
             after(4000, "R2", code=4, success=False),
@@ -144,10 +144,10 @@ class TraceReaderTests(QueryCase):
             },
         )
 
-    def test_half(self) -> None:
+    def test_lostBeforeTraceShowsAfter(self) -> None:
         """
-        If what was written before a call is lost, there is what was written after it;
-        of an old client that is no time, and no group.
+        If the trace from before a call is lost, the one from after it is shown; that of an
+        old client has no time and no group.
         """
         trace = self.byId(after(4000))
         self.assertEqual(
@@ -159,10 +159,9 @@ class TraceReaderTests(QueryCase):
         self.assertEqual(call, TracedConsume("G", HOST, 3.0, None, 0.007, False, None, 0))
         self.assertEqual(list(self.byId(after(None, group="")).consumed), [""])
 
-    def test_statuses(self) -> None:
+    def test_unknownStatusIsAbsent(self) -> None:
         """
-        A status that nobody knows yet is none, and who says that it failed and nothing
-        else has not said why.
+        An unknown status is absent, and a bare failure has no reason.
         """
         for code, success, expected in (
             (0, True, ConsumeReturnType.SUCCESS),
@@ -175,9 +174,9 @@ class TraceReaderTests(QueryCase):
             (call,) = self.byId(after(1, code=code, success=success)).consumed["G"]
             self.assertEqual((call.status, call.success), (expected, success))
 
-    def test_ended(self) -> None:
+    def test_endIsShown(self) -> None:
         """
-        What became of its transaction, and whether the broker had to ask.
+        The state of a transaction is shown, and whether it was checked.
         """
 
         def end(when: int, state: str, *, checked: bool) -> EndTransaction:
@@ -198,18 +197,18 @@ class TraceReaderTests(QueryCase):
         )
         self.assertEqual((trace.topic, trace.tags, trace.keys), ("Orders", "tag", ("k1",)))
 
-    def test_recalled(self) -> None:
+    def test_recallIsSkipped(self) -> None:
         """
-        That 5.x took it back is passed over.
+        A recall of 5.x is skipped.
         """
         self.assertEqual(self.byId(Recall(1, "r", "g", "T", "ID", True)), MessageTrace("ID"))
 
     # --- where it is found -----------------------------------------------
 
-    def test_everywhere(self) -> None:
+    def test_tracesOfAllBrokersAreJoined(self) -> None:
         """
-        What is told at several brokers, and compressed, is put together; what is told
-        twice happened once; and what is told of others is left out.
+        Traces of several brokers, also compressed ones, are joined; repeated ones count
+        once, and those of other messages are left out.
         """
         other = SubBefore(9000, "r", "G", "R9", "OTHER", 0, None)
         self.has("a", self.message(PUB, other), self.message(after(6000), zipped=True))
@@ -223,17 +222,16 @@ class TraceReaderTests(QueryCase):
         )
         self.assertEqual({header.topic for _, header in self.asked}, {TOPIC})
 
-    def test_unknown(self) -> None:
+    def test_untracedMessageShowsNothing(self) -> None:
         """
-        Of a message of which nobody has written there is nothing.
+        A message without traces shows nothing.
         """
         self.assertIsNone(self.got(self.reader.byId("ID")))
         self.assertEqual(self.got(self.reader.byKey("k")), [])
 
-    def test_byKey(self) -> None:
+    def test_keyFindsMessages(self) -> None:
         """
-        Messages are found by a key, each by itself, but not by a key that is another's
-        id.
+        Messages are found by a key, each by itself, but not by a key that is another's id.
         """
         one = SubBefore(1000, "r", "G", "R1", "ID1", 0, "k a")
         two = SubBefore(2000, "r", "G", "R2", "ID2", 0, "k ID1")
@@ -245,9 +243,9 @@ class TraceReaderTests(QueryCase):
         found = self.got(self.reader.byId("ID1"))
         self.assertEqual((found.msgId, list(found.consumed)), ("ID1", ["G"]))
 
-    def test_malformed(self) -> None:
+    def test_malformedTraceIsSkipped(self) -> None:
         """
-        One message that cannot be read does not hide the others.
+        A message that cannot be decoded does not hide the others.
         """
         self.has("a", self.message(text="Pub\x01x\x02"), self.message(PUB))
         trace = self.got(self.reader.byId("ID"))
@@ -256,9 +254,9 @@ class TraceReaderTests(QueryCase):
         (warning,) = self.logged(LogLevel.warn)
         self.assertIn("is not a number of 64 bits", warning)
 
-    def test_options(self) -> None:
+    def test_topicAndNumberAreOptions(self) -> None:
         """
-        Another topic may have them; how many are asked for may be said.
+        The topic and the number of requested messages are options.
         """
         self.failed(TraceReader(self.cluster, "Traces").byId("ID"), TopicNotExist)
         self.ns.routes["Traces"] = self.ns.routes["T"]

@@ -177,7 +177,7 @@ class _Work:
 
     def transactions(self) -> None:
         """
-        One that counts, one that does not, and one of which nobody knows.
+        A committed transaction, a rolled back one, and an undecided one.
         """
         world = self._world
         state = LocalTransactionState

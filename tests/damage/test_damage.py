@@ -58,7 +58,7 @@ class RandomDamageTests(SynchronousTestCase):
 
 class HarnessTests(SynchronousTestCase):
     """
-    What is blamed, and what is not.
+    Damages that are blamed, and damages that are not.
     """
 
     def setUp(self) -> None:

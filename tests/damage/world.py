@@ -122,7 +122,7 @@ class Listener:
     Hears what is logged as a warning or worse.
 
     @ivar told: that.
-    @ivar faults: errors that nobody has dealt with.
+    @ivar faults: errors that no code has handled.
     """
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class World:
     The servers and their clients.
 
     @ivar told: what was logged as a warning or worse since the start.
-    @ivar faults: errors that nobody has dealt with.
+    @ivar faults: errors that no code has handled.
     """
 
     def __init__(self, folder: str, later: float = 0.0) -> None:

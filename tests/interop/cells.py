@@ -55,7 +55,7 @@ def sleep(seconds: float) -> Any:
 @attrs.frozen
 class Pairing:
     """
-    Who takes part.
+    The clients and servers of a run.
 
     @ivar producer: the client that sends.
     @ivar consumer: the client that receives.
@@ -88,44 +88,18 @@ class Pairing:
 
     def lacks(self, absent: Iterable[str]) -> str | None:
         """
-        What of it is not there, if anything.
+        A missing part, if any.
         """
         needed = {self.producer, self.consumer, self.nameServer, self.broker}
         return next((each for each in absent if each in needed), None)
 
 
 def _pairings() -> list[Pairing]:
-    found = [
-        Pairing(producer, consumer, "ours", "ours")
-        for producer, consumer in (
-            ("java", "java"),
-            ("go", "go"),
-            ("cpp", "cpp"),
-            ("node", "node"),
-            ("java", "ours"),
-            ("ours", "java"),
-            ("go", "ours"),
-            ("ours", "go"),
-            ("cpp", "ours"),
-            ("ours", "cpp"),
-            ("node", "ours"),
-            ("ours", "node"),
-        )
-    ]
-    found += [
-        Pairing(producer, consumer, "java", "java")
-        for producer, consumer in (
-            ("ours", "ours"),
-            ("java", "ours"),
-            ("ours", "java"),
-            ("go", "ours"),
-            ("ours", "go"),
-            ("cpp", "ours"),
-            ("ours", "cpp"),
-            ("node", "ours"),
-            ("ours", "node"),
-        )
-    ]
+    others = ("java", "go", "cpp", "node")
+    mixed = [pair for each in others for pair in ((each, "ours"), ("ours", each))]
+    found = [Pairing(each, each, "ours", "ours") for each in others]
+    found += [Pairing(*pair, "ours", "ours") for pair in mixed]
+    found += [Pairing(*pair, "java", "java") for pair in [("ours", "ours"), *mixed]]
     for servers in (("ours", "java"), ("java", "ours")):
         found += [Pairing("java", "java", *servers), Pairing("ours", "ours", *servers)]
     return found
@@ -394,7 +368,7 @@ class Cell:
 
     async def stored(self, topic: str, count: int, limit: float = 60.0) -> dict[int, int]:
         """
-        Wait until a topic has so many messages.
+        Wait until a topic has this number of messages.
 
         @return: how many are in each queue.
         """

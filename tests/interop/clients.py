@@ -22,7 +22,7 @@ __all__ = ["CLIENTS", "Client", "Drivers", "Identity"]
 @attrs.frozen
 class Identity:
     """
-    The files by which a client proves who it is, and by whom it knows servers.
+    The files of a client's own certificate, and of those that it trusts.
     """
 
     authority: str

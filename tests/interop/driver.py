@@ -291,7 +291,7 @@ class Consumer(_Member):
 
     async def until(self, enough: int | Callable[[], bool], limit: float = 120.0) -> list[Shown]:
         """
-        Wait until it has got so many messages, or until something is true of them.
+        Wait until it has got a number of messages, or until a condition is true of them.
         """
         test = (lambda: len(self.got) >= enough) if isinstance(enough, int) else enough
         if not test():

@@ -186,33 +186,33 @@ class TurnsTests(TurnsCase):
         store.stop()
         self.verify()
 
-    def test_javaFirst(self) -> None:
+    def test_javasFolderIsContinued(self) -> None:
         """
         A folder that Java wrote and closed is read and continued by us, and read
         again by Java.
         """
         self.turns(self.java, self.ours, Driven.stop)
 
-    def test_oursFirst(self) -> None:
+    def test_ourFolderIsContinued(self) -> None:
         """
         A folder that we wrote and closed is read and continued by Java, and read
         again by us.
         """
         self.turns(self.ours, self.java, Driven.stop)
 
-    def test_javaFirstCrashing(self) -> None:
+    def test_javasFolderIsContinuedAfterCrash(self) -> None:
         """
-        The same with both ending without closing the folder.
+        The same holds if both end without closing the folder.
         """
         self.turns(self.java, self.ours, Driven.halt)
 
-    def test_oursFirstCrashing(self) -> None:
+    def test_ourFolderIsContinuedAfterCrash(self) -> None:
         """
-        The same with both ending without closing the folder.
+        The same holds if both end without closing the folder.
         """
         self.turns(self.ours, self.java, Driven.halt)
 
-    def test_javaInUse(self) -> None:
+    def test_folderOpenInJavaIsRefused(self) -> None:
         """
         A folder that Java has open is refused, and C{verify} says so as well.
         """
@@ -224,7 +224,7 @@ class TurnsTests(TurnsCase):
         store.stop()
         self.assertFalse(inUse(self.settings.storePathRootDir))
 
-    def test_oursInUse(self) -> None:
+    def test_folderOpenInOursIsRefused(self) -> None:
         """
         A folder that we have open is refused by Java.
         """
@@ -234,7 +234,7 @@ class TurnsTests(TurnsCase):
             self.java(self.settings)
         store.stop()
 
-    def test_rewound(self) -> None:
+    def test_staleCheckpointDoesNoHarm(self) -> None:
         """
         Our checkpoint, out of date since Java has worked on the folder and
         crashed, does no harm.
@@ -250,14 +250,14 @@ class TurnsTests(TurnsCase):
         self.assertSame(written, store.dump())
         store.stop()
 
-    def test_timers(self) -> None:
+    def test_timersAreLeftAloneByJava(self) -> None:
         """
         Messages that wait for times of their own are left alone by Java, also when it
         cleans up, and delivered by us when it is done with the folder.
         """
         self.timers(Late.stop, Driven.stop, 0)
 
-    def test_timersCrashing(self) -> None:
+    def test_timersSurviveCrashes(self) -> None:
         """
         The same with both ending without closing the folder.  Queues that Java has made
         again have no times, and they come at their times all the same.
@@ -298,7 +298,7 @@ class TurnsTests(TurnsCase):
         self.assertEqual(len(late.delivered()), len(delays) + again)
         late.stop()
 
-    def test_table(self) -> None:
+    def test_delayTableOfJavaIsFound(self) -> None:
         """
         Where Java keeps how far delayed messages are delivered, we find JSON.
         """

@@ -23,16 +23,16 @@ class HolesTests(TurnsCase):
     Messages are damaged, we start after a crash, and Java goes on.
     """
 
-    def test_holeClosed(self) -> None:
+    def test_filledHoleIsReadByJava(self) -> None:
         """
         A log in which we have filled a hole, and closed, is read and continued by Java
         with every message but the damaged ones, under the offsets that they had.
         """
         self.holes(Driven.stop, among=True)
 
-    def test_holeCrashing(self) -> None:
+    def test_filledHoleIsReadAfterCrash(self) -> None:
         """
-        The same with both ending without closing the folder.
+        The same holds if both end without closing the folder.
         """
         self.holes(Driven.halt, among=True)
 

@@ -55,10 +55,10 @@ class TablesTests(ServicesTests):
         self.turn(1)
         self.successResultOf(stopped)
 
-    def test_allRead(self) -> None:
+    def test_tablesAreReadByJava(self) -> None:
         """
-        RocketMQ's broker passes over the checksums of our tables, and finds all topics,
-        groups, offsets, filters and delays in them.
+        RocketMQ's broker ignores the checksums of our tables, and finds all topics, groups,
+        offsets, filters and delays in them.
         """
         self.prepare()
         config = os.path.join(self.root, "config")

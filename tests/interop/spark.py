@@ -98,9 +98,10 @@ class SparkTests(TestCase):
         self.cell = Cell(scenario, pairing, self.servers, drivers, peers, ())
         self.addCleanup(lambda: Deferred.fromCoroutine(self.cell.close()))
 
-    async def test_all(self) -> None:
+    async def test_sparkAndRocketMQExchangeMessages(self) -> None:
         """
-        What RocketMQ's producer sent is read, and what Spark sends its consumer reads.
+        Spark reads the messages of RocketMQ's producer, and RocketMQ's consumer reads those
+        of Spark.
         """
         topic, other = await self.cell.topic(4), await self.cell.topic(2)
         producer = await self.cell.producer()

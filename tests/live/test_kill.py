@@ -155,10 +155,9 @@ class KillTests(LiveTestCase):
 
     async def test_acknowledgedMessagesSurviveKills(self) -> None:
         """
-        However often a broker with SYNC_FLUSH is killed, at whatever moment: what
-        it acknowledged is there once, where it said, in topics that exist, no
-        queue's max offset and no group's offset moves back, and its files are
-        sound.
+        However often a broker with SYNC_FLUSH is killed, at any moment: an acknowledged
+        message is there once, at its offset, in a topic that exists.  No queue's max offset
+        and no group's offset moves back, and the files are sound.
         """
         try:
             for number in range(KILLS):

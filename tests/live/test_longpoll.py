@@ -105,10 +105,10 @@ class LongPollTests(LiveTestCase):
             f" the longest of {MEASURED} {took[-1] * 1000:.1f} ms"
         )
 
-    async def test_otherTags(self) -> None:
+    async def test_otherTagsKeepPullHeld(self) -> None:
         """
-        A held pull stays held while messages come that have other tags, and gets
-        the first that it wants.
+        A held pull stays held while messages with other tags come, and gets the first that
+        it wants.
         """
         await self.start()
         puller = self.peers()
@@ -130,7 +130,7 @@ class LongPollTests(LiveTestCase):
         await self.send(2, b"other")
         self.assertEqual([each.body for each in (await otherQueue).messages], [b"other"])
 
-    async def test_timeLimit(self) -> None:
+    async def test_heldPullIsAnsweredInTime(self) -> None:
         """
         A held pull is answered PULL_NOT_FOUND when its time is over, and not before.
         """
@@ -142,10 +142,9 @@ class LongPollTests(LiveTestCase):
         self.assertEqual((got.nextOffset, got.maxOffset), (1, 1))
         self.assertGreater(took, 0.3)
 
-    async def test_connectionLost(self) -> None:
+    async def test_lostConnectionEndsPull(self) -> None:
         """
-        A pull whose connection goes away is given up, and the message that it
-        waited for is there for the next.
+        A pull whose connection is lost ends, and its message is there for the next.
         """
         await self.start()
         gone = self.peers()

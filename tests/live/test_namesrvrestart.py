@@ -96,7 +96,7 @@ class RestartTests(LiveTestCase):
             count += 1
         return count
 
-    async def test_sendsGoOn(self) -> None:
+    async def test_restartedNameServerFailsNoSend(self) -> None:
         """
         However often a name server is restarted, it knows the topic again, and no send
         fails: not while it is down, nor while it knows nothing.

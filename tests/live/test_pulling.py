@@ -198,7 +198,7 @@ class PullingTests(LiveTestCase):
 
         return Deferred.fromCoroutine(run())
 
-    def test_comingAndGoing(self) -> Deferred[None]:
+    def test_changingGroupReadsEveryMessage(self) -> Deferred[None]:
         """
         While members of a group come and go, every message is read by one of them at
         least; how many by two is written to the log.

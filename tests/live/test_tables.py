@@ -92,10 +92,10 @@ class DamagedTablesTests(LiveTestCase):
         await broker.end()
         return "\n".join(broker.faults)
 
-    def test_flippedBit(self) -> Deferred[None]:
+    def test_flippedBitInTableIsMended(self) -> Deferred[None]:
         """
-        One bit in every table is told by C{verify} and by the next start, all messages
-        can be pulled, and after a stop the folder is sound.
+        One bit in every table is told by C{verify} and by the next start, all messages can
+        be pulled, and after a stop the folder is sound.
         """
 
         async def run() -> None:
@@ -111,7 +111,7 @@ class DamagedTablesTests(LiveTestCase):
 
         return Deferred.fromCoroutine(run())
 
-    def test_allCut(self) -> Deferred[None]:
+    def test_emptiedTablesLoseNoMessage(self) -> Deferred[None]:
         """
         If nothing is left of topics and groups, nor of their C{.bak}, all messages can be
         pulled.

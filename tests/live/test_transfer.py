@@ -74,7 +74,7 @@ class BankTests(SynchronousTestCase):
 
     def test_overdraftIsRefused(self) -> None:
         """
-        What is not there is not given.
+        More than the balance is not given.
         """
         self.assertIs(self.giver.execute("a", CAPITAL + 1), ROLLBACK)
         self.assertIs(self.giver.check(pulled(0, UNIQ_KEY="a")), ROLLBACK)
@@ -109,7 +109,7 @@ class TransferTests(LiveTestCase):
 
     def amount(self, role: str) -> int:
         """
-        What is in a bank's account.
+        The balance of a bank's account.
         """
         with sqlite3.connect(self.folder / f"{role}.db", timeout=30) as database:
             (amount,) = database.execute("select amount from account").fetchone()
@@ -146,11 +146,10 @@ class TransferTests(LiveTestCase):
         self.assertEqual(self.rows("give"), self.rows("take"))
         self.assertEqual(self.amount("give") + self.amount("take"), CAPITAL)
 
-    async def test_programsKilled(self) -> None:
+    async def test_killedProgramsKeepSums(self) -> None:
         """
-        However often the giver is killed, at any moment, be it while it starts, and now
-        and then the taker: in the end each transfer that was made has arrived once, and
-        no other, and the sums agree.
+        However often the giver is killed, also while it starts, and now and then the taker:
+        in the end each transfer has arrived once, and the sums agree.
         """
         servers = await realCluster(self, reactor, settings=SETTINGS)
         self.address = servers.nameServers[0]
@@ -170,10 +169,10 @@ class TransferTests(LiveTestCase):
         # How many there are depends on the machine.
         self.assertGreater(len(self.rows("take")), KILLS // 10)
 
-    async def test_brokerKilled(self) -> None:
+    async def test_killedBrokerKeepsSums(self) -> None:
         """
-        However often the broker is killed, and its name server with it, in the end the
-        sums agree.
+        However often the broker is killed, and its name server with it, in the end the sums
+        agree.
         """
         cluster = ChildCluster(settings=SETTINGS, folder=str(self.folder))
         self.addCleanup(deferToThread, cluster.stop)

@@ -342,13 +342,6 @@ class BrokerTests(RemotingTests):
             choose=self.choose,
         )
 
-    def makeReroute(self) -> SendReroute:
-        """
-        What redirects messages of sends.
-        """
-        reroutes = self.parts.delivery.reroutes
-        return SendReroute(reroutes, self.transactions, self.retries, self.sendChecks)
-
     def makeSendBack(self) -> SendBackProcessor:
         """
         What takes messages back.

@@ -475,7 +475,7 @@ class RawResponseTests(SynchronousTestCase):
         st.sampled_from(SerializeType),
         st.sampled_from([("code", 1), ("flag", 0), ("flag", 3), ("language", "JAVA"), None]),
     )
-    def test_asMap(
+    def test_rawFieldsEqualMap(
         self,
         fields: dict[str, str],
         remark: str | None,
@@ -485,8 +485,7 @@ class RawResponseTests(SynchronousTestCase):
         change: tuple[str, object] | None,
     ) -> None:
         """
-        They are written as those whose fields are a map, whatever is changed in
-        them, in both forms.
+        They are written as those whose fields are a map, with any change, in both formats.
         """
         raw = _rawResponse(orjson.dumps(fields), remark, body)
         plain = responseCommand(0, remark, None, body)
@@ -500,8 +499,8 @@ class RawResponseTests(SynchronousTestCase):
         self.assertEqual(raw.extFields, fields)
         self.assertEqual(raw.encode(), plain.encode())
 
-    def test_remark(self) -> None:
+    def test_invalidRemarkIsRefused(self) -> None:
         """
-        Words that no JSON can hold are refused as everywhere.
+        A remark that JSON cannot hold is refused as everywhere.
         """
         self.assertRaises(InvalidMessage, _rawResponse(b"{}", "\ud800").encode)

@@ -209,9 +209,9 @@ class LimitTests(SynchronousTestCase):
             assert isinstance(connection.fault, InvalidFrameLength)
             self.assertEqual(connection.fault.size, length)
 
-    def test_shortest(self) -> None:
+    def test_fourBytesAreAFrame(self) -> None:
         """
-        Four bytes are a frame to the buffer; what they mean is for the decoder.
+        Four bytes are a frame to the buffer; their meaning is for the decoder.
         """
         buffer = FrameBuffer()
         data = b"\x00\x00\x00\x04\x02\x00\x00\x00"
@@ -219,7 +219,7 @@ class LimitTests(SynchronousTestCase):
         self.assertIsNone(buffer.fault)
 
     @given(st.lists(st.binary(max_size=60), max_size=20))
-    def test_held(self, pieces: list[bytes]) -> None:
+    def test_heldBytesStayWithinOneFrame(self, pieces: list[bytes]) -> None:
         """
         Whatever comes, no more than one frame of the limit is ever held.
         """
@@ -243,10 +243,10 @@ class FaultTests(SynchronousTestCase):
         assert connection.fault is not None
         return connection.fault
 
-    def test_goodOnesFirst(self) -> None:
+    def test_framesBeforeFaultAreReturned(self) -> None:
         """
-        What came before the fault is returned, what comes after it is dropped:
-        nobody can tell where a next frame would begin.
+        Frames before the fault are returned, and bytes after it are dropped: the beginning
+        of a next frame is unknown.
         """
         good, bad = RemotingCommand(5).encode(), struct.pack(">iI", 4, 7 << 24)
         connection = RemotingConnection()

@@ -385,6 +385,19 @@ class TogetherTests(TurnCase):
         self.assertTrue(self.wire.disconnecting)
         self.flushLoggedErrors(ZeroDivisionError)
 
+    def test_requestsThatWaitedAreServedBeforeNewOnes(self) -> None:
+        """
+        If a peer reads again in the turn in which it sends more, the requests that waited for
+        it are served before the new ones.
+        """
+        self.peer.outbox.pauseProducing()
+        self.peer.dataReceived(frame(MANY, 1) + frame(NOW, 2) + frame(MANY, 3))
+        self.turn.end()
+        self.peer.dataReceived(frame(MANY, 4))
+        self.peer.outbox.resumeProducing()
+        self.turn.end()
+        self.assertEqual(self.together, [[[1]], [[3]], [[4]]])
+
     def test_requestsOfALostConnectionAreServed(self) -> None:
         """
         A peer that sends and leaves in one turn is served: its oneway messages count.

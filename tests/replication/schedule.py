@@ -90,6 +90,7 @@ class Schedule:
         self.told: list[str] = []
         self._cuts: set[tuple[str, str]] = set()
         self._leader: str | None = self.cluster.brokers[0]
+        self._promoted = 0.0
 
     # --- what happens ----------------------------------------------------
 
@@ -331,8 +332,8 @@ class Schedule:
         self._promoteOne(address, force=self.random.random() < 0.7)
 
     def _promoteOne(self, address: str, *, force: bool) -> bool:
-        # An operator is not faster.
-        self.cluster.advance(1.0)
+        # The minute is in the epoch, and the slave may not know of another promotion.
+        self.cluster.advance(max(0.0, self._promoted + 60.0 - self.cluster.clock.seconds()))
         if not self.cluster.isUp(address):
             return False
         self.tell(f"promote {address} at {self._place(address)}, force={force}")
@@ -340,6 +341,7 @@ class Schedule:
         if not self._operate(address, ReplicationCode.HA_PROMOTE, header):
             return False
         self.promotions += 1
+        self._promoted = self.cluster.clock.seconds()
         self._leader = address
         if self.cluster.isUp(address):
             self.traffic.topics &= self.cluster.names(address)

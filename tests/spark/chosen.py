@@ -24,7 +24,7 @@ FILES = {"tlsTrustCertPath", "tlsCertPath", "tlsKeyPath", "tlsKeyPassword"}
 
 class OptionTests(SessionCase):
     """
-    What an option changes is seen in the rows.
+    The effects of options on the rows.
     """
 
     COUNT: ClassVar = 40

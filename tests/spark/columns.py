@@ -245,7 +245,7 @@ class RecordsTests(SynchronousTestCase):
 
     def test_unreadableBodyIsNamed(self) -> None:
         """
-        A body that cannot be read is named; as it is stored it can be had.
+        A body that cannot be read is named, and is available as it is stored.
         """
         data = record(700, b"damaged", number=7, sysFlag=0x301)
         error = self.assertRaises(MalformedRecord, lambda: Records(data, [0]).body)

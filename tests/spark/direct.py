@@ -305,7 +305,7 @@ class TableTests(ReadingCase):
 
     def test_missingTopicIsReportedWhenPlanned(self) -> None:
         """
-        What does not exist is told when the table is planned.
+        A missing topic is reported when the table is planned.
         """
         reader = self.reader(self.options("Nothing"))
         error = self.assertRaises(TopicNotExist, reader.partitions)
@@ -411,8 +411,8 @@ class StreamTests(ReadingCase):
 
     def test_defaultStartIsLatest(self) -> None:
         """
-        By default a stream begins with what comes next; what that was is known once it
-        is written down, though it is asked for again.
+        By default a stream begins with the next message; that offset is fixed once it is
+        written down, even if it is requested again.
         """
         topic = self.topic()
         self.send(topic, range(5))
@@ -498,10 +498,10 @@ class StreamTests(ReadingCase):
         # Spark wants all that there is, whatever there is.
         self.assertNotEqual(self.nextOffset(both, last, ALL), last)
 
-    def test_availableNow(self) -> None:
+    def test_availableNowEndsAtFirstEnd(self) -> None:
         """
-        What is there when it begins is all that is read, in as many batches as it takes;
-        what comes later is not, nor are new queues.
+        A trigger of available messages reads those present at the start, in several
+        batches; later messages and queues are not read.
         """
         topic = self.topic(1)
         self.send(topic, range(50))
@@ -524,10 +524,10 @@ class StreamTests(ReadingCase):
             start = end
         self.assertEqual(sorted(seen), list(range(50)))
 
-    def test_newQueue(self) -> None:
+    def test_newQueueIsReadFromFirst(self) -> None:
         """
-        A queue that is added while a stream runs is entered at its first message, and
-        then read.  So is a new topic that matches a pattern.
+        A queue that is added while a stream runs is read from its first message.  So is a
+        new topic that matches a pattern.
         """
         topic = self.topic(1)
         self.send(topic, range(4))
@@ -552,7 +552,7 @@ class StreamTests(ReadingCase):
             time.sleep(0.1)
         self.assertEqual(sorted(seen), [*range(10, 18), 20, 21])
 
-    def test_sameAgain(self) -> None:
+    def test_replannedBatchIsSame(self) -> None:
         """
         A batch that is planned again has the same tasks, whatever has come since.
         """
@@ -597,10 +597,10 @@ class StreamTests(ReadingCase):
             self.nextOffset(stream, start)
         self.assertAlmostEqual(self.time - asked, 5.0, delta=0.2)
 
-    def test_offsetCommit(self) -> None:
+    def test_progressIsCommitted(self) -> None:
         """
-        How far the stream has come is told to brokers under its group, where RocketMQ's
-        tools look, also while there is nothing new.
+        The stream commits its progress at the brokers under its group, where RocketMQ's
+        tools look, also without new messages.
         """
         topic = self.topic(1)
         self.send(topic, range(10))
@@ -791,7 +791,7 @@ class SinkTests(ReadingCase):
         self.assertEqual([each.body for each in found], [b"now", b"later"])
         self.assertEqual(len({each.msgId[:20] for each in found}), 1)
 
-    def test_retryTopic(self) -> None:
+    def test_retryTopicGetsSingleMessages(self) -> None:
         """
         Rows for a group's retry topic are sent one by one: brokers take no batches there.
         """
@@ -803,8 +803,8 @@ class SinkTests(ReadingCase):
 
     def test_invalidColumnOrRowIsRefused(self) -> None:
         """
-        What cannot be sent is told: a table's columns before anything is sent, a row when
-        it comes.
+        Invalid data is refused: a table's columns before anything is sent, a row when it
+        comes.
         """
         topic = self.topic(1)
         source = RocketSource({"nameServers": self.nameServers})
@@ -819,9 +819,9 @@ class SinkTests(ReadingCase):
         error = self.assertRaises(InvalidMessage, writer.write, self.batches(table))
         self.assertIn("has no queue 7 that can be written to", str(error))
 
-    def test_noBatch(self) -> None:
+    def test_taskWithoutBatchIsRefused(self) -> None:
         """
-        A stream's task must know which micro-batch it is in.
+        A stream's task must know its micro-batch.
         """
         source = RocketSource({"nameServers": self.nameServers, "topic": "T"})
         writer: Any = source.streamWriter(self.schema(body=BinaryType()), False)

@@ -71,8 +71,8 @@ class ArchiveTests(JobCase):
 
     def test_secondRunArchivesNewMessages(self) -> None:
         """
-        What is there is archived, by topic and day, and when it is run again, what has
-        come since.
+        Present messages are archived, by topic and day, and a second run archives the new
+        ones.
         """
         one, other = self.topic(), self.topic()
         self.send(one, range(50))
@@ -134,10 +134,10 @@ class ArchiveTests(JobCase):
         archive(self.spark, options, self.folder)
         self.assertEqual(numbersOf(archived(self.spark, self.folder)), list(range(100)))
 
-    def test_offsetCommit(self) -> None:
+    def test_replayCommitsProgress(self) -> None:
         """
-        How far a replay is is told while it sends, in the topics that rows name as well,
-        and as long as the servers answer.
+        The progress of a replay is committed while it sends, in the topics that rows name
+        as well, as long as the servers answer.
         """
         topic = self.topic(1)
         frame = self.spark.range(60).selectExpr(f"'{topic}' as topic", "cast(id as string) as body")
@@ -370,7 +370,7 @@ class DeadLettersTests(JobCase):
 
     def test_tracesGiveReason(self) -> None:
         """
-        What came of the last try is told by those who wrote it down.
+        The result of the last try comes from the traces.
         """
 
         def after(number: int, status: int, at: int | None, group: str = "g") -> str:
@@ -507,7 +507,7 @@ class FailingTests(JobCase):
 
     def test_failureIsOneLineAndExitCodeOne(self) -> None:
         """
-        What is wrong is said in a line, and the exit code is 1.
+        A failure is one line, and the exit code is 1.
         """
         for given, says in (
             (["archive", "--topics", "Nothing", "--folder", self.folder], "Nothing does not exist"),

@@ -79,13 +79,13 @@ class LossTests(BlockingCase):
 
     def lost(self, start: int, end: int) -> str:
         """
-        What the error says if that is one.
+        The error, if losses are errors.
         """
         return str(self.assertRaises(DataLost, self.read, start, end))
 
     def going(self, start: int, end: int) -> list[int]:
         """
-        What is read if it is none; that is logged.
+        The rows that are read if losses are no errors; a loss is logged.
         """
         with self.assertLogs("pyspark_rocketmq.read.task", "WARNING"):
             return self.read(start, end, failOnDataLoss="false")
@@ -99,15 +99,15 @@ class LossTests(BlockingCase):
 
     def test_rangeIsReadToItsEnd(self) -> None:
         """
-        What is there is read up to its end and no further.
+        A range is read up to its end and no further.
         """
         self.serve(range(20), 0, 20)
         self.assertEqual(self.read(3, 17), list(range(3, 17)))
 
     def test_knownOffsetsArePulledAhead(self) -> None:
         """
-        Where it is known how many messages a pull gives, several are under way at a time;
-        if one gives fewer, or is lost, it goes on from there.
+        If the number of messages of a pull is known, several pulls are in flight; if one
+        gives fewer, or is lost, it goes on from there.
         """
         self.serve(range(300), 0, 300)
         good = self.a.serve[RequestCode.PULL_MESSAGE]
@@ -140,7 +140,7 @@ class LossTests(BlockingCase):
 
     def test_removedMessagesAreLost(self) -> None:
         """
-        What retention has removed is missed.
+        Messages that retention has removed are lost.
         """
         self.serve(range(8, 20), 8, 20)
         self.assertIn("has 0 of the 5 messages from 3 to 8", self.lost(3, 17))
@@ -149,7 +149,8 @@ class LossTests(BlockingCase):
 
     def test_messagesBehindEndAreLost(self) -> None:
         """
-        What a queue never had is missed: it was made anew, or its broker lost it.
+        Offsets that a queue never had are lost: it was created again, or its broker lost
+        them.
         """
         self.serve(range(5), 0, 5)
         self.assertIn("has 0 of the 5 messages from 5 to 10", self.lost(3, 10))
@@ -176,7 +177,7 @@ class LossTests(BlockingCase):
 
     def test_masterIsAskedIfSlaveLags(self) -> None:
         """
-        What a slave does not have yet, the master may.
+        The master is asked for messages that a slave does not have yet.
         """
         addresses = {0: self.a.address, 1: self.b.address}
         self.routes["T"] = TopicRouteData(
@@ -228,9 +229,9 @@ class LossTests(BlockingCase):
                 found = self.read(0, 20, failOnDataLoss="false", sql="a = 1")
             self.assertEqual(found, expected)
 
-    def test_damagedWithoutHelper(self) -> None:
+    def test_pythonHandlesDamageAlike(self) -> None:
         """
-        The same without the compiled module.
+        The same holds without the compiled module.
         """
         self.patch(taskModule, "readableRecords", python.readableRecords)
         self.test_damagedMessageFailsOrIsSkipped()
@@ -318,7 +319,7 @@ class StoreTests(SynchronousTestCase):
 
     def test_damagedRecordFailsOrIsSkipped(self) -> None:
         """
-        A record that is none is an error, or left out, whatever is wrong with it.
+        A damaged record is an error, or left out, whatever its damage.
         """
         at = self.offsets[7]
         for wrong in (
@@ -355,7 +356,7 @@ class StoreTests(SynchronousTestCase):
 
     def test_batchesAreLimited(self) -> None:
         """
-        Batches have so many rows at most, and about so many bytes.
+        Batches have a maximum of rows, and about a maximum of bytes.
         """
         folder = self.mktemp()
         writeLog(folder, [{"body": b""}] * 10_000, 2 << 20)
@@ -370,7 +371,7 @@ class StoreTests(SynchronousTestCase):
 
     def test_missingFolderIsRefused(self) -> None:
         """
-        A folder that is none is told, and what Spark has in place of no task has no rows.
+        A missing folder is refused, and Spark's stand-in for no task has no rows.
         """
         reader: Any = StoreSource({"path": "nowhere"}).reader(schemaOf("body"))
         self.assertRaises(ConfigError, reader.partitions)

@@ -194,7 +194,7 @@ class StoreTests(SessionCase):
 
     def test_runningBrokersFilesAreRead(self) -> None:
         """
-        What a broker has stored is read from its files while it runs.
+        The files of a running broker are read.
         """
         topic = self.topic(1)
         self.send(topic, range(500))

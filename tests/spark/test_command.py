@@ -63,7 +63,7 @@ class CommandTests(SynchronousTestCase):
 
     def test_missingJavaAndInterruptSetExitCode(self) -> None:
         """
-        Without Java it says so, and who interrupts it gets the exit code of that.
+        Without Java it says so, and an interrupt sets its exit code.
         """
         for raised, code, says in (
             (NoJava("no Java"), 1, "archive: no Java"),

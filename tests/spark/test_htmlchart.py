@@ -115,7 +115,7 @@ class CommandTests(SynchronousTestCase):
 
     def test_invalidArgumentsAreNamed(self) -> None:
         """
-        What is missing or malformed is told.
+        Missing and malformed arguments are named.
         """
         for given_, says in (
             (["archive", "--topics", "T"], "--folder"),

@@ -62,8 +62,8 @@ class JavaTests(SynchronousTestCase):
 
     def test_userComesBeforePathAndInstalled(self) -> None:
         """
-        What the user says goes first, then the PATH, then what is installed; one that is
-        too old is passed over.
+        The user's setting goes first, then the PATH, then an installed one; one that is too
+        old is skipped.
         """
         installed = self.home("jvm/a", 'version "21"')
         self.assertEqual(self.find(), installed)

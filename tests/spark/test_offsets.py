@@ -30,7 +30,7 @@ tables = st.dictionaries(queues, st.integers(0, 2**63 - 1))
 
 class JsonTests(SynchronousTestCase):
     """
-    What a checkpoint holds.
+    The content of a checkpoint.
     """
 
     def test_jsonIsSorted(self) -> None:
@@ -51,10 +51,10 @@ class JsonTests(SynchronousTestCase):
         self.assertEqual(json.dumps(UNKNOWN), '{"v": 1}')
 
     @given(tables, st.randoms())
-    def test_roundTrip(self, offsets: dict[MessageQueue, int], chance: object) -> None:
+    def test_offsetsAreReadBack(self, offsets: dict[MessageQueue, int], chance: object) -> None:
         """
-        What is written is read back, and equal offsets are equal texts, in whatever
-        order they came to be known.
+        Written offsets are read back, and equal offsets are equal texts, in whatever order
+        they came to be known.
         """
         text = json.dumps(toJson(offsets))
         self.assertEqual(fromJson(json.loads(text)), offsets)
@@ -130,7 +130,7 @@ class PositionTests(SynchronousTestCase):
 
     def test_malformedPositionIsRefused(self) -> None:
         """
-        What is neither a word nor such a table is refused, saying where.
+        A position that is neither a word nor such a table is refused, with its place.
         """
         for text, says in (
             ("newest", "neither earliest nor latest nor JSON"),

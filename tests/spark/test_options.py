@@ -44,7 +44,7 @@ class SourceTests(SynchronousTestCase):
         self, options: dict[str, str], *, streaming: bool | None = None
     ) -> tuple[str, ...]:
         """
-        What is wrong.
+        The problems of the options.
         """
         error = self.assertRaises(ConfigError, SourceOptions.read, options, streaming=streaming)
         problems: tuple[str, ...] = error.problems
@@ -232,7 +232,7 @@ class SourceTests(SynchronousTestCase):
 
     def test_emptyRangeIsRefused(self) -> None:
         """
-        What can have no rows, or makes no sense for a stream, is refused.
+        A range without rows, or without sense for a stream, is refused.
         """
         self.assertIn("has no rows", self.wrong(streaming=False, startingOffsets="latest"))
         self.assertIn("has no rows", self.wrong(endingOffsets="earliest"))
@@ -324,7 +324,7 @@ class SinkTests(SynchronousTestCase):
 
     def test_invalidTopicIsRefused(self) -> None:
         """
-        What cannot be sent to is refused.
+        A topic that cannot be sent to is refused.
         """
         error = self.assertRaises(
             ConfigError,

@@ -46,7 +46,7 @@ def rangesOf(table: dict[MessageQueue, tuple[int, int]]) -> list[Range]:
 
 class TasksTests(SynchronousTestCase):
     """
-    Who reads what.
+    The tasks and their ranges.
     """
 
     @given(bounds, limits, limits)
@@ -118,7 +118,7 @@ class TasksTests(SynchronousTestCase):
 
 class LimitOffsetsTests(SynchronousTestCase):
     """
-    What a micro-batch gets.
+    The messages of a micro-batch.
     """
 
     @given(bounds, st.none() | st.integers(1, 20_000))
@@ -158,12 +158,12 @@ class LimitOffsetsTests(SynchronousTestCase):
 
 class RangesTests(SynchronousTestCase):
     """
-    What lies between two offsets.
+    The ranges between two offsets.
     """
 
     def test_unchangedQueueHasNoRange(self) -> None:
         """
-        What has not changed has nothing, and what is entered has nothing yet.
+        An unchanged queue has no range, and a new one has none yet.
         """
         start = {queue(0): 3, queue(1): 5}
         end = {queue(0): 9, queue(1): 5, queue(2): 7}

@@ -182,7 +182,7 @@ class PushedFiltersTests(SynchronousTestCase):
 
     def test_otherFiltersLeaveAll(self) -> None:
         """
-        What says nothing about a place leaves all.
+        A filter that says nothing about a place leaves all.
         """
         for wanted in (
             EqualTo(("tags",), "x"),

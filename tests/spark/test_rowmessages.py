@@ -36,8 +36,8 @@ class IdsTests(SynchronousTestCase):
 
     def test_idHasZerosForTime(self) -> None:
         """
-        What stands where clients have a time, digits 20 to 28, is near 0: tools look
-        from there on, and there are no messages before.
+        Digits 20 to 28, in which clients have a time, are near 0: tools look from that time
+        on, and no messages are before it.
         """
         self.assertEqual(RowIds("job", 1, 2).of(65_535)[20:], "00000000FFFF")
         self.assertEqual(RowIds("job", 1, 2).of(65_536)[20:28], "00000001")

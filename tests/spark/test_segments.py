@@ -164,7 +164,7 @@ class SplitTests(LogCase):
 
 class DamageTests(LogCase):
     """
-    What is no record.
+    Bytes that are no record.
     """
 
     def setUp(self) -> None:
@@ -208,7 +208,7 @@ class DamageTests(LogCase):
 
     def test_damageMayRaise(self) -> None:
         """
-        What is told may be an error.
+        The callback of a damage may raise an error.
         """
         self.damage(self.written[1], b"\xff" * 8)
         self.assertRaises(
@@ -255,8 +255,8 @@ class TimeTests(LogCase):
 
     def test_unwrittenEndIsNoTask(self) -> None:
         """
-        What was never written is nobody's task, whether the file system tells of it or
-        has zeros for it.
+        The unwritten end of a file is no task, whether the file system reports a hole or
+        zeros.
         """
         writeLog(self.folder, [{}], 8 << 20)
         (found,) = splits(segmentsIn(self.folder), 1 << 20)

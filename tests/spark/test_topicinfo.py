@@ -55,7 +55,7 @@ class RetryTests(SynchronousTestCase):
 
     def test_passingErrorIsRetried(self) -> None:
         """
-        What may be over soon is asked again, less and less often.
+        A passing error is retried, less and less often.
         """
         errors: list[RocketError] = [
             ConnectFailed("h:1", "refused"),
@@ -89,7 +89,7 @@ class RetryTests(SynchronousTestCase):
 
     def test_finalErrorIsRaisedAtOnce(self) -> None:
         """
-        What will not pass is an error at once, also if it is why sending failed.
+        A final error is raised at once, also as the reason of a failed send.
         """
 
         def call(left: float) -> None:
@@ -101,7 +101,7 @@ class RetryTests(SynchronousTestCase):
 
 class TopicInfoTests(BlockingCase):
     """
-    What is asked.
+    Requests about a topic.
     """
 
     def cluster(self, chosen: TopicChoice | None = None) -> TopicInfo:
@@ -254,7 +254,7 @@ class TopicInfoTests(BlockingCase):
 
     def test_unreachableServerIsNamed(self) -> None:
         """
-        If nobody answers within the time, the error says who.
+        If no server answers in time, the error names it.
         """
         gone = self.nowhere()
         cluster = TopicInfo(clientFor(Settings(gone, timeout=0.5)), TopicChoice(("T",)))
@@ -290,7 +290,7 @@ class OffsetCommitTests(BlockingCase):
 
     def told(self) -> list[tuple[str, str]]:
         """
-        What brokers were told since they were last asked.
+        The offsets that brokers were told since the last call.
         """
         found = []
         for each in (self.a, self.b):
@@ -303,7 +303,7 @@ class OffsetCommitTests(BlockingCase):
 
     def test_changedOffsetsAreCommitted(self) -> None:
         """
-        What has changed is told, and the group is known before that.
+        Changed offsets are committed, and the group is registered before that.
         """
         commits = self.offsetCommit()
         commits.commit({A0: 5, B1: 7})
@@ -316,9 +316,9 @@ class OffsetCommitTests(BlockingCase):
         commits.commit({A0: 6, B1: 7})
         self.assertEqual(self.a.requests, [])
 
-    def test_heartbeatEveryHalfMinute(self) -> None:
+    def test_heartbeatIsSentEachHalfMinute(self) -> None:
         """
-        Every half minute brokers hear that the group is there.
+        Every half minute brokers get a heartbeat of the group.
         """
         commits = self.offsetCommit()
         for passed in (0.0, 29.0, 1.0, 5.0, 25.0):
@@ -328,7 +328,7 @@ class OffsetCommitTests(BlockingCase):
 
     def test_failedCommitIsLoggedAndRepeated(self) -> None:
         """
-        What could not be told is logged, and told the next time.
+        A failed commit is logged, and repeated the next time.
         """
         commits = self.offsetCommit()
         self.a.serve[RequestCode.UPDATE_CONSUMER_OFFSET] = refuse(ResponseCode.NO_PERMISSION)
@@ -343,7 +343,7 @@ class OffsetCommitTests(BlockingCase):
 
 class ImportTests(SynchronousTestCase):
     """
-    What the package needs.
+    The imports of the package.
     """
 
     MODULES = (

@@ -18,6 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.interop.content import comparable, content, describe
 from tests.interop.ours import Driver
 from tests.interop.samples import commands, small
+from tests.store.replicas import copy, logOf
 from txrocket.protocol.record import decodeRecord, decodeRecords
 from txrocket.store.read.getresult import GetMessageStatus
 
@@ -73,6 +74,25 @@ class _Folder:
         """
         size = self.settings.mappedFileSizeConsumeQueue
         self.assertEqual(comparable(content(self.store), size), comparable(self.expected, size))
+
+    def test_slaveHasTheSame(self: Any) -> None:
+        """
+        A slave that gets the log of Java in pieces of any size has its bytes, and reads
+        everything as Java did; so does a start on the slave's folder.
+        """
+        size = self.settings.mappedFileSizeConsumeQueue
+        for most in (100, 4099, 32 * 1024):
+            slave = Driver(small(self.mktemp()))
+            self.addCleanup(slave.stop)
+            slave.store.replica.follow()
+            copy(self.store, slave.store, most)
+            self.assertEqual(logOf(self.store), logOf(slave.store))
+            expected = comparable(self.expected, size)
+            self.assertEqual(comparable(content(slave.store), size), expected)
+        slave.stop()
+        slave = Driver(slave.store.settings)
+        self.addCleanup(slave.stop)
+        self.assertEqual(comparable(content(slave.store), size), expected)
 
     def test_queuesGiveTheirMessages(self: Any) -> None:
         """

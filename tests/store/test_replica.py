@@ -5,13 +5,20 @@ Tests for L{txrocket.store.replica}.
 
 from __future__ import annotations
 
+from itertools import cycle, islice
+from typing import Any
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError
 
-from tests.store.disk import full, ioError
+from tests.store.disk import Disk, full, ioError
 from tests.store.ledger import HOST, ROOT, SMALL, START
 from tests.store.replicas import ReplicaTestCase, bodies, copy, logOf, put
 from txrocket.errors import DiskFull, MalformedLog, StoreError, StoreFailed, StoreIsReplica
 from txrocket.protocol.record import encodeBlank
+from txrocket.testing.memoryfiles import MemoryFiles
 
 _FILE = SMALL.mappedFileSizeCommitLog
 
@@ -142,7 +149,7 @@ class AppendTests(ReplicaTestCase):
         for number in range(12):
             put(self.master, b"%d" % number * (400 + 61 * number), TAGS="a", KEYS="k")
         for size in (1, 3, 7, 8, 9, 35, 36, 37, 511, 4095, 4096):
-            self.slaveDisk = type(self.slaveDisk)()
+            self.slaveDisk = Disk()
             self.slave = self.startSlave()
             copy(self.master, self.slave, size)
             self.assertEqualLogs()
@@ -277,7 +284,7 @@ class AppendTests(ReplicaTestCase):
         data = bytearray(logOf(self.master))
         data[_FILE - 90 : _FILE] = b"rubbish --" * 9
         for size in (8, 100, _FILE):
-            self.slaveDisk = type(self.slaveDisk)()
+            self.slaveDisk = Disk()
             self.slave = self.startSlave()
             for start in (0, _FILE):
                 for at in range(start, min(start + _FILE, len(data)), size):
@@ -385,7 +392,7 @@ class RoleTests(ReplicaTestCase):
         """
         ends = [put(self.master, b"%d" % n * 700, TAGS="t", KEYS="k").end for n in range(4)]
         for until in (*range(1, ends[-1], 97), ends[1] + 4, ends[1] + 8, ends[1] + 20, _FILE):
-            self.slaveDisk = type(self.slaveDisk)()
+            self.slaveDisk = Disk()
             self.slave = self.startSlave()
             copy(self.master, self.slave, until=until)
             self.slave.replica.lead()
@@ -418,7 +425,100 @@ class RoleTests(ReplicaTestCase):
         """
         Entries of delayed messages have the times of the slave's own delay levels.
         """
-        put(self.master, topic="SCHEDULE_TOPIC_XXXX", queueId=2, DELAY="3")
+        topic = "SCHEDULE_TOPIC_XXXX"
+        put(self.master, topic=topic, queueId=2, DELAY="3")
+        self.slaveDisk = Disk()
+        self.slave = self.startSlave(settings=attrs.evolve(SMALL, messageDelayLevel="1s 2s 7s"))
         copy(self.master, self.slave)
-        mine = self.slave.entries("SCHEDULE_TOPIC_XXXX", 2, 0, 10)
-        self.assertEqual(self.master.entries("SCHEDULE_TOPIC_XXXX", 2, 0, 10), mine)
+        [(*place, time)] = self.master.entries(topic, 2, 0, 10)
+        self.assertEqual([(*place, time - 3000)], self.slave.entries(topic, 2, 0, 10))
+
+    def test_queuesThatFallBehind(self) -> None:
+        """
+        If entries cannot be written, the log is taken all the same, and the queues catch up
+        when there is room; meanwhile the store does not begin to lead.
+        """
+        broken = True
+
+        def fail(operation: str, path: str) -> None:
+            if broken and "/consumequeue/" in path and operation in ("create", "pwrite"):
+                raise full()
+
+        self.slaveDisk.before = fail
+        for number in range(3):
+            put(self.master, b"%d" % number, topic="SCHEDULE_TOPIC_XXXX", DELAY="1")
+        copy(self.master, self.slave, 60)
+        self.assertEqual(self.master.replica.end, self.slave.replica.end)
+        self.assertRaises(OSError, self.slave.replica.lead)
+        self.assertTrue(self.slave.replica.isFollower)
+        broken = False
+        self.clock.advance(1.5)
+        self.assertEqual(3, self.slave.maxOffset("SCHEDULE_TOPIC_XXXX", 0))
+        self.slave.replica.lead()
+        appended = put(self.slave, b"next", topic="SCHEDULE_TOPIC_XXXX", DELAY="1")
+        self.assertEqual(3, appended.queueOffset)
+        self.assertEqualStart()
+
+    def assertEqualStart(self) -> None:
+        """
+        The slave's log begins with the bytes of the master's.
+        """
+        mine, theirs = logOf(self.slave), logOf(self.master)
+        self.assertEqual(theirs, mine[: len(theirs)])
+
+    def test_cleanStop(self) -> None:
+        """
+        A follower that is stopped, also with half a record in memory, has closed its folder:
+        the checkpoint tells of all that is in the log.
+        """
+        ends = [put(self.master, b"%d" % number * 100).end for number in range(3)]
+        copy(self.master, self.slave, until=ends[1] + 50)
+        self.successResultOf(self.slave.stop())
+        self.assertNotIn("abort", self.slaveDisk.names(ROOT))
+        self.slave = self.startSlave()
+        self.assertEqual(ends[1], self.slave.checkpointer.last.offset)
+        self.assertEqual(ends[1], self.slave.replica.end)
+
+    def test_memoryFiles(self) -> None:
+        """
+        On the disk of the memory cluster, a log is followed, cut and set aside as well.
+        """
+        disk: Any = MemoryFiles(self.clock.seconds)
+        slave = self.start(disk, follow=True)
+        ends = [put(self.master, b"%d" % number * 900).end for number in range(8)]
+        copy(self.master, slave, 1000)
+        self.assertEqual(3, slave.replica.cut(ends[4], 1).records)
+        copy(self.master, slave)
+        self.assertEqual(logOf(self.master), logOf(slave))
+        self.assertTrue(slave.replica.beginAt(0))
+        copy(self.master, slave)
+        self.assertEqual(bodies(self.master), bodies(slave))
+
+
+class PieceTests(ReplicaTestCase):
+    """
+    Pieces of any size.
+    """
+
+    @given(st.lists(st.integers(1, 5000), min_size=1, max_size=40), st.integers(0, 60))
+    def test_anyPieces(self, sizes: list[int], stop: int) -> None:
+        """
+        Whatever the pieces, a slave has the master's bytes and messages in the end; and if
+        they stop anywhere, it leads behind its last whole record.
+        """
+        if not self.master.replica.end:
+            for number in range(9):
+                put(self.master, b"%d" % number * (number * 150), TAGS="t" * number)
+        self.slaveDisk = Disk()
+        self.slave = self.startSlave()
+        copy(self.master, self.slave, cycle(sizes))
+        self.assertEqualLogs()
+        self.assertEqual(bodies(self.master), bodies(self.slave))
+        self.slaveDisk = Disk()
+        self.slave = self.startSlave()
+        until = sum(islice(cycle(sizes), stop)) % (self.master.replica.end + 1)
+        copy(self.master, self.slave, cycle(sizes), until)
+        whole = len(bodies(self.slave))
+        self.slave.replica.lead()
+        self.assertEqual(whole, put(self.slave, b"mine").queueOffset)
+        self.assertEqual([*bodies(self.master)[:whole], b"mine"], bodies(self.slave))

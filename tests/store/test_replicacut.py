@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.store.disk import full, ioError
+from tests.store.disk import Disk, full, ioError
 from tests.store.ledger import ROOT, SMALL
 from tests.store.replicas import ReplicaTestCase, bodies, copy, logOf, put
 from tests.store.support import Held
@@ -31,7 +31,7 @@ class RestartTests(ReplicaTestCase):
         """
         expected = self.expected(until)
         for restart in (self.killSlave, self.stopSlave):
-            self.slaveDisk = type(self.slaveDisk)()
+            self.slaveDisk = Disk()
             self.slave = self.startSlave()
             copy(self.master, self.slave, until=until)
             restart()
@@ -233,7 +233,7 @@ class CutTests(ReplicaTestCase):
             (_FILE - 1, ends[1]),
             (ends[0] - 1, 0),
         ):
-            self.slaveDisk = type(self.slaveDisk)()
+            self.slaveDisk = Disk()
             self.slave = self.startSlave()
             copy(self.master, self.slave)
             self.assertEqual(end, self.cut(offset).offset, offset)
@@ -472,8 +472,8 @@ class BeginTests(ReplicaTestCase):
 
     def test_emptyBegins(self) -> None:
         """
-        A new slave begins where its master's log does; there is nothing to set aside, and a
-        restart before the first byte keeps the place.
+        A new slave begins where its master's log does; there is nothing to set aside.  After a
+        restart before the first byte it has to begin there again.
         """
         for number in range(5):
             put(self.master, b"%d" % number * 1500)
@@ -481,8 +481,11 @@ class BeginTests(ReplicaTestCase):
         self.assertEqual("", self.slave.replica.beginAt(_FILE))
         self.assertEqual([], self.slaveDisk.names(f"{ROOT}/aside"))
         for restart in (self.killSlave, self.stopSlave):
-            restart()
             self.assertEqual((_FILE, _FILE), (self.slave.replica.first, self.slave.replica.end))
+            self.clock.advance(70)
+            restart()
+            self.assertEqual((0, 0), (self.slave.replica.first, self.slave.replica.end))
+            self.assertEqual("", self.slave.replica.beginAt(_FILE))
         copy(self.master, self.slave)
         self.assertEqualLogs()
 
@@ -508,6 +511,63 @@ class BeginTests(ReplicaTestCase):
             copy(self.master, self.slave)
             self.slave.replica.beginAt(0)
         self.assertEqual(2, len(self.slaveDisk.names(f"{ROOT}/aside")))
+
+    def test_quietQueues(self) -> None:
+        """
+        A slave whose log has no message of a queue goes on with the queue offsets that its
+        master tells: if it leads, none is given twice, also after a crash.
+        """
+        for _ in range(3):
+            put(self.master, b"quiet", topic="Quiet")
+        for number in range(6):
+            put(self.master, b"%d" % number * 1500)
+        self.successResultOf(self.master.checkpointer.checkpoint())
+        self.master.log.segments.removeFirst()
+        self.master.retention.follow()
+        first = self.master.replica.first
+        begins = self.master.replica.queueBegins()
+        self.assertEqual({("Quiet", 0): 3, ("T", 0): 2}, begins)
+        self.slave.replica.beginAt(first)
+        for _ in range(2):
+            self.slave.replica.beginQueues(begins)
+            copy(self.master, self.slave)
+        self.killSlave()
+        self.assertEqual(
+            [3, 3, 2, 6],
+            [
+                *(self.slave.minOffset("Quiet", 0), self.slave.maxOffset("Quiet", 0)),
+                *(self.slave.minOffset("T", 0), self.slave.maxOffset("T", 0)),
+            ],
+        )
+        self.assertEqualLogs()
+        self.slave.replica.lead()
+        self.assertEqual(3, put(self.slave, b"next", topic="Quiet").queueOffset)
+        self.assertEqual([b"next"], bodies(self.slave, "Quiet"))
+        self.assertRaises(StoreError, self.slave.replica.beginQueues, {})
+
+    def test_fullDisk(self) -> None:
+        """
+        If there is no room for a folder, nothing is changed; if there is none for the first
+        file, bytes are refused until there is.
+        """
+        for number in range(3):
+            put(self.master, b"%d" % number * 1500)
+        copy(self.master, self.slave)
+        broken = "/aside"
+
+        def fail(operation: str, path: str) -> None:
+            if broken in path and operation in ("makeFolder", "allocate"):
+                raise full()
+
+        self.slaveDisk.before = fail
+        self.assertRaises(DiskFull, self.slave.replica.beginAt, 0)
+        self.assertEqual(bodies(self.master), bodies(self.slave))
+        broken = "/store/commitlog/"
+        self.slave.replica.beginAt(0)
+        self.assertRaises(DiskFull, copy, self.master, self.slave)
+        broken = "?"
+        copy(self.master, self.slave)
+        self.assertEqual(bodies(self.master), bodies(self.slave))
 
     def test_noFileBeginsThere(self) -> None:
         """

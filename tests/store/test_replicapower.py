@@ -93,6 +93,7 @@ class Broker:
         elif common < self.log.end:
             self.log.cut(common, self.epochs.entries[-1].epoch)
         self.epochs.cutAt(self.log.end)
+        self.log.beginQueues(leader.log.queueBegins())
 
     def take(self, leader: Broker, most: int) -> bool:
         """
@@ -330,7 +331,9 @@ class World:
 
     def _look(self, broker: Broker) -> None:
         random = self._random
-        disk = broker.disk.crash(Random(random.getrandbits(64)))
+        # Now and then only the process ends here, and the power goes later.
+        killed = random.random() < 0.15
+        disk = broker.disk.fork() if killed else broker.disk.crash(Random(random.getrandbits(64)))
         found = self._started(disk)
         self._histories.check(found, leads=broker is self._leader)
         other = self._brokers[0] if broker is self._brokers[1] else self._brokers[1]

@@ -173,7 +173,7 @@ class ChildTests(TestCase):
 
 class FailureTests(SynchronousTestCase):
     """
-    What the test is told if the child fails.
+    The errors of a test whose child fails.
     """
 
     def child(self, program: str, timeout: float = 30.0) -> ChildCluster:
@@ -192,8 +192,7 @@ class FailureTests(SynchronousTestCase):
 
     def test_invalidSettingIsReported(self) -> None:
         """
-        What is wrong with the settings is said as the servers say it, and nothing is
-        left.
+        Wrong settings are reported as by the servers, and no process is left.
         """
         cluster = ChildCluster(settings={"flushDiskTyp": "SYNC_FLUSH"})
         error = self.assertRaises(ClusterFailed, cluster.__enter__)
@@ -220,9 +219,9 @@ class FailureTests(SynchronousTestCase):
         self.assertIn("no such thing", str(error))
         self.assertIsNone(cluster.pid)
 
-    def test_badEnd(self) -> None:
+    def test_badExitStatusIsError(self) -> None:
         """
-        An end with another status than 0 is not passed over.
+        An end with another status than 0 is an error.
         """
         cluster = self.child(BAD)
         cluster.start()
@@ -243,7 +242,7 @@ class FailureTests(SynchronousTestCase):
 
     def test_secondStartIsRefused(self) -> None:
         """
-        What runs is not started.
+        A running cluster is not started again.
         """
         cluster = self.child(SILENT)
         self.patch(cluster, "_tell", lambda asked: {"nameServers": [], "brokers": []})
@@ -307,7 +306,7 @@ class ServingTests(TestCase):
 
     async def told(self, **asked: Any) -> Any:
         """
-        What the child answers.
+        The answer of the child.
         """
         self.child.dataReceived(json.dumps(asked).encode() + b"\n")
         ((phase, event, stop),) = self.reactor.triggers
@@ -332,9 +331,9 @@ class ServingTests(TestCase):
         self.assertEqual(self.reactor.stops, 2)
 
     @asDeferred
-    async def test_wrongSettings(self) -> None:
+    async def test_wrongSettingsAreTold(self) -> None:
         """
-        A mistake of the test's is told to it.
+        The test gets its mistake in the settings as an error.
         """
         told = await self.told(settings={"noSuch": 1})
         self.assertEqual(told, {"error": "--set noSuch: unknown"})
@@ -342,9 +341,9 @@ class ServingTests(TestCase):
         self.assertEqual(self.flushLoggedErrors(ConfigError), [])
 
     @asDeferred
-    async def test_otherFailure(self) -> None:
+    async def test_otherFailureIsLogged(self) -> None:
         """
-        Any other is in the log as well.
+        Any other failure is in the log as well.
         """
         told = await self.told(brokers="two")
         self.assertIn("integer", told["error"])
@@ -454,9 +453,9 @@ class PytestTests(SynchronousTestCase):
         self.assertIsNone(next(running, None))
         self.assertIsNone(cluster.pid)
 
-    def test_notNeeded(self) -> None:
+    def test_pytestIsOptional(self) -> None:
         """
-        Without pytest there is all the rest; and nothing installs a reactor.
+        Without pytest all the rest works, and nothing installs a reactor.
         """
         script = (
             "import sys\n"

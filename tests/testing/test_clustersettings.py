@@ -36,9 +36,9 @@ class SettingsTests(SynchronousTestCase):
     Settings of a test.
     """
 
-    def test_nameServer(self) -> None:
+    def test_nameServerGetsItsSettings(self) -> None:
         """
-        A name server gets its place, and what it knows of the test's settings.
+        A name server gets its folder, and those of the test's settings that it knows.
         """
         configuration = namesrvSettings(SETTINGS, "192.0.2.1", 9876, "/there")
         self.assertEqual(
@@ -75,7 +75,7 @@ class SettingsTests(SynchronousTestCase):
 
     def test_unknownSettingIsRefused(self) -> None:
         """
-        A setting that nobody has is an error with the nearest one's name.
+        An unknown setting is an error with the nearest one's name.
         """
         error = self.assertRaises(
             ConfigError,
@@ -93,8 +93,8 @@ class PortTests(SynchronousTestCase):
 
     def test_freePortCanBeListenedOn(self) -> None:
         """
-        One can listen at the port and below it, and the system gives neither to who
-        dials.
+        A server can listen at the port and below it, and the system gives neither to a
+        client.
         """
         port = freePort("127.0.0.1", (2,))
         for each in (port, port - 2):

@@ -105,10 +105,9 @@ class ClusterTests(MemoryCase):
             [[each.encode()] for each in cluster.brokers],
         )
 
-    def test_inMemory(self) -> None:
+    def test_clusterUsesNoSystemResources(self) -> None:
         """
-        There is no socket, no thread and no file, and no time passes but on the
-        clock.
+        There is no socket, no thread and no file, and time passes on the clock only.
         """
 
         def refuse(*args: Any, **options: Any) -> Any:
@@ -139,9 +138,9 @@ class ClusterTests(MemoryCase):
         self.assertEqual(self.bodies(cluster.brokers[0]), sent[:2])
         self.assertEqual(self.bodies(cluster.brokers[0], offset=2), sent[2:])
 
-    def test_longPolling(self) -> None:
+    def test_pullIsHeldUntilMessage(self) -> None:
         """
-        A pull is held until a message comes, or for as long as it may be.
+        A pull is held until a message comes, or its time is over.
         """
         cluster = self.start()
         broker = cluster.brokers[0]
@@ -157,7 +156,7 @@ class ClusterTests(MemoryCase):
         cluster.advance(0.2)
         self.assertEqual(self.successResultOf(held), [])
 
-    def test_syncFlush(self) -> None:
+    def test_syncFlushSendIsAnswered(self) -> None:
         """
         A send that waits for the disk is answered.
         """
@@ -167,8 +166,7 @@ class ClusterTests(MemoryCase):
 
     def test_tlsIsRefused(self) -> None:
         """
-        A server that would have to dial over TLS is not to be had in memory, and
-        says so.
+        A server that would have to dial over TLS cannot run in memory, and says so.
         """
         cluster = MemoryCluster(settings={"tls.server.mode": "enforcing"})
         self.addCleanup(cluster.stop)
@@ -177,7 +175,7 @@ class ClusterTests(MemoryCase):
 
     def test_blockingProcessorAnswers(self) -> None:
         """
-        What blocks runs in its turn, and what it raises is answered.
+        A blocking processor runs in its turn, and its error is answered.
         """
         cluster = self.start(plugins=Plugins(processors=[Reverse()]))
         asking = self.client.ask(cluster.brokers[0], requestCommand(OWN_CODE, body=b"abc"))
@@ -187,7 +185,7 @@ class ClusterTests(MemoryCase):
 
     def test_serversAreReachableByAddress(self) -> None:
         """
-        The servers themselves can be had by their addresses, while they run.
+        The running servers are found by their addresses.
         """
         cluster = self.start(brokers=2)
         self.assertIsInstance(cluster.nameServer(), NameServer)
@@ -224,7 +222,7 @@ class ClusterTests(MemoryCase):
 
     def test_runsAreReproducible(self) -> None:
         """
-        What is done twice has the same result, to the byte: chance is no chance.
+        Two equal runs have the same result, to the byte: chance is fixed.
         """
         ids = []
         for _ in range(2):
@@ -239,9 +237,9 @@ class TimeTests(MemoryCase):
     Time passes when the test says so.
     """
 
-    def test_inTurn(self) -> None:
+    def test_dueCallsHappenInTurn(self) -> None:
         """
-        What is due in between happens at its time, one after the other.
+        Calls that are due in between happen at their times, one after the other.
         """
         cluster = self.start()
         began = cluster.clock.seconds()
@@ -259,9 +257,9 @@ class TimeTests(MemoryCase):
         cluster.advance(0.5)
         self.assertEqual(happened, [1, 2, 3, 4])
 
-    def test_resultOf(self) -> None:
+    def test_resultOfAdvancesClock(self) -> None:
         """
-        Time passes until there is a result, and no longer than it may.
+        Time passes until there is a result, and no longer than allowed.
         """
         cluster = self.start()
         began = cluster.clock.seconds()
@@ -289,7 +287,7 @@ class TimeTests(MemoryCase):
         known = self.get(self.client.brokersOf(cluster.nameServers[0]))
         self.assertEqual(list(known.values()), cluster.brokers)
 
-    def test_shiftWall(self) -> None:
+    def test_shiftedWallLeavesClock(self) -> None:
         """
         A test sets the time of day, ahead and back, and the clock does not follow.
         """
@@ -304,9 +302,9 @@ class TimeTests(MemoryCase):
         self.assertEqual(cluster.clock.seconds(), began + 5)
         self.assertEqual(cluster.broker().store.now(), int(1000 * cluster.wall()))
 
-    def test_processClock(self) -> None:
+    def test_serverHasOneClock(self) -> None:
         """
-        A server's clock is one, and knows the calls of that server only.
+        A server has one clock, which knows the calls of that server only.
         """
         cluster = self.start()
         clock = cluster.broker().remoting.clock
@@ -376,10 +374,9 @@ class StopTests(MemoryCase):
         self.get(self.client.send(broker, b"next"))
         self.assertEqual(self.bodies(broker), [b"kept", b"next"])
 
-    def test_crashStopped(self) -> None:
+    def test_crashDuringStopIsCrash(self) -> None:
         """
-        Who crashes while he stops has crashed: the next start takes the log as it
-        is.
+        A crash during a stop is a crash: the next start takes the log as it is.
         """
         cluster = self.start()
         broker = cluster.brokers[0]
@@ -389,10 +386,10 @@ class StopTests(MemoryCase):
         cluster.start(broker)
         self.assertEqual(self.bodies(broker), [b"kept"])
 
-    def test_nameServer(self) -> None:
+    def test_nameServerComesBack(self) -> None:
         """
-        A name server comes back with what it keeps on its disk, and brokers register
-        again within half a minute.
+        A name server comes back with the content of its disk, and brokers register again
+        within half a minute.
         """
         cluster = self.start()
         address = cluster.nameServers[0]
@@ -407,9 +404,9 @@ class StopTests(MemoryCase):
         cluster.advance(31)
         self.assertEqual(len(self.get(self.client.brokersOf(address))), 1)
 
-    def test_cannotStart(self) -> None:
+    def test_failedStartIsTold(self) -> None:
         """
-        If a server cannot start the test is told, and the others can be stopped.
+        If a server cannot start the test gets the error, and the others can be stopped.
         """
         cluster = self.start()
         broker = cluster.brokers[0]
@@ -427,9 +424,9 @@ class FixtureTests(SynchronousTestCase):
     Tests for L{memoryCluster}.
     """
 
-    def test_cleanedUp(self) -> None:
+    def test_clusterIsStoppedAfterTest(self) -> None:
         """
-        The cluster is stopped when the test is over, even if it could not start.
+        The cluster is stopped after the test, even if it could not start.
         """
         cleaned = Cleaned()
         cluster = memoryCluster(cleaned, brokers=2)

@@ -90,7 +90,7 @@ def allowed(real: Tried, operation: str, arguments: tuple[Any, ...]) -> bool:
 
 class SameTests(SynchronousTestCase):
     """
-    What the real files do, those in memory do.
+    Files in memory do the same as real ones.
     """
 
     @settings(max_examples=150)
@@ -171,8 +171,7 @@ class MemoryFilesTests(SynchronousTestCase):
 
     def test_missingFileRaisesOSError(self) -> None:
         """
-        What is not there, or is no folder, or was closed, is an error as the
-        system's.
+        A missing file, a missing folder and a closed file are errors as the system's.
         """
         self.raises(FileNotFoundError, self.files.rename, "/store/a", "/store/b")
         self.raises(FileNotFoundError, self.files.space, "/nowhere")
@@ -182,9 +181,9 @@ class MemoryFilesTests(SynchronousTestCase):
         self.raises(NotADirectoryError, self.files.makeFolder, "/store/a/b")
         self.raises(OSError, self.files.sync, 99)
 
-    def test_nextData(self) -> None:
+    def test_holesAreSkippedByPage(self) -> None:
         """
-        What was never written to is passed over, a page at a time.
+        Holes are skipped, a page at a time.
         """
         handle = self.files.open("/store/file")
         self.files.truncate(handle, 1 << 30)
@@ -226,8 +225,8 @@ class MemoryFilesTests(SynchronousTestCase):
 
     def test_crashKeepsDataAndFreesLock(self) -> None:
         """
-        After a crash the data are there, and the lock may be had.  Whoever ended
-        harms nobody by cleaning up late.
+        After a crash the data are there and the lock is free.  A late clean-up of the ended
+        process does no harm.
         """
         unlock = self.files.lock("/store/lock")
         handle = self.files.open("/store/a")
@@ -241,9 +240,9 @@ class MemoryFilesTests(SynchronousTestCase):
         self.files.close(handle)
         self.assertEqual(self.files.pread(again, 9, 0), b"kept")
 
-    def test_removedWhileOpen(self) -> None:
+    def test_removedFileStaysOpen(self) -> None:
         """
-        Who has a file open keeps it when its name goes.
+        An open file stays open when its name is removed.
         """
         self.write("/store/a", b"a")
         handle = self.files.open("/store/a")

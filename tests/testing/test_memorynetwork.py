@@ -141,7 +141,7 @@ class NetworkCase(SynchronousTestCase):
 
     def connected(self) -> tuple[Ear, Ear]:
         """
-        Both ends of a connection: who dialled, and who was dialled.
+        Both ends of a connection: the dialling one, and the listening one.
         """
         self.listen()
         dialled = self.dial()
@@ -187,7 +187,7 @@ class DiallingTests(NetworkCase):
 
     def test_connectionWaitsForClock(self) -> None:
         """
-        Nobody is connected before the clock says so.
+        A connection is made when the clock says so, and not before.
         """
         self.listen()
         dialled = self.dial()
@@ -196,8 +196,8 @@ class DiallingTests(NetworkCase):
 
     def test_dialWithoutListenerFailsLater(self) -> None:
         """
-        Where nobody listens, dialling fails, later; so it does after a port was
-        closed, and if the one who listens wants nobody.
+        Without a listener a dial fails, later; so it does after a port was closed, and if
+        the listener accepts no peer.
         """
         dialled = self.dial()
         self.assertNoResult(dialled)
@@ -216,15 +216,15 @@ class DiallingTests(NetworkCase):
         error = self.failureResultOf(dialled, ConnectionRefusedError).value
         self.assertIn("192.0.2.1:80", str(error))
 
-    def test_noAddress(self) -> None:
+    def test_invalidAddressIsRefused(self) -> None:
         """
-        What is no address cannot be dialled.
+        An invalid address cannot be dialled.
         """
         self.assertRaises(ValueError, self.here.connect, "somewhere")
 
     def test_cancelledDialConnectsNobody(self) -> None:
         """
-        An attempt that is given up connects nobody.
+        A cancelled dial makes no connection.
         """
         self.listen()
         dialled = self.dial()
@@ -265,7 +265,7 @@ class DiallingTests(NetworkCase):
 
 class SendingTests(NetworkCase):
     """
-    What is sent.
+    Bytes on a connection.
     """
 
     def setUp(self) -> None:
@@ -274,8 +274,7 @@ class SendingTests(NetworkCase):
 
     def test_bytesArriveInOrder(self) -> None:
         """
-        What is written arrives in order, both ways, and not before the clock says
-        so.
+        Written bytes arrive in order, both ways, and not before the clock says so.
         """
         for each in (b"a", b"", b"b"):
             self.client.transport.write(each)
@@ -295,9 +294,9 @@ class SendingTests(NetworkCase):
         self.assertEqual(self.server.heard, data)
         self.assertEqual([len(each) for each in self.server.pieces], [65536] * 4)
 
-    def test_answersWait(self) -> None:
+    def test_answerWaitsForRequest(self) -> None:
         """
-        Nobody hears an answer while he is still asking.
+        A peer gets no answer while it is still sending its request.
         """
         server = self.server
 
@@ -312,8 +311,8 @@ class SendingTests(NetworkCase):
 
     def test_fullBufferPausesProducer(self) -> None:
         """
-        Who writes faster than the other reads is told to stop, once, and to go on
-        when all has been read.
+        A producer that writes faster than its peer reads is paused once, and resumed when
+        all has been read.
         """
         producer = Producer()
         self.client.transport.registerProducer(producer, True)
@@ -332,9 +331,9 @@ class SendingTests(NetworkCase):
         self.clock.advance(0)
         self.assertEqual(producer.told, ["pause", "resume"])
 
-    def test_pausedMidway(self) -> None:
+    def test_pausedReaderGetsNoMore(self) -> None:
         """
-        Who stops reading in the middle gets no more until he reads again.
+        A peer that pauses in the middle gets no more until it resumes.
         """
         hear = self.server.dataReceived
 
@@ -396,7 +395,7 @@ class SendingTests(NetworkCase):
 
     def test_socketOptionsAreAccepted(self) -> None:
         """
-        What one can tell a socket one can tell this.
+        The options of a socket are accepted.
         """
         transport = self.client.transport
         transport.setTcpNoDelay(True)
@@ -422,8 +421,7 @@ class ClosingTests(NetworkCase):
 
     def test_closeSendsBufferFirst(self) -> None:
         """
-        What was written is sent before the connection closes; nothing is read any
-        more.
+        Written bytes are sent before the connection closes; nothing is read any more.
         """
         data = bytes(200_000)
         self.client.transport.write(data)
@@ -434,9 +432,9 @@ class ClosingTests(NetworkCase):
         self.assertEqual(self.lost(), (ConnectionDone, ConnectionDone))
         self.assertEqual((self.server.heard, self.client.heard), (data, b""))
 
-    def test_writtenWhileClosing(self) -> None:
+    def test_closingConnectionTakesMoreUntilSent(self) -> None:
         """
-        As long as something is on its way more may be written; after that nothing.
+        While bytes are on their way more may be written; after that none.
         """
         for close in (
             self.client.transport.loseConnection,
@@ -453,10 +451,9 @@ class ClosingTests(NetworkCase):
         self.clock.advance(0)
         self.assertEqual(self.server.heard, b"aaa")
 
-    def test_producerFirst(self) -> None:
+    def test_stoppedProducerWritesRest(self) -> None:
         """
-        A producer that was told to stop may write the rest before the connection
-        closes.
+        A producer that was told to stop may write the rest before the connection closes.
         """
         producer = Producer()
         self.client.transport.registerProducer(producer, True)
@@ -487,18 +484,18 @@ class ClosingTests(NetworkCase):
         self.assertEqual((self.server.heard, self.client.heard), (b"", b""))
         self.assertEqual(producer.told, ["stop"])
 
-    def test_abortBoth(self) -> None:
+    def test_abortOfBothLosesOnce(self) -> None:
         """
-        If both abort, each has lost it once.
+        If both abort, each loses the connection once.
         """
         self.client.transport.abortConnection()
         self.server.transport.abortConnection()
         self.assertEqual(self.lost()[0], ConnectionAborted)
         self.assertIsNotNone(self.server.lost)
 
-    def test_abortWhileHearing(self) -> None:
+    def test_abortedPeerGetsNoMore(self) -> None:
         """
-        Who aborts when he hears the first piece hears no second.
+        A peer that aborts at the first piece gets no second.
         """
 
         def once(data: bytes) -> None:
@@ -547,7 +544,7 @@ class CrashTests(NetworkCase):
 
     def test_crashFreesPort(self) -> None:
         """
-        Nobody listens any more, and somebody else may; others listen on.
+        After a crash the port is free, and other listeners go on.
         """
         self.listen()
         self.successResultOf(self.here.listen(80).listen(Ears()))
@@ -560,7 +557,7 @@ class CrashTests(NetworkCase):
 
     def test_crashEndsDial(self) -> None:
         """
-        A process that ends while it dials is connected to nobody.
+        A process that ends while it dials has no connection.
         """
         self.listen()
         dialled = self.dial()

@@ -61,7 +61,7 @@ class RealTests(TestCase):
     @asDeferred
     async def test_serversAreReachableByAddress(self) -> None:
         """
-        The servers themselves can be had by their addresses.
+        The servers are found by their addresses.
         """
         cluster = RealCluster(reactor, nameServers=2)
         self.addCleanup(cluster.stop)
@@ -118,7 +118,8 @@ class RealTests(TestCase):
     @asDeferred
     async def test_portTakenMeanwhileIsReplaced(self) -> None:
         """
-        If somebody takes a port just before the cluster does, it takes another.
+        If another process takes a port just before the cluster does, the cluster takes
+        another.
         """
         with socket.socket() as other:
             other.bind(("127.0.0.1", freePort("127.0.0.1")))
@@ -138,10 +139,10 @@ class RealTests(TestCase):
             await self.client.send(cluster.brokers[0], b"hello")
 
     @asDeferred
-    async def test_takenForGood(self) -> None:
+    async def test_wantedPortTakenIsError(self) -> None:
         """
-        A port that the test wants, and that is taken, is an error; and so it is if
-        there is no end to bad luck.  What had been started is stopped.
+        A wanted port that is taken is an error, and so is a long row of taken ports.
+        Started servers are stopped.
         """
         with socket.socket() as other:
             other.bind(("127.0.0.1", freePort("127.0.0.1")))

@@ -134,7 +134,6 @@ class NameServerRegistration:
         Register with another number, or for the first time.  Name servers forget the former
         number of an address.
 
-        @param haAddress: where slaves connect; empty if nothing listens there.
         @return: a Deferred that fires once each has answered or failed.
         """
         self.identity = attrs.evolve(self.identity, brokerId=brokerId, haAddress=haAddress)
@@ -257,8 +256,11 @@ class NameServerRegistration:
 
     def stop(self) -> Deferred[None]:
         """
-        Unregister from all name servers.
+        Unregister from all name servers.  If this broker has not registered, they would forget
+        another one with its name and number.
         """
+        if not self._running:
+            return succeed(None)
         self._running = False
         for link in self._links.values():
             link.stop()
@@ -362,9 +364,7 @@ class NameServerRegistration:
         self, address: str, request: RemotingCommand, timeout: float
     ) -> Deferred[RemotingCommand]:
         """
-        Ask a name server, or another broker.
-
-        @return: a Deferred that fails with L{RocketError} if it does not answer or refuses.
+        Ask a name server, or another broker.  If it refuses, the Deferred fails as well.
         """
 
         def check(answer: RemotingCommand) -> RemotingCommand:

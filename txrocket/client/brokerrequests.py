@@ -74,7 +74,7 @@ class ClientRequests:
 
     def codes(self) -> dict[int, Process]:
         """
-        What is served.
+        The request codes that are served.
         """
         return {
             RequestCode.CHECK_TRANSACTION_STATE: self.checkTransaction,
@@ -88,8 +88,8 @@ class ClientRequests:
 
     def checkTransaction(self, request: RemotingCommand, peer: RemotingProtocol) -> Answer:
         """
-        CHECK_TRANSACTION_STATE: what became of a transaction?  The answer is an
-        END_TRANSACTION, when it is known.
+        CHECK_TRANSACTION_STATE: the broker asks for the state of a transaction.  The answer
+        is an END_TRANSACTION, when it is known.
         """
         header = request.decodeHeader(CheckTransactionStateRequestHeader)
         message = inflated(decodeRecord(request.body))

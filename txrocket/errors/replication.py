@@ -5,8 +5,6 @@ Errors of the link between a master and its slave.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from txrocket.errors.base import RocketError
 
 __all__ = ["LogsDiverged", "ReplicaRefused"]
@@ -19,8 +17,6 @@ class ReplicaRefused(RocketError):
     @ivar reason: the reason in a few words, which are the same each time.
     """
 
-    retriable: ClassVar[bool] = True
-
     def __init__(self, reason: str, details: str = "") -> None:
         super().__init__(f"{reason}: {details}" if details else reason)
         self.reason = reason
@@ -28,5 +24,5 @@ class ReplicaRefused(RocketError):
 
 class LogsDiverged(ReplicaRefused):
     """
-    A slave's log has other bytes than its master's.  The slave must begin anew.
+    A slave's log has other bytes than its master's.  The slave must cut them off.
     """

@@ -222,13 +222,17 @@ class Turn:
         Serve one run of each peer after the other, and the runs of one code of all peers
         together.
         """
-        pending: list[tuple[RemotingProtocol, list[Run]]] = []
-        if self._resumed:
-            resumed, self._resumed = self._resumed, {}
-            pending += [(peer, peer.takeBacklog()) for peer in resumed]
+        resumed, self._resumed = self._resumed, {}
         reads, self._reads = self._reads, {}
+        backlogs = {peer: peer.takeBacklog() for peer in resumed}
+        pending: list[tuple[RemotingProtocol, list[Run]]] = []
         for peer, data in reads.items():
-            pending.append((peer, peer.split(data)))
+            runs = peer.split(data)
+            if peer in backlogs:
+                # Behind the requests that waited, because a peer is served in order.
+                runs = backlogs.pop(peer) + runs
+            pending.append((peer, runs))
+        pending += backlogs.items()
         position = 0
         while pending:
             codes: dict[int, list[Call]] = {}

@@ -20,6 +20,10 @@ __all__ = ["main"]
 _TOOLS: Final = {
     "ha": ("txrocket.admin.commands.ha", "look at masters and slaves, and change their roles"),
     "bench": ("txrocket.bench.command", "measure a cluster by sending and receiving messages"),
+    "resend": (
+        "txrocket.blocking.commands.resend",
+        "send messages again that were cut off the log of a broker",
+    ),
 }
 
 

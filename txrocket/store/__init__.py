@@ -8,6 +8,7 @@ The message store: RocketMQ 4.9.7's files, byte for byte::
       consumequeue/TOPIC/QUEUE/00000000000000000000 ...   where each queue's are
       index/20260101000000000 ...                 where the records of a key are
       config/topics.json ...                      tables
+      epochFileCheckpoint  cut/  aside/           of a replica
 
 It knows records, offsets and files; no network, no request codes, no rules of
 business.  The commit log is the truth: everything else can be made from it.
@@ -19,6 +20,7 @@ business.  The commit log is the truth: everything else can be made from it.
 The packages: L{log<txrocket.store.log>} takes messages in, L{queue<txrocket.store.queue>} and
 L{index<txrocket.store.index>} find them, L{read<txrocket.store.read>} gives them out,
 L{flush<txrocket.store.flush>} brings them to the disk, L{files<txrocket.store.files>} is the
-operating system, L{damage<txrocket.store.damage>} and L{verify<txrocket.store.verify>} find
-faults.  All state belongs to the reactor thread; another thread only waits for disks.
+operating system, L{replica<txrocket.store.replica>} follows the log of a master,
+L{damage<txrocket.store.damage>} and L{verify<txrocket.store.verify>} find faults.  All state
+belongs to the reactor thread; another thread only waits for disks.
 """

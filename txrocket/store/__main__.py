@@ -4,6 +4,7 @@ Looking at a store from outside::
 
     python -m txrocket.store verify DIR     is it sound?
     python -m txrocket.store dump DIR       what is in it?
+    python -m txrocket.store dump FILE      what was cut off it?
 
 Neither writes anything.  The exit code is 0 if all is well, 1 if the folder is
 damaged and 2 if it cannot be read.
@@ -21,9 +22,10 @@ from itertools import islice
 from typing import Any, TextIO
 
 from txrocket.config import Configuration
-from txrocket.errors import ConfigError, StoreError, StoreInUse
+from txrocket.errors import ConfigError, MalformedRecord, StoreError, StoreInUse
 from txrocket.message import MessageExt
 from txrocket.protocol.record import decodeRecord
+from txrocket.protocol.record.recordfile import readRecordFile
 from txrocket.store.files.handles import Handles
 from txrocket.store.settings import StoreSettings
 from txrocket.store.verify import Verifier, summary
@@ -127,6 +129,8 @@ def dump(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
     """
     Print records, one JSON object a line.
     """
+    if os.path.isfile(options.folder):
+        return _dumpFile(options, out, errors)
     handles = Handles(ReadOnlyFiles(), 64)
     problems: list[str] = []
     try:
@@ -156,6 +160,27 @@ def dump(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
     for problem in problems:
         print(problem, file=errors)
     return DAMAGED if problems else SOUND
+
+
+def _dumpFile(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
+    """
+    Print the records of a file of the folder C{cut}.
+    """
+    with open(options.folder, "rb") as file:
+        records = (message for _, message in readRecordFile(file.read))
+        wanted = (
+            message
+            for message in records
+            if options.topic in (None, message.topic)
+            and message.commitLogOffset >= (options.start or 0)
+        )
+        try:
+            for message in islice(wanted, options.limit):
+                print(json.dumps(describe(message, options.body), ensure_ascii=False), file=out)
+        except MalformedRecord as error:
+            print(f"{options.folder}: {error}", file=errors)
+            return DAMAGED
+    return SOUND
 
 
 def _count(text: str) -> int:
@@ -205,7 +230,11 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--body", action="store_true", help="with bodies, in base64")
     for each in (check, show):
         each.add_argument("--force", action="store_true", help="look though it is in use")
-        each.add_argument("folder", metavar="DIR", help="the store's folder, storePathRootDir")
+        each.add_argument(
+            "folder",
+            metavar="DIR",
+            help="the store's folder, storePathRootDir; for dump, a file of its folder cut as well",
+        )
     return parser
 
 
@@ -220,7 +249,8 @@ def main(
     options = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace, TextIO, TextIO], int] = options.run
     try:
-        if not options.force and inUse(options.folder):
+        isFolder = not os.path.isfile(options.folder)
+        if isFolder and not options.force and inUse(options.folder):
             raise StoreInUse(
                 f"{options.folder} is in use by another process; what is seen of it may be "
                 "incomplete: --force looks anyway"

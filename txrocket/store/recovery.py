@@ -96,9 +96,17 @@ class Recovery:
         if self._index is not None:
             self._index.load()
         checkpoint = self._checkpointFile.read()
+        if not clean and checkpoint.offset is not None:
+            # A process that was killed while it cut the log may not have synced it, and the
+            # one on the disk tells of what was cut off.
+            self._writeSynced(checkpoint)
         self._dispatcher.timestamp = checkpoint.timestamp
         if not log.segments.bases:
             self._forgetAll()
+            if follower:
+                # A process that was killed may have moved the files, and not synced.
+                self._handles.files.syncFolder(log.segments.folder)
+                self._handles.files.syncFolder(self._settings.storePathRootDir)
             return 0
         known = checkpoint.offset if checkpoint.ours else None
         while known is not None and log.segments.end < known:

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from mmap import mmap
 from typing import Any, Final
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -295,18 +294,6 @@ class Records:
                     f" {self.topic[index]}, at {self.commitLogOffset[index]} in the log: {error}"
                 ) from None
         return pa.array(listed, pa.binary())
-
-    def bodiesMatch(self) -> bool:
-        """
-        Whether each body matches the checksum that is in its record, if there is one.
-        """
-        parts = zip(
-            self._bodyAt.tolist(), self._topicAt.tolist(), self.bodyCRC.tolist(), strict=True
-        )
-        return all(
-            not crc or start == stop or crc32(self.data[start:stop]) & 0x7FFFFFFF == crc
-            for start, stop, crc in parts
-        )
 
     @property
     def storedBody(self) -> pa.Array:

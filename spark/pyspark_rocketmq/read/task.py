@@ -212,8 +212,9 @@ class RangeReader:
                 pulled = self._client.pullAhead(
                     wanted.queue, offsets, step, timeout=self._options.settings.timeout
                 )
-            except RocketError:
+            except RocketError as error:
                 # The caller then sends a single pull, which is retried or raises.
+                _log.warning("Pulling ahead from %s at %d failed: %s", wanted.queue, at, error)
                 return
             for offset, got in zip(offsets, pulled, strict=True):
                 at = offset + step

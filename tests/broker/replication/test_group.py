@@ -62,6 +62,18 @@ class SyncTests(GroupCase):
         self.assertLess(self.cluster.clock.seconds() - before, 1.0)
         self.assertEqual([b"body"], self.bodies(self.master))
 
+    def test_aMessageIsTakenBackWithoutASlave(self) -> None:
+        """
+        A message that a consumer sends back is stored, slave or not: otherwise no message
+        could be retried.
+        """
+        self.send()
+        self.cluster.stop(self.slaves[0])
+        header = ConsumerSendMsgBackRequestHeader(0, "G", 1)
+        self.pull(self.master)
+        answer = self.answer(self.master, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        self.assertEqual(0, answer.code, answer.remark)
+
     def test_aSilentSlaveIsWaitedForForThreeSeconds(self) -> None:
         """
         If the slave does not get the message, its sender is told after slaveTimeout; the
@@ -249,7 +261,7 @@ class AsyncTests(GroupCase):
             self.send(b"after")
             self.cluster.advance(1.0)
             self.assertEqualLogs(self.master, *self.slaves)
-        self.assertEqual(3, self.status(self.slaves[0]).epoch)
+        self.assertEqual(300, self.status(self.slaves[0]).epoch)
         self.assertEqual(4, len(self.bodies(self.slaves[0])))
 
 

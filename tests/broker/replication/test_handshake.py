@@ -21,6 +21,7 @@ from txrocket.broker.replication.handshake import (
     checkPlain,
     checkSlave,
     masterHello,
+    nextEpoch,
     slaveHello,
     whereToBegin,
 )
@@ -127,6 +128,22 @@ class WhereToBeginTests(SynchronousTestCase):
             self.assertEqual(error.reason, reason)
         # A broker that is in no group takes any.
         whereToBegin(slave(log, (3, 0), groupId=""), good._replace(groupId="other"))
+
+
+class NextEpochTests(SynchronousTestCase):
+    """
+    L{nextEpoch}.
+    """
+
+    def test_epochsGrowAndAreNeverShared(self) -> None:
+        """
+        An epoch is above the last one, whoever made that, and tells which broker made it.
+        """
+        for last in (0, 1, 99, 100, 101, 199, 2500):
+            made = [nextEpoch(last, number) for number in range(100)]
+            self.assertEqual(len(set(made)), 100)
+            self.assertGreater(min(made), last)
+            self.assertEqual([each % 100 for each in made], list(range(100)))
 
 
 class CheckSlaveTests(SynchronousTestCase):

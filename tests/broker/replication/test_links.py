@@ -11,7 +11,8 @@ from twisted.logger import LogLevel
 
 from tests.broker.replication.fakes import FILE, FakeLog, LinkCase, Logged
 from txrocket.broker.replication.slave import LinkState
-from txrocket.errors import DiskFull, FlushSlaveTimeout, StoreError
+from txrocket.errors import DiskFull, FlushSlaveTimeout, SlaveNotAvailable, StoreError
+from txrocket.testing.memorynetwork import Machine
 
 
 class FollowTests(LinkCase):
@@ -131,6 +132,25 @@ class FollowTests(LinkCase):
         self.assertEqual(slave.log.data, other.log.data)
         self.assertEqual(slave.link.status.problem, "")
 
+    def test_closedPortFailsWhatWaits(self) -> None:
+        """
+        When a master does not listen any more, its slaves are gone, and a send that waits for
+        them fails; when it listens again, they come back.
+        """
+        master = self.master(FakeLog(b"one"))
+        slave = self.slave()
+        self.advance()
+        waiting = master.replicas.stored(master.log.put(b"two"))
+        self.closeMaster()
+        self.failureResultOf(waiting, SlaveNotAvailable)
+        self.assertEqual(master.replicas.all, ())
+        self.assertEqual(master.factory.connections, 0)
+        endpoint = Machine(self.network, "10.0.0.1").listen(10912)
+        self.port = self.successResultOf(endpoint.listen(master.factory))
+        self.advance(2)
+        self.assertEqual(slave.log.data, b"onetwo")
+        self.successResultOf(master.replicas.stored(6))
+
     def test_slaveFollowsOtherAddress(self) -> None:
         """
         A link that is given another address takes nothing more from the first, and one that
@@ -249,16 +269,30 @@ class CutTests(LinkCase):
         self.assertEqual(slave.link.status.lastAside, "aside/1")
         self.assertEqual(slave.epochs.entries, [(1, 0)])
 
-    def test_epochWithTwoMastersBeginsAnew(self) -> None:
+    def test_epochWithTwoMastersIsCut(self) -> None:
         """
         If operators have made one epoch twice, the bytes show it: the master refuses, and the
-        slave sets its log aside and begins anew.
+        slave cuts that epoch off, and no other.
         """
         master = self.master(FakeLog(b"commonBBBB"), (1, 0), (2, 6))
-        slave = self.slave(FakeLog(b"commonAAAA"), (1, 0), (2, 6), groupId="group")
+        slave = self.slave(FakeLog(b"commonAAAAA"), (1, 0), (2, 6), groupId="group")
         self.advance(3)
         self.assertEqual(slave.log.data, master.log.data)
-        self.assertEqual(slave.log.cuts, [b"commonAAAA"])
+        # What is longer goes first, and then what differs.
+        self.assertEqual(slave.log.cuts, [b"A", b"AAAA"])
+        self.assertEqual(slave.anew, [])
+        self.assertEqual(slave.epochs.entries, [(1, 0), (2, 6)])
+
+    def test_epochsWithTwoMastersAreCutOneByOne(self) -> None:
+        """
+        If more than one epoch was made twice, each is cut off, and the log begins anew when
+        there is none left.
+        """
+        master = self.master(FakeLog(b"B" * 30), (1, 0), (2, 10), (3, 20))
+        slave = self.slave(FakeLog(b"A" * 30), (1, 0), (2, 10), (3, 20), groupId="group")
+        self.advance(10)
+        self.assertEqual(slave.log.data, master.log.data)
+        self.assertEqual(slave.log.cuts, [b"A" * 10] * 3)
         self.assertEqual(slave.anew, [(0, "aside/1")])
 
     def test_forgottenCutOfEpochsIsMadeUpFor(self) -> None:
@@ -272,6 +306,19 @@ class CutTests(LinkCase):
         self.assertEqual(slave.epochs.entries, master.epochs.entries)
         self.assertEqual(slave.log.data, master.log.data)
         self.assertEqual(slave.cuts, [])
+
+    def test_emptyLogIsOfNoEpoch(self) -> None:
+        """
+        After a crash while a log began anew, the epochs of the old one may still be there:
+        an empty log follows any master, and has that one's epochs.
+        """
+        for number, stale in enumerate((((1, 0), (7, 5)), ((2, 0), (3, 4)))):
+            master = self.master(FakeLog(bytes(100), FILE), (1, 0), (2, 50))
+            slave = self.slave(FakeLog(b"", FILE), *stale, groupId="group", replicaId=number + 1)
+            self.advance()
+            self.assertEqual(slave.log.data, master.log.data)
+            self.assertEqual(slave.epochs.entries, [(1, 0), (2, 50)])
+            self.closeMaster()
 
     def test_oldMasterIsNotFollowed(self) -> None:
         """

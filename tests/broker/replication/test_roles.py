@@ -9,9 +9,10 @@ from typing import Any
 
 from tests.broker.replication.groupcase import GroupCase
 from txrocket.broker.replication.role import Role
+from txrocket.broker.replication.tables.payload import valuePayload
 from txrocket.errors import ConfigError
 from txrocket.model import MASTER_ID
-from txrocket.protocol.bodies import ClusterInfo
+from txrocket.protocol.bodies import ClusterInfo, DelayOffsetSerializeWrapper
 from txrocket.protocol.bodies.codec import decodeBody
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import (
@@ -124,6 +125,32 @@ class PromotionTests(GroupCase):
         self.cluster.advance(1.0)
         self.assertEqualLogs(self.master, *self.slaves)
 
+    def test_twoMastersAreNoticedAndOneLogIsCut(self) -> None:
+        """
+        An old master that starts while it reaches nobody leads as well, and messages of the
+        same size come to both.  Once an operator demotes it, its messages are cut and kept,
+        and all logs are equal.
+        """
+        self.cluster.crash(self.master)
+        self.promote(self.slaves[0])
+        self.cluster.advance(10.0)
+        others = [*self.slaves, *self.cluster.nameServers]
+        for each in others:
+            self.cluster.cut(self.master, each)
+        self.cluster.start(self.master)
+        self.assertEqual(ResponseCode.SLAVE_NOT_AVAILABLE, self.send(b"A"))
+        self.assertEqual(0, self.send(b"B", self.slaves[0]))
+        self.assertNotEqual(self.log(self.master), self.log(self.slaves[0]))
+        for each in others:
+            self.cluster.heal(self.master, each)
+        self.assertEqual(0, self.demote(self.master, force=True).code)
+        self.cluster.advance(60.0)
+        self.assertEqualLogs(self.slaves[0], self.master, self.slaves[1])
+        self.assertEqual([b"first", b"B"], self.bodies(self.master))
+        cut = self.status(self.master).lastCut
+        assert cut is not None
+        self.assertEqual(1, cut.records)
+
     def test_rolesOutliveRestarts(self) -> None:
         """
         After a hand-over all brokers may be restarted, in any order: the roles stay.
@@ -164,6 +191,21 @@ class PromotionTests(GroupCase):
         self.assertEqual(0, self.promote(self.slaves[0]).code)
         self.cluster.advance(20.0)
         self.assertEqual([b"first", b"soon", b"later"], self.bodies(self.slaves[0]))
+
+    def test_progressThatWaitsIsForgotten(self) -> None:
+        """
+        Progress that a slave has not come to yet does not count once it leads: its log grows
+        by other messages.
+        """
+        slave = self.cluster.broker(self.slaves[0])
+        links: Any = slave.replication.steps.links
+        end = slave.store.replica.end
+        links._sink.apply(valuePayload("delay", DelayOffsetSerializeWrapper({3: 17}), end + 10))
+        self.cluster.crash(self.master)
+        self.promote(self.slaves[0])
+        self.cluster.advance(10.0)
+        self.assertEqual(0, self.send(address=self.slaves[0]))
+        self.assertNotEqual(17, slave.parts.delivery.delayLevels.offsets.get(3))
 
     def test_aMasterIsNotPromoted(self) -> None:
         """

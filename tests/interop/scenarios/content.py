@@ -15,7 +15,7 @@ _LIMIT = 4 << 20
 @scenario("Compression", "sync compress", "push")
 async def compression(cell: Cell) -> None:
     """
-    A body of more than 4 KiB is compressed on its way, and nobody notices.
+    A body of more than 4 KiB is compressed on the wire, and arrives as it was.
     """
     topic = await cell.topic()
     producer = await cell.producer()

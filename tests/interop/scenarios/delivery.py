@@ -22,8 +22,8 @@ _LATE = 20.0
 @scenario("Delay levels", "sync delay", "push")
 async def delay(cell: Cell) -> None:
     """
-    Each message comes when its delay is over, and not before; a level that there is
-    not is the highest.  What it was can be seen.
+    Each message comes when its delay is over, and not before; a level above the highest is
+    the highest, and the stored level shows it.
     """
     topic = await cell.topic()
     producer = await cell.producer()
@@ -83,8 +83,8 @@ async def anyTime(cell: Cell) -> None:
 @scenario("Retry, then dead letters", "sync", "push pull retry", limit=500.0)
 async def retry(cell: Cell) -> None:
     """
-    What fails comes again, up to so many times, with its topic and its properties; then
-    it is a dead letter.
+    A failed message comes again up to the maximum of times, with its topic and its
+    properties; then it is a dead letter.
     """
     topic, group = await cell.topic(), cell.group()
     producer = await cell.producer()
@@ -172,7 +172,7 @@ async def _transactions(cell: Cell, local: str, check_: str, *, comes: bool) -> 
 @scenario("Request and reply", "request", "push reply")
 async def request(cell: Cell) -> None:
     """
-    The reply comes back to the one who asked; without one, it is told so in time.
+    The requester gets the reply; without one, it gets an error in time.
     """
     topic = await cell.topic()
     consumer = await cell.consumer(topic, reply=True, properties=PROPERTIES)
@@ -199,7 +199,7 @@ async def request(cell: Cell) -> None:
 @scenario("Message trace", "sync trace", "push trace")
 async def trace(cell: Cell) -> None:
     """
-    What the clients write is read by Java and by us.
+    Java and we read the traces of the clients.
     """
     topic, group = await cell.topic(), cell.group()
     senders = cell.group()

@@ -28,8 +28,8 @@ _ADDED = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "WAIT"}
 @scenario("Push, concurrently", "sync", "push")
 async def pushConcurrently(cell: Cell) -> None:
     """
-    What was sent before and after the consumer starts comes once; another consumer of
-    its group goes on where it was.
+    Messages from before and after the consumer's start come once; another consumer of its
+    group goes on at the offsets.
     """
     topic, group = await cell.topic(), cell.group()
     producer = await cell.producer()

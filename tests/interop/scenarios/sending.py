@@ -43,7 +43,7 @@ async def sendAsync(cell: Cell) -> None:
 @scenario("Send, oneway", "oneway", "pull")
 async def sendOneway(cell: Cell) -> None:
     """
-    Nobody answers, and all arrive.
+    No broker answers, and all messages arrive.
     """
     topic = await cell.topic()
     producer = await cell.producer()

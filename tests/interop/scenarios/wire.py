@@ -77,8 +77,8 @@ async def binary(cell: Cell) -> None:
 @scenario("Broker restart under load", "sync", "push", own=True, limit=500.0)
 async def restart(cell: Cell) -> None:
     """
-    What was acknowledged before, during and after the broker's absence comes, at least
-    once, and clients find back by themselves.
+    Messages acknowledged before, during and after the broker's absence come at least once,
+    and clients reconnect by themselves.
     """
     topic = await cell.topic()
     producer = await cell.producer()

@@ -80,7 +80,7 @@ class ILogSink(Protocol):
     @property
     def end(self) -> int:
         """
-        Up to where the log is in the files.
+        Where the log ends.  Of a record whose end has not come yet, the begin counts.
         """
 
     @property
@@ -105,7 +105,7 @@ class ILogSink(Protocol):
 
     def dropHalf(self) -> None:
         """
-        Forget the record of which the end is still to come: the log ends before it.
+        Let the log end with its last whole record: the master sends the rest anew.
         """
 
     def cut(self, offset: int, epoch: int) -> Cut:

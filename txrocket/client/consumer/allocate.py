@@ -2,17 +2,17 @@
 """
 How the queues of a topic are divided among the members of a consumer group.
 
-Every member reckons for itself, from the same sorted lists of queues and members,
-and asks nobody: what one takes the others leave because all reckon alike.  Java's
-clients may be among them, so each strategy gives what its class in
-C{org.apache.rocketmq.client.consumer.rebalance} gives::
+Every member computes its own share from the same sorted lists of queues and members.
+All compute alike, so no two members take one queue.  Java's clients may be members, so
+each strategy has the result of its class in
+C{org.apache.rocketmq.client.consumer.rebalance}::
 
     seven queues         q0 q1 q2 q3 q4 q5 q6
     averagely            A  A  A  B  B  C  C
     averagelyByCircle    A  B  C  A  B  C  A
     byConfig             each has its own
     byMachineRoom        as averagely, but the rest at the end: A A B B C C A;
-                         only queues in some rooms, and the others are nobody's
+                         only queues in some rooms, and no member has the others
     nearby               those in a room with members to these, the others to all
     consistentHash       whoever follows on a ring: when one leaves, only its
                          queues move
@@ -145,7 +145,7 @@ def byConfig(queues: Iterable[MessageQueue]) -> Strategy:
 def byMachineRoom(rooms: Collection[str]) -> Strategy:
     """
     The queues in some machine rooms, of brokers that are named C{room@name}.
-    Nobody in the group gets the others.
+    No member gets the others.
     """
     wanted = frozenset(rooms)
 

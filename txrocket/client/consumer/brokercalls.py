@@ -61,10 +61,9 @@ _LOCK_TIMEOUT: Final = 1.0
 
 class GroupCalls:
     """
-    What a consumer group asks of brokers beside messages.
-
-    All methods return Deferreds that fail with a L{RemotingError} if no broker
-    answers, and with a L{ResponseError} if one refuses.  Times are in seconds.
+    Requests of a consumer group to brokers, except pulls.  All methods return Deferreds
+    that fail with a L{RemotingError} if no broker answers, and with a L{ResponseError} if
+    one refuses.  Times are in seconds.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
@@ -188,11 +187,9 @@ class GroupCalls:
     @inlineCallbacks
     def check(self, subscription: SubscriptionData) -> Any:
         """
-        Ask the brokers of a topic whether they evaluate a subscription's expression.
-        Java asks any one of them; but each has settings of its own.
-
-        Those that cannot be asked do not count: what they say is heard when they are
-        pulled from.
+        Ask the brokers of a topic whether they evaluate a subscription's expression.  Java
+        asks one of them, but each has its own settings.  A broker that does not answer does
+        not count: its answer comes with the pulls.
 
         @return: a Deferred that fails with L{SubscriptionParseFailed} or
             L{RemoteSystemError} if one does not.

@@ -146,7 +146,7 @@ class Producer(MemberService):
 
     def producerData(self) -> ProducerData:
         """
-        What its heartbeat says.
+        The producer's part of the heartbeat.
         """
         return ProducerData(self.group)
 
@@ -244,8 +244,7 @@ class Producer(MemberService):
         timeout: float | None = None,
     ) -> Deferred[None]:
         """
-        Send a message and do not wait for an answer: it may be lost, and nobody
-        will know.
+        Send a message and do not wait for an answer: it may be lost without a notice.
 
         @return: a Deferred that fires once the message is handed to the network,
             and fails as L{send}'s does.
@@ -297,8 +296,8 @@ class Producer(MemberService):
 
 def innerProducer(cluster: Cluster) -> Producer:
     """
-    The producer that a cluster's consumers share, to send back what they could not
-    deal with.
+    The producer that a cluster's consumers share, to send back messages that they could not
+    consume.
     """
     known = cluster.producers.get(_INNER)
     if isinstance(known, Producer):

@@ -56,7 +56,7 @@ __all__ = ["LocalTransactionState", "TransactionProducer", "TransactionSendResul
 
 class LocalTransactionState(enum.Enum):
     """
-    What became of a local transaction.
+    The state of a local transaction.
     """
 
     COMMIT_MESSAGE = TRANSACTION_COMMIT_TYPE

@@ -4,8 +4,8 @@ A pull as it is asked and as it is answered, whatever carries it; of Java's
 C{PullAPIWrapper}, what needs no network.
 
 A broker finds messages by the hash of their tags, so tags are compared here once
-more.  Bodies are left as they are stored: L{readable} undoes their compression
-when somebody is to read them, so that one bad body does not hold up the others.
+more.  Bodies are left as they are stored: L{readable} decompresses them for a reader,
+so that one bad body does not hold up the others.
 
 A broker may have damaged messages, and give them.  A consumer passes over what it cannot
 read, and believes the pull, and not a message, where it is in the queue::
@@ -126,7 +126,7 @@ def pullHeader(group: str, pull: PullRequest) -> PullMessageRequestHeader:
 
 def pullData(answer: RemotingCommand, address: str) -> tuple[PullData, int]:
     """
-    What the answer to a pull tells, its messages unread.
+    The content of the answer to a pull, its messages unread.
 
     @param address: the broker's.
     @return: that, and the id of the broker to pull from next.
@@ -146,7 +146,7 @@ def pullResult(
     answer: RemotingCommand, queue: MessageQueue, offset: int, tags: frozenset[str], address: str
 ) -> tuple[PullResult, int]:
     """
-    What the answer to a pull tells.
+    The content of the answer to a pull.
 
     @param offset: where the pull was to begin.
     @param tags: as L{wantedTags} gives them.

@@ -50,7 +50,7 @@ class SendResult(NamedTuple):
 
 class PullStatus(enum.Enum):
     """
-    What a pull found.
+    The status of a pull.
     """
 
     FOUND = "FOUND"
@@ -61,7 +61,7 @@ class PullStatus(enum.Enum):
 
 class PullResult(NamedTuple):
     """
-    What a pull gave.
+    The result of a pull.
 
     @ivar nextBeginOffset: where to pull next.
     @ivar messages: those that the subscription wants.
@@ -78,7 +78,7 @@ class PullResult(NamedTuple):
 
 class PullData(NamedTuple):
     """
-    What a pull gave, not read yet.
+    The result of a pull, not read yet.
 
     @ivar data: the records as the broker has them, one after the other.  Of tags only
         the hashes were compared.

@@ -8,7 +8,7 @@ Bringing traces to the brokers; Java's C{AsyncTraceDispatcher}::
             2,048 wait or are in flight already:
             dropped, and counted
 
-Nobody waits for a trace, and what becomes of it is nobody's failure.
+No send waits for a trace, and a lost trace fails no send.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SILENCE: Final = 60.0
 
 class TraceProducer(Protocol):
     """
-    What is used of a producer.
+    The part of a producer that traces need.
     """
 
     def startService(self) -> None: ...
@@ -96,8 +96,7 @@ class Traces:
 
     def covers(self, topic: str) -> bool:
         """
-        Whether there are traces of a topic's messages.  There are none of traces: each
-        would bring another.
+        Whether messages of a topic are traced.  Traces are not: each would cause another.
         """
         return topic not in (self.topic, TRACE_TOPIC)
 

@@ -181,8 +181,8 @@ def _each(sending: Sending, result: SendResult) -> Iterator[tuple[Message, str, 
     """
     The messages of a send, with their two ids and the sizes of their bodies.
 
-    Of a batch Java makes one trace, under the ids of all with commas between them, where
-    nobody finds it.
+    Of a batch Java makes one trace, under the ids of all with commas between them, where no
+    query finds it.
     """
     message = sending.message
     if isinstance(message, Message):

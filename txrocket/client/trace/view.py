@@ -113,7 +113,7 @@ class TracedEnd:
 @attrs.frozen
 class MessageTrace:
     """
-    What became of a message.
+    The traces of a message.
 
     @ivar topic: if the sender wrote a trace, as is C{tags}.
     @ivar sent: each time that it was sent.
@@ -158,7 +158,7 @@ class TraceReader:
     @inlineCallbacks
     def byId(self, msgId: str) -> Generator[Deferred[Any], Any, MessageTrace | None]:
         """
-        What became of a message.
+        The traces of a message.
 
         @param msgId: the id that its sender gave it.
         @return: a Deferred, of L{None} if nothing is known, which fails as that of
@@ -170,8 +170,7 @@ class TraceReader:
     @inlineCallbacks
     def byKey(self, key: str) -> Generator[Deferred[Any], Any, list[MessageTrace]]:
         """
-        What became of all messages that have a key, in the order of what is first
-        known of them.
+        The traces of all messages that have a key, in the order of their first records.
         """
         found = yield self._find(key)
         return [each for each in found if key in each.keys]
@@ -206,7 +205,7 @@ def tracesIn(message: MessageExt) -> list[tuple[Trace, str]]:
 
 def _told(records: Iterable[tuple[Trace, str]]) -> list[MessageTrace]:
     """
-    What records tell, message by message.
+    The content of records, message by message.
     """
     messages: dict[str, list[tuple[Trace, str]]] = {}
     # What was sent twice, because an answer was lost, happened once.
@@ -263,7 +262,7 @@ def _sent(trace: Pub, host: str) -> TracedSend:
 
 def _consumed(records: list[tuple[Trace, str]]) -> dict[str, tuple[TracedConsume, ...]]:
     """
-    The calls of listeners, by group: what was written before and after each belongs
+    The calls of listeners, by group: the records from before and after each belong
     together, and either may be missing.
     """
     calls: dict[str | None, TracedConsume] = {}

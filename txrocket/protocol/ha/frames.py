@@ -76,8 +76,8 @@ class Refusal(IntEnum):
 
     #: Try again later, because only an operator can help.
     RETRY = 0
-    #: Begin anew with the master's first file, because the logs differ.
-    BEGIN_ANEW = 1
+    #: Cut off the newest epoch, because its bytes differ, and try again.
+    CUT_EPOCH = 1
 
 
 class ReplicaFrame(NamedTuple):

@@ -34,6 +34,9 @@ _FEW = 10_000
 # Slots that are then written together, a page of 4 KiB.
 _RUN = 1024
 
+# How many entries are read at once to find slots: 20 MB.
+_MOST_READ = 1_000_000
+
 #: The store time of the record at an offset of the log, if there is one.
 TimeOf: TypeAlias = Callable[[int], int | None]
 
@@ -226,15 +229,40 @@ class IndexFile:
         values = array("i", self._files.pread(handle, self._slots * _SLOT.size, _HEADER.size))
         if sys.byteorder == "little":
             values.byteswap()
-        if max(values, default=0) < self.count:
+        last = max(values, default=0)
+        if last < self.count:
             return
-        for slot, value in enumerate(values):
-            if value >= self.count:
-                while value >= self.count:
-                    before = self._entry(value)[3]
-                    value = before if 0 < before < value else 0
-                self._files.pwrite(handle, _SLOT.pack(value), _slotAt(slot))
+        before = self._entriesBefore(last)
+        for start in range(0, self._slots, _RUN):
+            run = values[start : start + _RUN]
+            # Most runs have no such slot, and a look at each slot takes long.
+            if max(run) >= self.count:
+                self._files.pwrite(handle, self._straightened(run, before), _slotAt(start))
         self._files.sync(handle)
+
+    def _straightened(self, run: array[int], before: Callable[[int], int]) -> bytes:
+        for slot, value in enumerate(run):
+            while value >= self.count:
+                earlier = before(value)
+                value = run[slot] = earlier if 0 < earlier < value else 0
+        if sys.byteorder == "little":
+            run.byteswap()
+        return run.tobytes()
+
+    def _entriesBefore(self, last: int) -> Callable[[int], int]:
+        """
+        Find the entry before another one in its chain, for all from the count on to the last.
+        """
+        first = self.count
+        if last - first >= _MOST_READ:
+            return lambda at: self._entry(at)[3]
+        size = (last + 1 - first) * ENTRY.size
+        data = self._files.pread(self._handles.get(self.path), size, self._entryAt(first))
+        # An entry is five numbers, of which this is the last.
+        numbers = array("i", data.ljust(size, b"\0"))[4::5]
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        return lambda at: numbers[at - first]
 
     def cut(self, end: int, timeOf: TimeOf) -> None:
         """

@@ -17,10 +17,12 @@ While a store follows, it takes no messages; L{ReplicaLog.lead} has it take mess
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 
+from txrocket.bulk import QueueKey
 from txrocket.errors import MalformedLog, StoreError, StoreIsReplica
 from txrocket.store.replica.cut import Cut
 from txrocket.store.replica.cutter import LogCutter
@@ -94,6 +96,18 @@ class ReplicaLog:
         """
         return self._store.written.passes(offset)
 
+    def queueBegins(self) -> dict[QueueKey, int]:
+        """
+        The queue offset of the first message of each queue that is in the log, or of its next
+        message if none is; without the queues that begin at 0.  A slave whose log begins later
+        than the queues needs it: of a queue without messages its log tells nothing.
+        """
+        begins = {}
+        for topic, queueId, queue in self._store.queues:
+            if queue.minOffset:
+                begins[topic, queueId] = queue.minOffset
+        return begins
+
     # --- a slave's -------------------------------------------------------
 
     def follow(self) -> None:
@@ -138,29 +152,44 @@ class ReplicaLog:
         stream.half = checked.half
         if checked.data:
             try:
-                self._giveUpNumbers()
                 self._store.writer.adopt(checked.data, isPad=checked.isPad)
             except StoreError:
                 stream.half = before
                 raise
 
-    def _giveUpNumbers(self) -> None:
+    def beginQueues(self, begins: Mapping[QueueKey, int]) -> None:
         """
-        Forget the queue offsets that were left out when this store was a master's and had lost
-        messages: the master gives them.
+        Let queues go on with the queue offsets that their master tells (L{queueBegins}), so that
+        none is given twice once this store leads.  Queues that are further stay as they are.
 
-        @raise StoreError: if the disk fails.
+        @raise StoreError: if they cannot be written.
         """
-        if not self._isPlain:
-            self._cutter.giveUpNumbers()
-            self._isPlain = True
+        self._checkFollower()
+        store, queues = self._store, self._store.queues
+        for key, begin in begins.items():
+            queue = queues.get(*key)
+            if begin > (0 if queue is None else queue.maxOffset):
+                queues.skip(key, begin, self._log.written)
+                try:
+                    # At once: no record would tell it to a start after a crash.
+                    queues.writeOne(key)
+                except OSError as error:
+                    raise StoreError(f"writing to the queue {key} failed: {error}") from error
+                store.tasks.isCheckpointDue = True
 
     def dropHalf(self) -> None:
         """
-        Forget the record of which the end is still to come: the log ends before it.
+        Forget the record of which the end is still to come: the log ends before it.  Forget the
+        queue offsets, too, that were left out when this store was a master's and had lost
+        messages: the next master gives them.
+
+        @raise StoreError: if the disk fails.
         """
         if self._stream.half.size:
             self._stream.half = Half()
+        if not self._isPlain:
+            self._cutter.giveUpNumbers()
+            self._isPlain = True
 
     def cut(self, offset: int, epoch: int) -> Cut:
         """
@@ -191,7 +220,8 @@ class ReplicaLog:
     def beginAt(self, offset: int) -> str:
         """
         Set the whole content aside, because it has nothing in common with the master's log, and
-        begin with an empty log whose first file begins at an offset.  Blocks.
+        begin with an empty log whose first file begins at an offset.  Blocks.  A start before
+        the first bytes have come finds an empty log that begins at 0.
 
         @return: the folder with the content; empty if there was none.
         @raise StoreError: if no file of the log can begin at the offset, or the disk fails.
@@ -256,4 +286,4 @@ class ReplicaLog:
         store.reader.forget()
         store.tasks.isCheckpointDue = True
         self._stream.half = Half()
-        self._isPlain = False
+        self._cutter.giveUpNumbers()

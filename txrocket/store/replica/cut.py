@@ -120,14 +120,12 @@ def lowerCheckpoint(
     if not checkpoint.ours:
         times = checkpoint.logTimestamp, checkpoint.queueTimestamp, checkpoint.indexTimestamp
         found = log.recordAt(offset)
-        if found is not None and max(times) <= found[1].storeTimestamp:
-            return
-        lower = Checkpoint()
+        if found is None or max(times) > found[1].storeTimestamp:
+            checkpoint = Checkpoint()
     elif (checkpoint.offset or 0) > offset:
-        lower = _checkpointAt(dispatcher, log, offset)
-    else:
-        return
-    checkpointFile.write(lower)
+        checkpoint = _checkpointAt(dispatcher, log, offset)
+    # In any case: a process that was killed may have written it, and not synced.
+    checkpointFile.write(checkpoint)
     checkpointFile.sync()
 
 

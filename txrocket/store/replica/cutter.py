@@ -3,7 +3,7 @@
 Bringing a log in line with its master's, where appending alone cannot::
 
     cut      keepRecords --> lowerCheckpoint --> log ends earlier --> recovery
-    beginAt  empty checkpoint --> setAside --> an empty file --> recovery
+    beginAt  empty checkpoint --> setAside --> recovery
 
 Both end as a start after a crash does: everything in memory is forgotten, and L{Recovery} brings
 queues and index in line with the log.  So a process that dies anywhere in between leaves
@@ -76,17 +76,21 @@ class LogCutter:
 
     def beginAt(self, offset: int, now: int, failed: Callable[[StoreFailed], None]) -> str:
         """
-        Set the content of the folder aside, and begin with a log whose first file begins at
-        an offset.  Blocks.
+        Set the content of the folder aside, and begin with a log whose first file will begin
+        at an offset: there is none before there are bytes for it.  Blocks.
 
         @param now: the time of day in milliseconds.
         @param failed: told that the content is neither in its place nor aside.
         @return: the folder with the content; empty if there was none.
+        @raise DiskFull: if there is no room for another folder; then nothing is changed.
         @raise StoreError: if the disk fails.
         """
-        settings, files = self._settings, self._handles.files
+        settings, files, log = self._settings, self._handles.files, self._commitLog
         root = settings.storePathRootDir
         aside = asideFolder(files, root, now)
+        if log.segments.bases:
+            with self._explained(f"making a folder in {root}"):
+                files.makeFolder(self._logAside(aside))
         with self._explained(f"setting the content of {root} aside", failed):
             self._session.forget()
             self._checkpointFile.write(Checkpoint())
@@ -97,11 +101,8 @@ class LogCutter:
                 self._logAside(aside),
                 [(os.path.join(root, each), os.path.join(aside, each)) for each in _OTHERS],
             )
-            if offset:
-                self._commitLog.segments.create(offset)
-                self._commitLog.segments.syncFrom(offset)
-            self._session.forget()
             self._session.reopen()
+            log.end = log.written = self._dispatcher.position = offset
         return aside if moved else ""
 
     def giveUpNumbers(self) -> None:

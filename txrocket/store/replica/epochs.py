@@ -13,7 +13,7 @@ So no byte may be in a log under the epoch of another master.  A slave keeps to 
 step being on the disk before the next one:
 
  1. it cuts its log at L{commonEnd}, or L{sets it aside<txrocket.store.replica.ReplicaLog.beginAt>}
-    after it has forgotten all epochs;
+    and forgets all epochs;
  2. it forgets the epochs that start at the end of its log or behind it (L{EpochFile.cutAt}), even
     if nothing was cut: a power loss may have taken their bytes;
  3. it takes the epoch of the master that the next byte belongs to (L{EpochFile.append}), and then
@@ -22,13 +22,7 @@ step being on the disk before the next one:
 A master that finds damaged records when it starts fills their place, which changes bytes that
 its slaves may have.  It takes a new epoch there first (L{EpochFile.fork}).
 
-A broker that begins to lead takes an epoch that none has had before, at the end of its log.  A
-master that starts again takes the next number.  A slave that is promoted takes the seconds since
-2020: it may not have heard of other promotions, or of a master that is cut off and starts again
-and again, and must get ahead of them::
-
-    master, cut off     1   2   3   4               restarts
-    promoted slave      1          122774401  ...2  promotion, restart
+A broker that begins to lead takes an epoch that none has had before, at the end of its log.
 
 The file C{epochFileCheckpoint} is that of RocketMQ 5 (C{CheckpointFile}, C{EpochFileCache})::
 
@@ -55,16 +49,10 @@ from twisted.logger import Logger
 from txrocket.errors import DiskFull, StoreCorrupt, StoreError, StoreFailed
 from txrocket.store.files import FULL, Files
 
-__all__ = [
-    *("EPOCH_FILE", "Epoch", "EpochFile", "commonEnd", "decodeEpochs", "encodeEpochs"),
-    "nextEpoch",
-]
+__all__ = ["EPOCH_FILE", "Epoch", "EpochFile", "commonEnd", "decodeEpochs", "encodeEpochs"]
 
 #: The file's name in the folder of the store.
 EPOCH_FILE: Final = "epochFileCheckpoint"
-
-# The first second of 2020.  An epoch has 31 bits, which are enough until 2088.
-_PROMOTION_ZERO: Final = 1_577_836_800
 
 _LINE = re.compile(r"(\d{1,10})-(\d{1,19})")
 _INT_MAX = 0x7FFFFFFF
@@ -105,20 +93,6 @@ def _ends(epochs: Sequence[Epoch], end: int) -> dict[Epoch, int]:
     held = [each for each in epochs if each.start <= end]
     starts = [*(each.start for each in held), end]
     return dict(zip(held, starts[1:], strict=True))
-
-
-def nextEpoch(last: Epoch | None, promoted: float | None = None) -> int:
-    """
-    The epoch of a broker that begins to lead.
-
-    @param last: the newest epoch of its log.
-    @param promoted: when an operator has promoted it, as the time of day in seconds; L{None}
-        if it was the master before.
-    """
-    following = 1 if last is None else last.epoch + 1
-    if promoted is None:
-        return following
-    return max(following, min(int(promoted) - _PROMOTION_ZERO, _INT_MAX))
 
 
 def encodeEpochs(epochs: Sequence[Epoch]) -> bytes:
@@ -189,6 +163,7 @@ class EpochFile:
         Read the file, or its copy if it is damaged or missing.
 
         @raise StoreCorrupt: if both are damaged.
+        @raise StoreFailed: if the disk fails.
         """
         problems: list[str] = []
         found: list[Epoch] | None = None
@@ -213,6 +188,8 @@ class EpochFile:
                 "{problems}; its copy is used", problems="; ".join(problems), path=self.path
             )
             self._save(self._entries)
+        elif found is not None:
+            self._syncName()
 
     def append(self, epoch: int, start: int) -> None:
         """
@@ -244,17 +221,18 @@ class EpochFile:
         if kept != self._entries:
             self._save(kept)
 
-    def fork(self, offset: int) -> None:
+    def fork(self, offset: int, epoch: int) -> None:
         """
         Begin an epoch inside the log: what is there was damaged, and something else takes its
-        place.  Copies of the log end before it then.
+        place.  Copies of the log end before it then.  A log without epochs has no copies.
 
+        @param epoch: higher than all others.
         @raise DiskFull: if there is no room.
         @raise StoreFailed: if the disk fails.
         """
         if self._entries:
             kept = [each for each in self._entries if each.start < offset]
-            self._save((*kept, Epoch(self._entries[-1].epoch + 1, offset)))
+            self._save((*kept, Epoch(epoch, offset)))
 
     def _save(self, entries: tuple[Epoch, ...]) -> None:
         data = encodeEpochs(entries)
@@ -279,6 +257,16 @@ class EpochFile:
             self._files.close(handle)
         self._files.rename(f"{path}.tmp", path)
         self._files.syncFolder(os.path.dirname(path))
+
+    def _syncName(self) -> None:
+        """
+        Make sure that a power loss does not bring back the file before: a process that was
+        killed may have renamed this one, and not synced.
+        """
+        try:
+            self._files.syncFolder(os.path.dirname(self.path))
+        except OSError as error:
+            raise StoreFailed(f"syncing {self.path} failed: {error}") from error
 
     def _read(self, path: str) -> bytes | None:
         size = self._files.size(path)

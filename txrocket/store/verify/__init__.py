@@ -29,6 +29,7 @@ from txrocket.store.verify.index import IndexCheck
 from txrocket.store.verify.log import LogCheck
 from txrocket.store.verify.queues import QueuesCheck
 from txrocket.store.verify.readonly import Note, ReadOnlyFiles, openLog
+from txrocket.store.verify.replica import ReplicaCheck, ReplicaCounts
 from txrocket.store.verify.tables import TablesCheck
 
 __all__ = ["Problem", "Report", "Verifier", "summary"]
@@ -81,6 +82,7 @@ class Report:
     indexFiles: int = 0
     indexEntries: int = 0
     tables: int = 0
+    replica: ReplicaCounts = attrs.field(factory=ReplicaCounts)
     unfiled: int = 0
     bad: tuple[int, str] | None = None
     _problems: dict[tuple[str, str], Problem] = attrs.field(factory=dict)
@@ -181,6 +183,7 @@ class Verifier:
             log.first, logCheck.end, log.segments.end, sum(ends.values()), index.marks()
         )
         report.tables = TablesCheck(self._path("config"), ends, note).run()
+        report.replica = ReplicaCheck(self._root, logCheck.end, report.closed, note).run()
         self._lock(note)
         report.queues, report.queueFiles, report.entries = queues.counts()
         report.indexFiles, report.indexEntries = index.counts()
@@ -234,6 +237,13 @@ def summary(report: Report) -> Iterable[str]:
     yield f"index             {report.indexFiles} files"
     yield f"  entries         {report.indexEntries}"
     yield f"tables            {report.tables}"
+    epochs, cutFiles, cutRecords, asides = report.replica
+    if epochs:
+        yield f"epochs            {epochs}"
+    if cutFiles:
+        yield f"cut off           {cutFiles} files, {cutRecords} records"
+    if asides:
+        yield f"set aside         {asides} folders"
     if report.unfiled:
         yield f"to be made        {report.unfiled} entries of queues and index, by the next start"
     if report.bad is not None:

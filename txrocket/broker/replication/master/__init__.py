@@ -90,12 +90,13 @@ class ReplicaServerFactory(ServerFactory):
 
     def stopFactory(self) -> None:
         """
-        No port listens any more: close what is open.
+        No port listens any more: close what is open.  Messages that wait for a slave fail.
         """
         for silent in list(self._silent):
             _abort(silent)
         for protocol in list(self._protocols):
             protocol.abandon()
+        self.replicas.stop()
 
     def epochBegan(self) -> None:
         """

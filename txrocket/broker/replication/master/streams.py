@@ -40,7 +40,7 @@ def refusalFrame(error: Exception) -> bytes:
     """
     A frame that tells a slave of ours why its connection is closed.
     """
-    code = Refusal.BEGIN_ANEW if isinstance(error, LogsDiverged) else Refusal.RETRY
+    code = Refusal.CUT_EPOCH if isinstance(error, LogsDiverged) else Refusal.RETRY
     data = encodeRefusal(code, str(error))
     return ReplicaFrame(FrameType.REFUSAL, 0, 0, 0, 0, 0, data).encode()
 

@@ -21,6 +21,7 @@ from txrocket.broker.replication.master import ReplicaServerFactory
 from txrocket.broker.replication.settings import ReplicationSettings
 from txrocket.broker.replication.slave import LinkState, MasterLink
 from txrocket.broker.replication.tables.javamaster import JavaMasterTables
+from txrocket.broker.replication.tables.sink import TableSink
 from txrocket.protocol.bodies.replication import LastCut, MasterStatus, ReplicaStatus
 from txrocket.remoting.tls import FirstByteProtocol
 
@@ -73,8 +74,12 @@ class BrokerLinks:
         slaves: ReplicaServerFactory,
         link: MasterLink,
         javaTables: JavaMasterTables,
+        sink: TableSink,
         settings: ReplicationSettings,
     ) -> None:
+        """
+        @param sink: takes the tables of a master.
+        """
         self.gate = SlaveGate(slaves)
         self._slaves = slaves
         self._replicas = slaves.replicas
@@ -82,6 +87,7 @@ class BrokerLinks:
         self._clock = slaves.clock
         self._link = link
         self._javaTables = javaTables
+        self._sink = sink
         self._settings = settings
 
     # --- slaves ------------------------------------------------------------
@@ -168,6 +174,7 @@ class BrokerLinks:
         """
         self._link.follow(None)
         self._javaTables.follow("")
+        self._sink.forget()
 
     @property
     def isConnected(self) -> bool:

@@ -114,7 +114,10 @@ class MasterSearch:
             return FoundMaster(address, None, frozenset())
         except (RocketError, ValueError):
             return None
-        return FoundMaster(address, status, frozenset()) if status.role == "MASTER" else None
+        name = self._registration.identity.name
+        if status.role != "MASTER" or status.brokerName != name:
+            return None
+        return FoundMaster(address, status, frozenset())
 
     @inlineCallbacks
     def _status(self, address: str) -> Generator[Deferred[Any], Any, HAStatus | None]:

@@ -16,6 +16,7 @@ and follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -327,9 +328,11 @@ class Replication:
                 yield self._demote(found.address)
             try:
                 self._file.makeGroup()
-                self.steps.become(Role.MASTER, isPromotion=True)
                 self._file.changed(Role.MASTER)
+                self.steps.become(Role.MASTER, isPromotion=True)
             except StoreError as error:
+                with suppress(StoreError):
+                    self._file.changed(Role.FOLLOWER)
                 raise RemoteSystemError(f"the store cannot take messages: {error}") from error
         yield self.steps.told
 

@@ -21,12 +21,13 @@ from twisted.internet.interfaces import IProtocolFactory
 
 from txrocket.broker.parts import BrokerParts
 from txrocket.broker.registration import NameServerRegistration
+from txrocket.broker.replication.handshake import nextEpoch
 from txrocket.broker.replication.member.replicafile import ReplicaFile
 from txrocket.broker.replication.role import BrokerRoleState, Role
 from txrocket.errors import StoreError
 from txrocket.model import MASTER_ID
 from txrocket.protocol.bodies.replication import LastCut, MasterStatus, ReplicaStatus
-from txrocket.store.replica.epochs import EpochFile, nextEpoch
+from txrocket.store.replica.epochs import EpochFile
 
 __all__ = ["BrokerSteps", "DelayedDelivery", "Links"]
 
@@ -187,8 +188,8 @@ class BrokerSteps:
         last = self.epochs.last
         # The first epoch has all that was there before.
         start = replica.first if last is None else replica.end
-        now = self.parts.core.store.now() / 1000 if self.isPromotion else None
-        self.epochs.append(nextEpoch(last, now), start)
+        now = self.parts.core.store.now() if self.isPromotion else 0
+        self.epochs.append(nextEpoch(self.epoch, self.file.replicaId, now), start)
         for table in (tables.topics, tables.groups, tables.filters):
             table.isCopy = False
         tables.offsets.bringBack(self.parts.core.store.maxOffset)

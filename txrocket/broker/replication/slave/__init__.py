@@ -97,6 +97,7 @@ class MasterLink:
     Follows a master.
 
     @ivar preparation: what makes the log a beginning of the master's.
+    @ivar failures: how many attempts in a row have failed.
     """
 
     _log = Logger()
@@ -122,7 +123,7 @@ class MasterLink:
         self._protocol: SlaveProtocol | None = None
         self._connecting: Deferred[Any] | None = None
         self._pausing: IDelayedCall | None = None
-        self._failures = 0
+        self.failures = 0
         self._problem = ""
         self._told = ""
         self._helloWait = _HELLO
@@ -136,7 +137,7 @@ class MasterLink:
             return
         self._drop()
         self._address = address
-        self._failures = 0
+        self.failures = 0
         self._problem = self._told = ""
         self._helloWait = _HELLO
         if address is not None:
@@ -197,7 +198,7 @@ class MasterLink:
         """
         Something was taken from the master.
         """
-        self._failures = 0
+        self.failures = 0
         self._problem = self._told = ""
 
     def failed(self, error: Exception) -> None:
@@ -256,8 +257,8 @@ class MasterLink:
 
     def _pause(self) -> None:
         if self._address is not None:
-            pause = self._backoff(self._failures)
-            self._failures += 1
+            pause = self._backoff(self.failures)
+            self.failures += 1
             self._pausing = self.clock.callLater(pause, self._dial)
 
     def _drop(self) -> None:

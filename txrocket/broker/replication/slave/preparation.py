@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
+r"""
 What a slave does to its log before it follows a master of ours.
 
 The order is what makes a crash harmless.  The group is joined first, so that the bytes of one
 group never lie in the folder of another.  The log is cut before the epochs are: an epoch that
-is forgotten while its bytes are there would be taken for the one before it::
+is forgotten while its bytes are there would be taken for the one before it.  A log that begins
+anew has no epoch before, and so has nothing in common with any other::
 
-    join --> cut or begin anew --> forget epochs --> take over the master's epochs
+    join --> cut the log --> forget the epochs behind ---+--> take over the master's epochs
+         \-> forget all epochs --> set the log aside ---/
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Preparation:
         elif beginning.offset < parts.log.end:
             self._cut(beginning.offset)
         else:
-            parts.epochs.cutAt(beginning.offset)
+            # An empty log is of no epoch, whatever a crash has left in the file.
+            isEmpty = parts.log.first == parts.log.end
+            parts.epochs.cutAt(0 if isEmpty else beginning.offset)
         self.takeEpochs(hello.epochs, parts.log.end)
 
     def beginAnew(self, offset: int) -> None:
@@ -65,10 +69,27 @@ class Preparation:
         @raise StoreError: if the disk fails.
         """
         parts = self.parts
-        aside = parts.log.beginAt(offset)
         parts.epochs.cutAt(0)
+        aside = parts.log.beginAt(offset)
         self.lastAside = aside or self.lastAside
         parts.startedAnew(offset, aside)
+
+    def cutEpoch(self, first: int) -> None:
+        """
+        The newest epoch has other bytes at the master: cut them off.  The epochs before it
+        stay, because they may have the only other copy of what was acknowledged; the next
+        handshake compares them.
+
+        @param first: where the master's log begins.
+        @raise StoreError: if the disk fails.
+        """
+        log = self.parts.log
+        log.dropHalf()
+        starts = [start for _, start in self.parts.epochs.entries if start < log.end]
+        if starts and starts[-1] > max(log.first, first):
+            self._cut(starts[-1])
+        else:
+            self.beginAnew(first)
 
     def takeEpochs(self, epochs: Sequence[tuple[int, int]], offset: int) -> None:
         """

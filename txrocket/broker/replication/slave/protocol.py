@@ -56,6 +56,7 @@ class SlaveProtocol(Protocol):
         self.sink: PlainSink | FrameSink | None = None
         self._timer: IDelayedCall | None = None
         self._lastRead = self._lastWrite = 0.0
+        self._lastFlushed = -1
         self._isWaiting = False
         self._isFlushing = self._isFlushDue = False
         self._isOver = False
@@ -242,7 +243,10 @@ class SlaveProtocol(Protocol):
         isDue = self._isFlushDue or self._parts.log.flushed > before
         self._isFlushDue = False
         self._isFlushing = False
-        if not self._isOver:
+        flushed = self._parts.log.flushed
+        # A record that is not whole is on no disk: there is no use in asking again.
+        if not self._isOver and flushed > self._lastFlushed:
+            self._lastFlushed = flushed
             self._report()
             # Not without end: if the log ends with half a record, the disk does not get that.
             if isDue:

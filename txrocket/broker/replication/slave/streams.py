@@ -76,6 +76,7 @@ class PlainSink:
         Ask for the log.  The master gives its last file to a slave that has no log.
         """
         log = self._parts.log
+        log.dropHalf()
         return encodeOffset(0 if log.first == log.end else log.end)
 
     def feed(self, data: bytes) -> None:
@@ -209,8 +210,8 @@ class FrameSink:
 
     def _refused(self, data: bytes) -> None:
         code, reason = decodeRefusal(data)
-        if code is Refusal.BEGIN_ANEW:
-            self._preparation.beginAnew(self._hello.first)
+        if code is Refusal.CUT_EPOCH:
+            self._preparation.cutEpoch(self._hello.first)
             raise LogsDiverged("the master refuses this broker", reason)
         raise ReplicaRefused("the master refuses this broker", reason)
 

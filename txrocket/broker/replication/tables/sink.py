@@ -142,16 +142,17 @@ class TableSink:
         elif isinstance(value, OffsetPayload):
             self._later(value)
         elif isinstance(value, BrokerPayload):
-            self._begin()
+            self.forget()
             self._groupRole(value.value)
         else:
             self._values[value.table] = value
         self._catchUp()
         return None
 
-    def _begin(self) -> None:
+    def forget(self) -> None:
         """
-        A connection begins: what an older one has left unfinished does not count.
+        Forget what a connection has left unfinished.  If this broker becomes the master, its
+        log grows by other messages than those that progress waits for.
         """
         self._named.clear()
         self._values.clear()

@@ -108,7 +108,7 @@ class Prefetch:
 
     def processQueues(self) -> Iterator[tuple[MessageQueue, ProcessQueue]]:
         """
-        What is held of each queue.
+        The held messages of each queue.
         """
         for queue, prefetched in self._queues.items():
             if prefetched.processQueue is not None:

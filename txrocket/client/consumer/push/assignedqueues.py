@@ -128,8 +128,8 @@ class AssignedQueues:
     @inlineCallbacks
     def leave(self, queue: MessageQueue) -> Generator[Deferred[Any], Any, None]:
         """
-        Leave a queue to another member: at once, or, in order, once the listener has
-        done what it is about with it.  Until then the lock keeps the other away.
+        Leave a queue to another member: at once, or, in order, once the listener's call for
+        it has ended.  Until then the lock keeps the other away.
         """
         self._pullLoop.end(queue)
         yield self._offsets.persist([queue])
@@ -197,8 +197,7 @@ class AssignedQueues:
 
     def lockAgain(self) -> Deferred[None]:
         """
-        Go on having the locks, also of queues that the listener is still about with
-        although they are another's.
+        Renew the locks, also of lost queues for which the listener still has a call.
         """
         assert self._inOrder is not None
         locks = self._inOrder.locks

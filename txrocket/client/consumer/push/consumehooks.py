@@ -54,9 +54,8 @@ class IConsumeMessageHook(Interface):
 
     def beforeConsume(consuming: Consuming) -> None:
         """
-        The listener is about to be called.
-
-        What a hook raises is logged, and changes nothing.
+        The listener is about to be called.  An error of a hook is logged, and changes
+        nothing.
         """
 
     def afterConsume(consuming: Consuming) -> None:
@@ -84,7 +83,7 @@ class Watch:
         """
         @param limit: after how many seconds a call has taken too long.
         @param orderly: whether messages are consumed in order, when all of a call are
-            dealt with, or none.
+            consumed, or none.
         """
         self._clock = clock
         self._group = group

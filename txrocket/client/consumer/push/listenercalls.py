@@ -55,7 +55,7 @@ def consumeService(
     consumed: Consumed,
 ) -> ConsumeService:
     """
-    What calls a listener, in order or in any order.
+    Make the service that calls a listener, in order or in any order.
 
     @param consumed: is told up to which offset a queue is consumed.
     @raise ConfigError: if the listener is to block, and is an C{async def}.

@@ -195,7 +195,7 @@ class ProcessQueue:
 
     def info(self, committed: int, timeOf: Callable[[float], int]) -> ProcessQueueInfo:
         """
-        What an administrator is told about the queue.
+        The queue's data for an administrator.
 
         @param timeOf: the time of day in milliseconds, for seconds of the reactor's clock.
         """

@@ -243,12 +243,6 @@ class PullLoop:
             self._pulled, self._failed, callbackArgs=(processQueue,), errbackArgs=(processQueue,)
         ).addErrback(self._broke, processQueue)
 
-    def _isPulled(self, processQueue: ProcessQueue) -> bool:
-        """
-        Whether a queue is being pulled, or will be.
-        """
-        return processQueue in self._inFlight or processQueue in self._later
-
     def _pullLater(self, processQueue: ProcessQueue, seconds: float) -> None:
         def now() -> None:
             del self._later[processQueue]

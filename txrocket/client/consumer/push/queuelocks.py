@@ -22,7 +22,7 @@ __all__ = ["ConsumerLocks", "LockResult"]
 
 class LockResult(NamedTuple):
     """
-    What brokers said.  One that did not answer has said nothing of its queues.
+    The answers of brokers.  A broker without an answer has said nothing of its queues.
 
     @ivar own: the queues that are locked for this consumer.
     @ivar others: those that another has.
@@ -82,8 +82,8 @@ class ConsumerLocks:
         """
         Give locks back.
 
-        @return: a Deferred that fires once that is done, or has failed: a lock that
-            nobody asks for again is gone after a minute.
+        @return: a Deferred that fires once that is done, or has failed: a lock that is not
+            renewed expires after a minute.
         """
         unlocking = []
         for name, own in _byBroker(queues).items():

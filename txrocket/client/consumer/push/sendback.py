@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Giving back messages that a listener did not deal with; C{sendMessageBack} of Java's
+Sending back messages that a listener did not consume; C{sendMessageBack} of Java's
 consumers::
 
     broker, which has the message --> the group's retry topic, after a delay
@@ -71,7 +71,7 @@ class SendMessageBack:
 
         @param delayLevel: when; 0 leaves it to the broker, -1 makes a dead letter of
             it.
-        @return: a Deferred that fails with a L{RocketError} if nobody takes it.
+        @return: a Deferred that fails with a L{RocketError} if no broker takes it.
         """
 
         def otherwise(failure: Failure) -> Deferred[None]:

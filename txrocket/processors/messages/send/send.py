@@ -203,9 +203,7 @@ class SendProcessor:
         message = goes, goesTo, body, propertiesData
         born, times = (bornTimestamp, peer.host), header.reconsumeTimes or 0
         if batch:
-            rest = propertiesData, bornTimestamp, 0, sysFlag, times
-            sent = SentMessage(None, (goes, goesTo), body, *rest)
-            appended = self._store.appendBatch(sent, peer.host)
+            appended = self._appendBatch(message, born, sysFlag, times)
         else:
             appended = self._store.put(*message, *born, flag, sysFlag, times)
         sizes = appended.sizes
@@ -214,6 +212,19 @@ class SendProcessor:
         if sending is not None:
             self._hooks.after(sending, response)
         return self._answer(request, response, appended, topic, waits)
+
+    def _appendBatch(
+        self,
+        message: tuple[str, int, bytes, bytes],
+        born: tuple[int, bytes],
+        sysFlag: int,
+        reconsumeTimes: int,
+    ) -> Appended:
+        topic, queueId, body, properties = message
+        bornTimestamp, bornHost = born
+        rest = properties, bornTimestamp, 0, sysFlag, reconsumeTimes
+        sent = SentMessage(None, (topic, queueId), body, *rest)
+        return self._store.appendBatch(sent, bornHost)
 
     def _answer(
         self,
