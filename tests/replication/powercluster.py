@@ -226,7 +226,8 @@ class PowerCluster(MemoryCluster):
         """
         if self.role(address) != "MASTER":
             return False
-        return bool(self.broker(address).replication.steps.links.replicaStatus())
+        found = self.broker(address).replication.steps.links.replicaStatus()
+        return any(not each.plain for each in found)
 
     def names(self, address: str) -> set[str]:
         """

@@ -90,6 +90,7 @@ class Schedule:
         self.told: list[str] = []
         self._cuts: set[tuple[str, str]] = set()
         self._leader: str | None = self.cluster.brokers[0]
+        self._promoted = 0.0
 
     # --- what happens ----------------------------------------------------
 
@@ -228,10 +229,10 @@ class Schedule:
             for each in self._forgotten(ways):
                 self.tell(f"end {each}, which was cut off")
                 self.cluster.crash(each)
-        for each in ways:
-            self.tell(f"heal {each}")
-            self.cluster.heal(*each, oneWay=True)
-            self._cuts.discard(each)
+        for way in ways:
+            self.tell(f"heal {way}")
+            self.cluster.heal(*way, oneWay=True)
+            self._cuts.discard(way)
 
     def _forgotten(self, ways: list[tuple[str, str]]) -> list[str]:
         """
@@ -331,11 +332,16 @@ class Schedule:
         self._promoteOne(address, force=self.random.random() < 0.7)
 
     def _promoteOne(self, address: str, *, force: bool) -> bool:
+        # The minute is in the epoch, and the slave may not know of another promotion.
+        self.cluster.advance(max(0.0, self._promoted + 60.0 - self.cluster.clock.seconds()))
+        if not self.cluster.isUp(address):
+            return False
         self.tell(f"promote {address} at {self._place(address)}, force={force}")
         header = HAPromoteRequestHeader(force)
         if not self._operate(address, ReplicationCode.HA_PROMOTE, header):
             return False
         self.promotions += 1
+        self._promoted = self.cluster.clock.seconds()
         self._leader = address
         if self.cluster.isUp(address):
             self.traffic.topics &= self.cluster.names(address)

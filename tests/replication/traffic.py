@@ -8,7 +8,7 @@ A request is not waited for, so that anything may happen before its answer.
 from __future__ import annotations
 
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
@@ -139,9 +139,8 @@ class Traffic:
         factory.protocol = lambda: _Stranger(offset)
         connecting = self._cluster.connect(f"{host}:{int(port) + 1}").connect(factory)
 
-        def connected(protocol: _Stranger) -> None:
-            leave = protocol.transport.abortConnection
-            self._cluster.clock.callLater(2.0, leave)
+        def connected(protocol: Any) -> None:
+            self._cluster.clock.callLater(2.0, protocol.transport.abortConnection)
 
         connecting.addCallbacks(connected, _ignore)
 

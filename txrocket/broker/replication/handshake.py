@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from txrocket.broker.replication.interfaces import MasterParts, SlaveParts
-from txrocket.errors import LogsDiverged, ReplicaRefused
+from txrocket.errors import LogsDiverged, ReplicaRefused, StoreError
 from txrocket.protocol.ha.hello import SAMPLE_LIMIT, MasterHello, Sample, SlaveHello
 from txrocket.store.replica.epochs import Epoch, commonEnd
 
@@ -38,6 +38,11 @@ __all__ = [
 
 # How many brokers a group may have, so that no two make the same epoch.
 _BROKERS: Final = 100
+
+# The first minute of 2023, and the most numbers that epochs, which have 31 bits, can begin with:
+# they are enough until 2063.
+_MINUTES_BEFORE: Final = 27_875_520
+_NUMBERS: Final = 0x7FFFFFFF // _BROKERS - 1
 
 # A sample at the start of an epoch has its first record's times and host, in which two masters
 # differ.  One at the end is there for all that nobody has thought of.
@@ -70,16 +75,26 @@ class Beginning(NamedTuple):
     isAnew: bool
 
 
-def nextEpoch(last: int, replicaId: int) -> int:
+def nextEpoch(last: int, replicaId: int, promoted: int = 0) -> int:
     """
     The epoch of a broker that begins to lead, if nobody decides for all: above the last one,
     and never that of another broker.  If two masters had the same epoch, their logs would be
     taken for the same.
 
+    A slave that is promoted may not have heard of other promotions, or of a master that is cut
+    off and starts again and again, and must get ahead of them.  So the time is in its epoch::
+
+        master, cut off     100   200   300
+        promoted slave      100   46638101   46638201
+                                  ^ minutes since 2023, number of the broker
+
     @param last: the newest epoch that the broker knows; 0 if none.
     @param replicaId: its number in the group.
+    @param promoted: when an operator has promoted it, as the time of day in milliseconds; 0 if
+        it was the master before.
     """
-    return (last // _BROKERS + 1) * _BROKERS + replicaId % _BROKERS
+    number = max(last // _BROKERS + 1, min(promoted // 60_000 - _MINUTES_BEFORE, _NUMBERS))
+    return number * _BROKERS + replicaId % _BROKERS
 
 
 def masterHello(parts: MasterParts, countsFlushed: bool) -> MasterHello:
@@ -229,7 +244,7 @@ def _sum(log: _Bytes, offset: int, size: int) -> int:
     while offset < end:
         data = log.read(offset, end - offset)
         if not data:
-            break
+            raise StoreError(f"the log cannot be read at {offset}")
         crc = zlib.crc32(data, crc)
         offset += len(data)
     return crc

@@ -83,6 +83,13 @@ class Losses:
                 self._found.append(self._holes.between(start, end))
                 self._queues.void(start, end)
 
+    @property
+    def first(self) -> int | None:
+        """
+        Where the first hole begins; L{None} if there is none.
+        """
+        return min((each.start for each in self._found), default=None)
+
     def refuseGaps(self) -> None:
         """
         Refuse a log whose files were missing or too short, because no filler may stand in the

@@ -303,6 +303,23 @@ class ConsumeQueue:
             self.segments.clearFrom(queueOffset * ENTRY_SIZE)
         self._endAt(queueOffset)
 
+    def dropFillers(self) -> bool:
+        """
+        Forget the fillers behind the last message.
+
+        @return: whether there were any.
+        """
+        end = self.maxOffset
+        first = self.segments.bases[0] // ENTRY_SIZE if self.segments.bases else self.filed
+        while end > first and self._isFiller(end - 1):
+            end -= 1
+        if end == self.maxOffset:
+            return False
+        self.write()
+        self.endAt(end, doubt=False)
+        self.minOffset = min(self.minOffset, end)
+        return True
+
     def reach(self, end: int) -> int:
         """
         Where in the log the record of the last entry before C{end} stops; for a filler, the

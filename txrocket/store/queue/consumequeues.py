@@ -175,6 +175,17 @@ class ConsumeQueues:
             queue.follow(first)
             self._unsynced.add(queue)
 
+    def dropFillers(self) -> bool:
+        """
+        Forget the fillers behind the last message of each queue.
+
+        @return: whether there were any.
+        """
+        self.write()
+        dropped = [queue for _, _, queue in self if queue.dropFillers()]
+        self._unsynced.update(dropped)
+        return bool(dropped)
+
     def remove(self, topic: str) -> None:
         """
         Forget a topic and its files.

@@ -44,6 +44,8 @@ class ReplicaLog:
         self._cutter = cutter
         self._log = log = store.log
         self._stream = RecordStream(log.segments.size, log.limit)
+        # Whether the queues have no numbers that only a master may give.
+        self._isPlain = False
 
     @property
     def first(self) -> int:
@@ -117,6 +119,7 @@ class ReplicaLog:
         if not self.isFollower:
             self._store.write()
             self._stream.half = Half()
+            self._isPlain = False
             self._store.health.following = StoreIsReplica(
                 f"{self._store.settings.storePathRootDir} follows the log of a master, and takes "
                 "no messages"
@@ -176,10 +179,17 @@ class ReplicaLog:
 
     def dropHalf(self) -> None:
         """
-        Forget the record of which the end is still to come: the log ends before it.
+        Forget the record of which the end is still to come: the log ends before it.  Forget the
+        queue offsets, too, that were left out when this store was a master's and had lost
+        messages: the next master gives them.
+
+        @raise StoreError: if the disk fails.
         """
         if self._stream.half.size:
             self._stream.half = Half()
+        if not self._isPlain:
+            self._cutter.giveUpNumbers()
+            self._isPlain = True
 
     def cut(self, offset: int, epoch: int) -> Cut:
         """
@@ -276,3 +286,4 @@ class ReplicaLog:
         store.reader.forget()
         store.tasks.isCheckpointDue = True
         self._stream.half = Half()
+        self._cutter.giveUpNumbers()

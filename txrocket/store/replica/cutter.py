@@ -20,6 +20,7 @@ from txrocket.errors import DiskFull, StoreError, StoreFailed
 from txrocket.store.dispatch import Dispatcher
 from txrocket.store.files import FULL, SyncFailed
 from txrocket.store.files.handles import Handles
+from txrocket.store.files.syncjob import SyncJob
 from txrocket.store.flush.checkpoint import Checkpoint, CheckpointFile
 from txrocket.store.log.commitlog import CommitLog
 from txrocket.store.replica.aside import asideFolder, setAside
@@ -103,6 +104,20 @@ class LogCutter:
             self._session.reopen()
             log.end = log.written = self._dispatcher.position = offset
         return aside if moved else ""
+
+    def giveUpNumbers(self) -> None:
+        """
+        Forget the fillers behind the last message of each queue.  Blocks, if there are any.
+
+        @raise StoreError: if the disk fails.
+        """
+        queues = self._dispatcher.queues
+        with self._explained("forgetting queue offsets without messages"):
+            if queues.dropFillers():
+                job = SyncJob(self._handles)
+                queues.sync(job)
+                job.run()
+                job.end()
 
     def _logAside(self, aside: str) -> str:
         """

@@ -19,13 +19,10 @@ step being on the disk before the next one:
  3. it takes the epoch of the master that the next byte belongs to (L{EpochFile.append}), and then
     the byte.
 
-A broker that begins to lead takes an epoch that none has had before, at the end of its log.  A
-master that starts again takes the next number.  A slave that is promoted takes the next full
-thousand: while it is promoted, a master that is cut off may start again and again, and must not
-get ahead::
+A master that finds damaged records when it starts fills their place, which changes bytes that
+its slaves may have.  It takes a new epoch there first (L{EpochFile.fork}).
 
-    master, cut off     1   2   3   4          restarts
-    promoted slave      1          1000  1001  promotion, restart
+A broker that begins to lead takes an epoch that none has had before, at the end of its log.
 
 The file C{epochFileCheckpoint} is that of RocketMQ 5 (C{CheckpointFile}, C{EpochFileCache})::
 
@@ -52,16 +49,10 @@ from twisted.logger import Logger
 from txrocket.errors import DiskFull, StoreCorrupt, StoreError, StoreFailed
 from txrocket.store.files import FULL, Files
 
-__all__ = [
-    *("EPOCH_FILE", "Epoch", "EpochFile", "commonEnd", "decodeEpochs", "encodeEpochs"),
-    "nextEpoch",
-]
+__all__ = ["EPOCH_FILE", "Epoch", "EpochFile", "commonEnd", "decodeEpochs", "encodeEpochs"]
 
 #: The file's name in the folder of the store.
 EPOCH_FILE: Final = "epochFileCheckpoint"
-
-# So many times a master may start again before a promotion is not noticed.
-_PROMOTION: Final = 1000
 
 _LINE = re.compile(r"(\d{1,10})-(\d{1,19})")
 _INT_MAX = 0x7FFFFFFF
@@ -102,17 +93,6 @@ def _ends(epochs: Sequence[Epoch], end: int) -> dict[Epoch, int]:
     held = [each for each in epochs if each.start <= end]
     starts = [*(each.start for each in held), end]
     return dict(zip(held, starts[1:], strict=True))
-
-
-def nextEpoch(last: Epoch | None, *, isPromotion: bool) -> int:
-    """
-    The epoch of a broker that begins to lead.
-
-    @param last: the newest epoch of its log.
-    @param isPromotion: whether it was a slave, and an operator wants it to lead.
-    """
-    newest = 0 if last is None else last.epoch
-    return newest - newest % _PROMOTION + _PROMOTION if isPromotion else newest + 1
 
 
 def encodeEpochs(epochs: Sequence[Epoch]) -> bytes:
@@ -240,6 +220,19 @@ class EpochFile:
         kept = tuple(each for each in self._entries if each.start < offset)
         if kept != self._entries:
             self._save(kept)
+
+    def fork(self, offset: int, epoch: int) -> None:
+        """
+        Begin an epoch inside the log: what is there was damaged, and something else takes its
+        place.  Copies of the log end before it then.  A log without epochs has no copies.
+
+        @param epoch: higher than all others.
+        @raise DiskFull: if there is no room.
+        @raise StoreFailed: if the disk fails.
+        """
+        if self._entries:
+            kept = [each for each in self._entries if each.start < offset]
+            self._save((*kept, Epoch(epoch, offset)))
 
     def _save(self, entries: tuple[Epoch, ...]) -> None:
         data = encodeEpochs(entries)

@@ -87,6 +87,9 @@ class Replication:
         """
         self._file.load()
         self.steps.epochs.load()
+        if self._file.role is Role.FOLLOWER:
+            # The copy of a master's log ends before a damaged record: nothing takes its place.
+            self._parts.core.store.replica.follow()
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:

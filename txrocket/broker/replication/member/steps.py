@@ -188,8 +188,8 @@ class BrokerSteps:
         last = self.epochs.last
         # The first epoch has all that was there before.
         start = replica.first if last is None else replica.end
-        epoch = nextEpoch(0 if last is None else last.epoch, self.file.replicaId)
-        self.epochs.append(epoch, start)
+        now = self.parts.core.store.now() if self.isPromotion else 0
+        self.epochs.append(nextEpoch(self.epoch, self.file.replicaId, now), start)
         for table in (tables.topics, tables.groups, tables.filters):
             table.isCopy = False
         tables.offsets.bringBack(self.parts.core.store.maxOffset)

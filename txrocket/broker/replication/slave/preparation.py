@@ -47,6 +47,7 @@ class Preparation:
         @raise StoreError: if the disk fails.
         """
         parts = self.parts
+        # Half a record is in no file, so it can be compared with nothing.
         parts.log.dropHalf()
         beginning = whereToBegin(parts, hello, lastFile)
         if parts.identity.groupId != hello.groupId:
