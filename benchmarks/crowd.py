@@ -44,7 +44,7 @@ from txrocket.remoting.executors import InlineExecutor
 from txrocket.remoting.remoting import Remoting
 from txrocket.server.environment import Environment
 from txrocket.services import BROKER_SECTIONS, NAMESRV_SECTIONS, broker, nameServer
-from txrocket.testing.memoryfiles import MemoryFiles
+from txrocket.testing.memory.files import MemoryFiles
 
 __all__ = [
     *("BUSY", "CROWDED", "SHARED", "WIDE", "Caller", "Crowd", "Host", "Measure", "TurnClock"),

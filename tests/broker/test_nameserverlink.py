@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from txrocket.broker.nameserverlink import NameServerLink, shortBackoff
 from txrocket.errors import ConnectFailed
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 from txrocket.testing.trial import memoryCluster
 
 ADDRESS = "192.0.2.1:9876"

@@ -20,7 +20,7 @@ from txrocket.client.producer.producer import Producer
 from txrocket.errors import SendFailed
 from txrocket.message import Message
 from txrocket.model import ConsumeFromWhere
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 
 _STEPS = 40
 _MEMBERS = 3

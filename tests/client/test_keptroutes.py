@@ -15,7 +15,7 @@ from txrocket.errors import SendFailed, TopicNotExist
 from txrocket.message import Message
 from txrocket.model import MASTER_ID
 from txrocket.nameserver.routetable import RouteTable
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 from txrocket.testing.trial import memoryCluster
 
 

@@ -22,7 +22,7 @@ from txrocket.errors import SendFailed
 from txrocket.message import Message, MessageExt
 from txrocket.model import ConsumeFromWhere
 from txrocket.protocol.record import decodeRecords
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 
 _LEVELS = (1, 1, 2, 3, 5, 8)
 _TIMES = 3

@@ -21,7 +21,7 @@ from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.remoting.peers import Peers
 from txrocket.remoting.remoting import Remoting
 from txrocket.store.files import Files
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 
 _Result = TypeVar("_Result")
 

@@ -23,7 +23,7 @@ from txrocket.message import MessageExt
 from txrocket.protocol.record import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, decodeRecord
 from txrocket.store.replica.epochs import EPOCH_FILE, Epoch, decodeEpochs
 from txrocket.testing.clustersettings import Setting
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 
 __all__ = ["Contents", "Place", "PowerCluster", "recordsIn"]
 

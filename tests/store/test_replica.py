@@ -18,7 +18,7 @@ from tests.store.ledger import HOST, ROOT, SMALL, START
 from tests.store.replicas import ReplicaTestCase, bodies, copy, logOf, put
 from txrocket.errors import DiskFull, MalformedLog, StoreError, StoreFailed, StoreIsReplica
 from txrocket.protocol.record import encodeBlank
-from txrocket.testing.memoryfiles import MemoryFiles
+from txrocket.testing.memory.files import MemoryFiles
 
 _FILE = SMALL.mappedFileSizeCommitLog
 

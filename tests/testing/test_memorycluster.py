@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.testing.memorycluster} and L{txrocket.testing.trial}.
+Tests for L{txrocket.testing.memory.cluster} and L{txrocket.testing.trial}.
 """
 
 from __future__ import annotations

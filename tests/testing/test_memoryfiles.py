@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.testing.memoryfiles}: it is held against the real one.
+Tests for L{txrocket.testing.memory.files}: it is held against the real one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from txrocket.errors import StoreInUse
 from txrocket.store.files import Files, Locked
 from txrocket.store.messagestore import MessageStore
 from txrocket.store.settings import StoreSettings
-from txrocket.testing.memoryfiles import MemoryFiles
+from txrocket.testing.memory.files import MemoryFiles
 
 PATHS = st.sampled_from(["a", "b", "f/a", "f/b", "f/g", "f/g/a", "f/./b", "n/a"])
 # Around the ends of pages, where mistakes are.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tests for L{txrocket.testing.memorynetwork} and L{txrocket.testing.memorytransport}.
+Tests for L{txrocket.testing.memory.network} and L{txrocket.testing.memory.transport}.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from txrocket.remoting import peers
-from txrocket.testing import memorynetwork as network
-from txrocket.testing.memorynetwork import Machine, MemoryNetwork
+from txrocket.testing.memory import network
+from txrocket.testing.memory.network import Machine, MemoryNetwork
 
 SERVER, CLIENT = "192.0.2.1", "192.0.2.2"
 

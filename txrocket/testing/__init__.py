@@ -10,7 +10,7 @@ L{txrocket.testing.trial} and L{txrocket.testing.pytest} have fixtures.
 """
 
 from txrocket.testing.childcluster import ChildCluster, ClusterFailed
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 from txrocket.testing.realcluster import RealCluster
 
 __all__ = ["ChildCluster", "ClusterFailed", "MemoryCluster", "RealCluster"]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 from txrocket.testing.realcluster import RealCluster
 
 __all__ = ["memoryCluster", "realCluster"]

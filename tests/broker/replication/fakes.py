@@ -28,7 +28,7 @@ from txrocket.errors import StoreError
 from txrocket.remoting.tls import ServerTLS
 from txrocket.store.flush.watermark import Watermark
 from txrocket.store.replica.cut import Cut
-from txrocket.testing.memorynetwork import Machine, MemoryNetwork
+from txrocket.testing.memory.network import Machine, MemoryNetwork
 
 __all__ = [
     "FILE",

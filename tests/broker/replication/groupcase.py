@@ -28,7 +28,7 @@ from txrocket.protocol.headers.fields import Header
 from txrocket.protocol.record import decodeRecords
 from txrocket.remoting.peers import Peers
 from txrocket.remoting.remoting import Remoting
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 
 __all__ = ["COMMIT", "HOLD", "GroupCase"]
 

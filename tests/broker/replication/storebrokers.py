@@ -25,7 +25,7 @@ from txrocket.broker.replication.slave import MasterLink
 from txrocket.store.messagestore import MessageStore
 from txrocket.store.replica.cut import Cut
 from txrocket.store.replica.epochs import EPOCH_FILE, EpochFile
-from txrocket.testing.memorynetwork import Machine, MemoryNetwork
+from txrocket.testing.memory.network import Machine, MemoryNetwork
 
 __all__ = ["FILE", "StoreBroker", "StoreCase"]
 

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker.replication.fakes import FakeLog, FakeMaster, FakeSlave, LinkCase
 from txrocket.broker.replication.master.turns import PieceTurns
-from txrocket.testing.memorytransport import MemoryTransport
+from txrocket.testing.memory.transport import MemoryTransport
 
 BATCH = 32 * 1024
 

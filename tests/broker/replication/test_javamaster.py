@@ -14,7 +14,7 @@ from txrocket.broker.replication.tables.sink import TableSink
 from txrocket.errors import RemoteSystemError
 from txrocket.protocol.codes import RequestCode
 from txrocket.protocol.command import RemotingCommand, responseCommand
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 
 MASTER = "192.0.2.9:10911"
 

@@ -12,7 +12,7 @@ from twisted.logger import LogLevel
 from tests.broker.replication.fakes import FILE, FakeLog, LinkCase, Logged
 from txrocket.broker.replication.slave import LinkState
 from txrocket.errors import DiskFull, FlushSlaveTimeout, SlaveNotAvailable, StoreError
-from txrocket.testing.memorynetwork import Machine
+from txrocket.testing.memory.network import Machine
 
 
 class FollowTests(LinkCase):

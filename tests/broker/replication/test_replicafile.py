@@ -11,7 +11,7 @@ from txrocket.broker.replication.member.replicafile import ReplicaFile
 from txrocket.broker.replication.role import Role
 from txrocket.broker.settings import BrokerRole
 from txrocket.store.jsontable import Table
-from txrocket.testing.memoryfiles import MemoryFiles
+from txrocket.testing.memory.files import MemoryFiles
 
 PATH = "/store/config/replica.json"
 

@@ -16,7 +16,7 @@ from tests.store.replicas import bodies, logOf, put
 from txrocket.broker.replication.settings import ReplicationSettings
 from txrocket.errors import SlaveNotAvailable
 from txrocket.protocol.ha.plain import PieceReader, encodeOffset
-from txrocket.testing.memorynetwork import Machine
+from txrocket.testing.memory.network import Machine
 
 
 class StoreLinkTests(StoreCase):

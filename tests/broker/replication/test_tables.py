@@ -17,7 +17,7 @@ from txrocket.broker.replication.tables.source import SharedTables, TableSource
 from txrocket.broker.settings import BrokerRole
 from txrocket.errors import MalformedBody
 from txrocket.model import SubscriptionGroupConfig, TopicConfig
-from txrocket.testing.memorycluster import MemoryCluster
+from txrocket.testing.memory.cluster import MemoryCluster
 
 
 class Log:

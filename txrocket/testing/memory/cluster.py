@@ -36,10 +36,10 @@ from txrocket.server.environment import Environment
 from txrocket.services import Plugins, broker, nameServer
 from txrocket.testing.cluster import ClusterView
 from txrocket.testing.clustersettings import Setting, brokerSettings, namesrvSettings
-from txrocket.testing.memoryclock import MemoryClock
-from txrocket.testing.memoryfiles import MemoryFiles
-from txrocket.testing.memorynetwork import Machine, MemoryNetwork
-from txrocket.testing.memoryprocess import MemoryProcess
+from txrocket.testing.memory.clock import MemoryClock
+from txrocket.testing.memory.files import MemoryFiles
+from txrocket.testing.memory.network import Machine, MemoryNetwork
+from txrocket.testing.memory.process import MemoryProcess
 
 __all__ = ["MemoryCluster"]
 

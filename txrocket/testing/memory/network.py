@@ -33,7 +33,7 @@ from zope.interface import implementer
 
 from txrocket.remoting.addresses import parseAddress
 from txrocket.remoting.peers import CONNECT_TIMEOUT
-from txrocket.testing.memorytransport import MemoryTransport
+from txrocket.testing.memory.transport import MemoryTransport
 
 __all__ = ["Machine", "MemoryNetwork"]
 
