@@ -241,6 +241,23 @@ class CutTests(ReplicaTestCase):
             copy(self.master, self.slave)
             self.assertEqualLogs()
 
+    def test_atEndOfFile(self) -> None:
+        """
+        A cut between two files lets the log end there, and not before the blank: the master
+        may have no file before.
+        """
+        for number in range(5):
+            put(self.master, b"%d" % number * 1500)
+        for checkpoint in (False, True):
+            self.slaveDisk = Disk()
+            self.slave = self.startSlave()
+            copy(self.master, self.slave)
+            if checkpoint:
+                self.successResultOf(self.slave.checkpointer.checkpoint())
+            self.assertEqual(_FILE, self.cut(_FILE).offset)
+            self.assertEqual((_FILE, 2), (self.slave.replica.end, len(bodies(self.slave))))
+            self.assertFollows()
+
     def test_halfRecordAtEnd(self) -> None:
         """
         Of a log that ends with half a record, the whole ones behind the cut are kept.

@@ -363,12 +363,13 @@ class Recovery:
         end = self._enter(start, strict=True)
         self._order.settle()
         self._queues.write()
-        base = self._commitLog.segments.baseOf(end)
-        if base is not None and base + self._commitLog.segments.size == known:
-            # The next file is still to come.
-            end = known if self._holes.isBlank(end) else end
+        segments = self._commitLog.segments
+        room = segments.size - end % segments.size
+        if segments.read(end, BLANK_SIZE) == encodeBlank(room):
+            # The next file is still to come, and the pad is of no use.
+            end += room
         self._losses.leave(end, known)
-        if self._holes.pastBlank(end) < known:
+        if end < known:
             # It tells of records that are going to be cut.
             self._writeSynced(Checkpoint())
         return end
