@@ -21,6 +21,7 @@ from tests.store.disk import Disk
 from txrocket.errors import MalformedRecord
 from txrocket.message import MessageExt
 from txrocket.protocol.record import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, decodeRecord
+from txrocket.store.log.commitlog import HOLE_TOPIC
 from txrocket.store.replica.epochs import EPOCH_FILE, Epoch, decodeEpochs
 from txrocket.testing.clustersettings import Setting
 from txrocket.testing.memory.cluster import MemoryCluster
@@ -186,15 +187,43 @@ class PowerCluster(MemoryCluster):
     A master and two slaves.
 
     @ivar members: their addresses.
+    @ivar problems: promises that were broken while they ran.
     """
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         super().__init__(slaves=2, settings=settings)
         self.members = [*self.brokers, *self.slaves]
+        self.problems: list[str] = []
         for each in self.members:
             disk = PoweredDisk()
             disk.now = self.wall()
             self._host(each)._files = disk
+
+    def start(self, address: str | None = None) -> None:
+        """
+        Start all brokers that do not run, and watch them.
+        """
+        for each in [*self.nameServers, *self.members] if address is None else [address]:
+            super().start(each)
+            if each in self.members:
+                self._watch(each)
+
+    def _watch(self, address: str) -> None:
+        """
+        Look at each piece of the log that a slave takes: it knows the topics before.
+        """
+        broker = self.broker(address)
+        replica: Any = broker.store.replica
+        append = replica.append
+
+        def watched(offset: int, data: bytes) -> None:
+            append(offset, data)
+            topics = {topic for topic, _, _ in broker.store.queues} - {HOLE_TOPIC}
+            missing = topics - broker.tables.topics.table.keys()
+            if missing:
+                self.problems.append(f"{address} has messages of {missing}, and not the topic")
+
+        replica.append = watched
 
     def isUp(self, address: str) -> bool:
         """

@@ -90,11 +90,10 @@ class Schedule:
         self.told: list[str] = []
         self._cuts: set[tuple[str, str]] = set()
         self._leader: str | None = self.cluster.brokers[0]
-        self._promoted = 0.0
 
     # --- what happens ----------------------------------------------------
 
-    def run(self, steps: int | None = None) -> None:
+    def run(self) -> None:
         """
         Let things happen, and heal everything.
 
@@ -107,10 +106,11 @@ class Schedule:
         seldom: list[Callable[[], None]] = [
             *([self._cut] * 3 + [self._heal] * 3 + [self._kill] * 3 + [self._start] * 4),
             *([self._losePower] * 2 + [self._promote] * 6 + [self._handOver] * 2 + [self._stop]),
-            *(self._create, self._createGroup, self._slow, self._intrude, self._isolate),
+            *(self._create, self._createGroup, self._slow, self._slowDisk, self._intrude),
+            *([self._isolate] * 2),
             *(self._retain, self._commitAtSlave),
         ]
-        for _ in range(steps or random.randrange(10, 45)):
+        for _ in range(random.randrange(10, 45)):
             random.choice(often if random.random() < 0.6 else seldom)()
             self.observe()
         self._healAll()
@@ -128,15 +128,8 @@ class Schedule:
         @raise Violation: if it does not.
         """
         cluster = self.cluster
-        if self.traffic.problems:
-            raise Violation(self.traffic.problems[0])
-        for each in cluster.running():
-            broker = cluster.broker(each)
-            if broker.replication.role.value == "FOLLOWER":
-                topics = {topic for topic, _, queue in broker.store.queues}
-                missing = topics - broker.tables.topics.table.keys()
-                if missing:
-                    raise Violation(f"{each} has messages of {missing}, and not the topic")
+        for problem in [*self.traffic.problems, *cluster.problems]:
+            raise Violation(problem)
 
     def _send(self) -> None:
         for _ in range(self.random.choice((1, 1, 1, 4))):
@@ -177,6 +170,8 @@ class Schedule:
         A stranger says that it has what is being sent.
         """
         address = self._target()
+        if self.random.random() < 0.7:
+            self._isolate()
         if self.cluster.isUp(address):
             self.traffic.send(address, self._topic())
             self.cluster.advance()
@@ -252,6 +247,11 @@ class Schedule:
         seconds = self.random.choice((0.0, 0.05, 0.4, 1.5))
         self.tell(f"slow {one} {other} {seconds}")
         self.cluster.slow(one, other, seconds)
+
+    def _slowDisk(self) -> None:
+        address, seconds = self._victim(), self.random.choice((0.0, 0.02, 0.3, 1.2))
+        self.tell(f"slow disk of {address}: {seconds}")
+        self.cluster.slowDisk(address, seconds)
 
     def _kill(self) -> None:
         address = self._victim()
@@ -333,7 +333,7 @@ class Schedule:
 
     def _promoteOne(self, address: str, *, force: bool) -> bool:
         # The minute is in the epoch, and the slave may not know of another promotion.
-        self.cluster.advance(max(0.0, self._promoted + 60.0 - self.cluster.clock.seconds()))
+        self.cluster.shiftWall(60.0)
         if not self.cluster.isUp(address):
             return False
         self.tell(f"promote {address} at {self._place(address)}, force={force}")
@@ -341,7 +341,6 @@ class Schedule:
         if not self._operate(address, ReplicationCode.HA_PROMOTE, header):
             return False
         self.promotions += 1
-        self._promoted = self.cluster.clock.seconds()
         self._leader = address
         if self.cluster.isUp(address):
             self.traffic.topics &= self.cluster.names(address)
@@ -408,6 +407,8 @@ class Schedule:
         self._healWays(sorted(self._cuts))
         for one, other in self._pairs():
             cluster.slow(one, other, 0.0)
+        for each in cluster.members:
+            cluster.slowDisk(each, 0.0)
         for number in range(16):
             if number == 8:
                 self._decide()

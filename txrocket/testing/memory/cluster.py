@@ -186,6 +186,12 @@ class MemoryCluster(ClusterView):
         for ends in self._ways(address, other, False):
             self._network.slow(*ends, seconds)
 
+    def slowDisk(self, address: str, seconds: float) -> None:
+        """
+        Let the disk of a server's machine take some time for each sync and each table.
+        """
+        self._machines[address].diskSeconds = seconds
+
     def _ways(self, address: str, other: str, oneWay: bool) -> list[tuple[str, str]]:
         here, there = (each.rpartition(":")[0] for each in (address, other))
         return [(here, there)] if oneWay else [(here, there), (there, here)]
@@ -257,7 +263,10 @@ class _Host:
     A server's machine.
 
     @ivar service: the server, while it runs.
+    @ivar diskSeconds: how long a thread works.
     """
+
+    diskSeconds = 0.0
 
     def __init__(
         self,
@@ -313,7 +322,7 @@ class _Host:
         return Environment(
             clock=process,
             wall=self._wall,
-            inThread=lambda function: deferLater(process, 0, function),
+            inThread=lambda function: deferLater(process, self.diskSeconds, function),
             listen=lambda settings, port: self._machine.listen(port),
             connect=self._connect,
             choose=self._chance.randrange,
