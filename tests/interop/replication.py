@@ -99,10 +99,11 @@ class Check:
         await self._loaded()
         end = await self._still()
         self._done("caught up")
-        content = await self._served()
-        self._done("served")
+        # First: a slave of a master of RocketMQ's knows a new topic seconds later.
         await self._tables()
         self._done("tables")
+        content = await self._served()
+        self._done("served")
         ending = [Deferred.fromCoroutine(each.end()) for each in (pair.slave, pair.master)]
         await gatherResults(ending)
         self._done("ended")
