@@ -19,13 +19,22 @@ from typing import Any, Final
 
 from twisted.internet.tcp import Connection
 
-__all__ = ["eagerWriter", "plainWriter"]
+__all__ = ["eagerWriter", "plainWriter", "withoutDelay"]
 
 
 # From this many bytes on the system gathers the pieces, because joining them costs more.  It
 # takes at most this many pieces.
 _LARGE: Final = 16 * 1024
 _MOST_PIECES: Final = 1000
+
+
+def withoutDelay(transport: Any) -> None:
+    """
+    Have the system send small writes at once, and not wait for the peer to acknowledge those
+    before.  A transport that is no TCP connection stays as it is.
+    """
+    if hasattr(transport, "setTcpNoDelay"):
+        transport.setTcpNoDelay(True)
 
 
 def eagerWriter(transport: Any) -> Callable[[Sequence[bytes]], None]:

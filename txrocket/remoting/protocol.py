@@ -38,6 +38,7 @@ from txrocket.protocol.command import RESPONSE_FLAG, RemotingCommand
 from txrocket.protocol.connection import RemotingConnection
 from txrocket.protocol.frames import Run, frameEnd
 from txrocket.remoting.addresses import NO_HOST, addressOf, hostOf
+from txrocket.remoting.eagerwrite import withoutDelay
 from txrocket.remoting.errorresponse import faultResponse
 from txrocket.remoting.outbox import GATHER_LIMIT, PeerOutbox
 from txrocket.remoting.partialframes import SHORT
@@ -115,8 +116,7 @@ class RemotingProtocol(Protocol):
             self._remoting.clock, self.address, self._limits.requests
         )
         self.outbox.connect(self.transport)
-        if hasattr(self.transport, "setTcpNoDelay"):
-            self.transport.setTcpNoDelay(True)
+        withoutDelay(self.transport)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """

@@ -13,6 +13,7 @@ from tests.broker.replication.fakes import FILE, FakeLog, LinkCase, Logged
 from txrocket.broker.replication.slave import LinkState
 from txrocket.errors import DiskFull, FlushSlaveTimeout, SlaveNotAvailable, StoreError
 from txrocket.testing.memory.network import Machine
+from txrocket.testing.memory.transport import MemoryTransport
 
 
 class FollowTests(LinkCase):
@@ -52,6 +53,18 @@ class FollowTests(LinkCase):
         (replica,) = master.replicas.all
         self.assertEqual((replica.written, replica.replicaId), (slave.log.end, 1))
         self.assertEqual(replica.clientAddress, slave.identity.address)
+
+    def test_smallWritesOfBothEndsAreNotDelayed(self) -> None:
+        """
+        Neither end lets the system hold back a small write until the one before it is
+        acknowledged: a SYNC send would wait for that.
+        """
+        undelayed: list[bool] = []
+        self.patch(MemoryTransport, "setTcpNoDelay", lambda transport, on: undelayed.append(on))
+        self.master()
+        self.slave()
+        self.advance()
+        self.assertEqual(undelayed, [True, True])
 
     def test_noPieceCrossesFile(self) -> None:
         """

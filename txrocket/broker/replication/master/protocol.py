@@ -30,6 +30,7 @@ from txrocket.errors import MalformedReplication, ProtocolError, ReplicaRefused,
 from txrocket.protocol.ha.hello import HelloReader, SlaveHello
 from txrocket.protocol.ha.plain import HELLO, OFFSET_SIZE
 from txrocket.remoting.addresses import addressOf
+from txrocket.remoting.eagerwrite import withoutDelay
 
 if TYPE_CHECKING:
     from txrocket.broker.replication.master import ReplicaServerFactory
@@ -78,6 +79,7 @@ class MasterProtocol(Protocol):
         """
         A peer has sent its first byte.
         """
+        withoutDelay(self.transport)
         self._lastRead = self._clock.seconds()
         self._watch()
 

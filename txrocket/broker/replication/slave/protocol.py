@@ -25,6 +25,7 @@ from txrocket.broker.replication.slave.streams import FrameSink, PlainSink
 from txrocket.errors import MalformedReplication, ReplicaRefused, RocketError
 from txrocket.protocol.ha.hello import HelloReader, MasterHello
 from txrocket.protocol.ha.plain import HELLO, encodeOffset
+from txrocket.remoting.eagerwrite import withoutDelay
 
 if TYPE_CHECKING:
     from txrocket.broker.replication.slave import MasterLink
@@ -78,6 +79,7 @@ class SlaveProtocol(Protocol):
         """
         Begin the handshake.
         """
+        withoutDelay(self.transport)
         self._lastRead = self._clock.seconds()
         if self._isOver:
             self._transport.abortConnection()
