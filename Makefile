@@ -30,6 +30,7 @@ test-pure: $(VENV)/installed-test
 test-long: $(VENV)/installed-test
 	TXROCKET_ALL_DAMAGES=1 $(BIN)/python -m twisted.trial tests.store.test_crash
 	TXROCKET_POWER_STATES=12000 $(BIN)/python -m twisted.trial tests.store.test_power tests.store.test_replicapower
+	TXROCKET_SCHEDULES=20000 $(BIN)/python -m twisted.trial tests.replication.test_model
 	TXROCKET_KILLS=200 $(BIN)/python -m twisted.trial tests.live.test_kill tests.live.test_transfer
 	TXROCKET_DELAYED_KILLS=50 $(BIN)/python -m twisted.trial tests.live.test_killdelayed
 	TXROCKET_EXAMPLES=2000 $(BIN)/python -m twisted.trial tests.broker.test_transactionmodel \

@@ -4,7 +4,7 @@ C{python -m tests.replication.mutations [--count N] [names...]}: leaves somethin
 replication, and tells which schedule is the first to find it.
 
 A model that finds nothing proves nothing.  L{FOUND} has the seeds by which the tests see that
-the two most important rules are watched.
+the most important rules are watched.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
+from twisted.internet.defer import Deferred, succeed
+
 from tests.replication.runs import attempt
 from txrocket.broker.replication import handshake
 from txrocket.broker.replication.handshake import Beginning
 from txrocket.broker.replication.interfaces import SlaveParts
 from txrocket.broker.replication.master import protocol as masterProtocol
 from txrocket.broker.replication.master.streams import FrameSource, PlainSource
+from txrocket.broker.replication.member.mastersearch import MasterSearch
+from txrocket.broker.replication.member.replicafile import ReplicaFile
 from txrocket.broker.replication.replicas import Replica, Replicas
 from txrocket.broker.replication.slave import preparation
 from txrocket.broker.replication.slave.preparation import Preparation
@@ -29,12 +33,11 @@ from txrocket.broker.tables.consumeroffsets import ConsumerOffsets
 from txrocket.protocol.ha.hello import MasterHello
 from txrocket.store.replica import ReplicaLog
 from txrocket.store.replica.cutter import LogCutter
-from txrocket.store.replica.epochs import EpochFile
 
 __all__ = ["FOUND", "MUTATIONS", "mutated"]
 
 #: The seed of a schedule that finds a mutation.
-FOUND: Final = {"epochs": 0, "cut": 0}
+FOUND: Final = {"epochs": 3, "cut": 5, "first": 48, "tables": 0, "holes": 46}
 
 
 def _blind(parts: SlaveParts, hello: MasterHello, lastFile: bool = False) -> Beginning:
@@ -61,6 +64,13 @@ def _nothing(*arguments: Any) -> None:
     """
     Left out.
     """
+
+
+def _nobody(*arguments: Any) -> Deferred[tuple[int, int]]:
+    """
+    No slave is further than a master that starts.
+    """
+    return succeed((0, 0))
 
 
 def _plainInit(
@@ -112,7 +122,11 @@ MUTATIONS: Final[Mapping[str, list[tuple[Any, str, Any]]]] = {
     "tables": [(FrameSource, "send", _logFirst)],
     "flushed": [(Replicas, "_counted", _written)],
     # Samples of the logs find it as well, in logs as short as these.
-    "fork": [(EpochFile, "fork", _nothing), (handshake, "_samples", lambda log, epochs: ())],
+    "holes": [
+        (ReplicaFile, "hasCopies", False),
+        (handshake, "_samples", lambda log, epochs: ()),
+    ],
+    "shorter": [(MasterSearch, "furthest", _nobody)],
     "offsets": [(ConsumerOffsets, "bringBack", lambda table, maxOffset: 0)],
     "numbers": [(LogCutter, "giveUpNumbers", _nothing)],
     "half": [(ReplicaLog, "dropHalf", _nothing)],

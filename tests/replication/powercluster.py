@@ -138,7 +138,8 @@ class Contents:
         """
         How far the log goes.
         """
-        epochs = self.epochs
+        # A power loss may have taken the bytes of the last ones.
+        epochs = [each for each in self.epochs if each.start <= self.end]
         return Place(epochs[-1].epoch if epochs else 0, self.end)
 
     @property
@@ -210,7 +211,9 @@ class PowerCluster(MemoryCluster):
 
     def _watch(self, address: str) -> None:
         """
-        Look at each piece of the log that a slave takes: it knows the topics before.
+        Look at each piece of the log that a slave takes: it knows the topics before.  A topic
+        that the master itself has lost, because it was killed before the topic was saved, has
+        no message that was acknowledged.
         """
         broker = self.broker(address)
         replica: Any = broker.store.replica
@@ -220,6 +223,8 @@ class PowerCluster(MemoryCluster):
             append(offset, data)
             topics = {topic for topic, _, _ in broker.store.queues} - {HOLE_TOPIC}
             missing = topics - broker.tables.topics.table.keys()
+            for master in self.masters() if missing else ():
+                missing &= self.broker(master).tables.topics.table.keys()
             if missing:
                 self.problems.append(f"{address} has messages of {missing}, and not the topic")
 

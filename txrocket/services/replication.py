@@ -17,7 +17,6 @@ from txrocket.broker.nameserverlink import shortBackoff
 from txrocket.broker.parts import BrokerParts
 from txrocket.broker.registration import NameServerRegistration
 from txrocket.broker.replication.durability import Durability
-from txrocket.broker.replication.handshake import nextEpoch
 from txrocket.broker.replication.interfaces import MasterParts, SlaveParts
 from txrocket.broker.replication.master import ReplicaServerFactory
 from txrocket.broker.replication.member.links import BrokerLinks
@@ -52,12 +51,6 @@ def buildReplication(
     """
     file = _replicaFile(environment, configuration, parts)
     epochs = _epochs(environment, configuration, parts)
-
-    def fork(offset: int) -> None:
-        last = 0 if epochs.last is None else epochs.last.epoch
-        epochs.fork(offset, nextEpoch(last, file.replicaId))
-
-    parts.core.store.session.recovery.filling = fork
     slaves = _slaves(environment, configuration, parts, file, epochs)
     sink = TableSink(
         parts.tables,

@@ -19,8 +19,6 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from twisted.logger import Logger
 
 from txrocket.errors import MalformedRecord
@@ -47,9 +45,6 @@ __all__ = ["Recovery"]
 class Recovery:
     """
     Brings log, queues and index in line with each other.
-
-    @ivar filling: told, before holes are filled, where the first one begins.  From there on the
-        log has other bytes than its copies.
     """
 
     _log = Logger()
@@ -70,7 +65,6 @@ class Recovery:
         self._dispatcher = dispatcher
         self._checkpointFile = checkpointFile
         self._settings = settings
-        self.filling: Callable[[int], None] = lambda offset: None
         self.forget()
 
     def forget(self) -> None:
@@ -129,8 +123,6 @@ class Recovery:
             log.segments.syncFrom(min(safe, end))
         self._queues.follow(log.first)
         if not follower and self._losses.keepNumbers(known or 0):
-            if self._losses.first is not None:
-                self.filling(self._losses.first)
             self._vouch(end)
             self._losses.fill(self._timeOf, self._dispatcher.timestamp)
         return end

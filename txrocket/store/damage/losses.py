@@ -83,13 +83,6 @@ class Losses:
                 self._found.append(self._holes.between(start, end))
                 self._queues.void(start, end)
 
-    @property
-    def first(self) -> int | None:
-        """
-        Where the first hole begins; L{None} if there is none.
-        """
-        return min((each.start for each in self._found), default=None)
-
     def refuseGaps(self) -> None:
         """
         Refuse a log whose files were missing or too short, because no filler may stand in the
@@ -101,8 +94,9 @@ class Losses:
             start, end, *_ = min(self._found)
             raise StoreCorrupt(
                 f"{self._commitLog.segments.folder}: the bytes from {start} to {end} are missing, "
-                "and this broker follows a master.  Move the folder of the store away to have "
-                "all of it copied again, or start this broker as a master to keep the rest"
+                "and other brokers have copies of this log.  Move the folder of the store away to "
+                "have all of it copied from the master (promote a slave if this was the master), "
+                "or delete config/replica.json in it to go on with the rest and without slaves"
             )
 
     def leave(self, end: int, known: int) -> None:

@@ -19,8 +19,8 @@ step being on the disk before the next one:
  3. it takes the epoch of the master that the next byte belongs to (L{EpochFile.append}), and then
     the byte.
 
-A master that finds damaged records when it starts fills their place, which changes bytes that
-its slaves may have.  It takes a new epoch there first (L{EpochFile.fork}).
+A broker that finds damaged records when it starts, and whose log has copies, ends its log before
+them: filling their place would change bytes that the copies have.
 
 A broker that begins to lead takes an epoch that none has had before, at the end of its log.
 
@@ -220,19 +220,6 @@ class EpochFile:
         kept = tuple(each for each in self._entries if each.start < offset)
         if kept != self._entries:
             self._save(kept)
-
-    def fork(self, offset: int, epoch: int) -> None:
-        """
-        Begin an epoch inside the log: what is there was damaged, and something else takes its
-        place.  Copies of the log end before it then.  A log without epochs has no copies.
-
-        @param epoch: higher than all others.
-        @raise DiskFull: if there is no room.
-        @raise StoreFailed: if the disk fails.
-        """
-        if self._entries:
-            kept = [each for each in self._entries if each.start < offset]
-            self._save((*kept, Epoch(epoch, offset)))
 
     def _save(self, entries: tuple[Epoch, ...]) -> None:
         data = encodeEpochs(entries)

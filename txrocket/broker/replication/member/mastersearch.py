@@ -86,12 +86,16 @@ class MasterSearch:
         return None
 
     @inlineCallbacks
-    def newestEpoch(self, groupId: str) -> Generator[Deferred[Any], Any, int]:
+    def furthest(self, groupId: str) -> Generator[Deferred[Any], Any, tuple[int, int]]:
         """
-        The newest epoch that another member of a group has followed; 0 if none answers.
+        The newest epoch that another member of a group has followed, and how far it has come
+        there; zeros if none answers.
         """
         others: dict[str, HAStatus] = yield self.others()
-        return max((each.epoch for each in others.values() if each.groupId == groupId), default=0)
+        return max(
+            ((each.epoch, each.end) for each in others.values() if each.groupId == groupId),
+            default=(0, 0),
+        )
 
     @inlineCallbacks
     def ask(self, address: str) -> Generator[Deferred[Any], Any, FoundMaster | None]:

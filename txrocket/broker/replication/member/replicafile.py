@@ -82,6 +82,9 @@ class ReplicaFile:
 
         found = self._table.load(lambda data: decodeBody(_Replica, data), mended)
         self._now = found or _Replica()
+        if self._table.damaged:
+            # The damaged file must not be found again.
+            self._change()
 
     @property
     def groupId(self) -> str:
@@ -161,6 +164,13 @@ class ReplicaFile:
         The numbers of all slaves that have followed this broker.
         """
         return self._now.members
+
+    @property
+    def hasCopies(self) -> bool:
+        """
+        Whether another broker has the log, or a part of it: a slave, or the master.
+        """
+        return bool(self._now.members) or self.replicaId > 0
 
     def met(self, replicaId: int) -> None:
         """

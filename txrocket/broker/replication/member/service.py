@@ -8,9 +8,9 @@ The role of one broker, from its start to its end::
 
 A broker that is to be a master asks the name servers first, so that its group never gets a
 second one.  If there is one, the broker follows it, unless their logs have nothing in common.  If
-there is none, and a slave has followed a newer master, the broker follows too: an operator has to
-promote one.  A master that was cut off while another one was promoted finds out in the same way,
-and follows.
+there is none, and a slave has more messages or has followed a newer master, the broker follows
+too: an operator has to promote one.  A master that was cut off while another one was promoted
+finds out in the same way, and follows.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class Replication:
         """
         self._file.load()
         self.steps.epochs.load()
-        if self._file.role is Role.FOLLOWER:
-            # The copy of a master's log ends before a damaged record: nothing takes its place.
+        if self._file.hasCopies:
+            # The log ends before a damaged record: another broker has it, and nothing else may
+            # take its place.
             self._parts.core.store.replica.follow()
 
     @inlineCallbacks
@@ -101,32 +102,39 @@ class Replication:
         """
         self._running = True
         self.steps.follow()
+        if self._file.hasCopies:
+            # A power loss may have taken the bytes of the last epochs, and the messages that
+            # consumers were at.
+            self.steps.epochs.cutAt(self.steps.end + 1)
+            self._parts.tables.offsets.bringBack(self._parts.core.store.maxOffset)
         if self._file.role is Role.FOLLOWER:
             self.steps.become(Role.FOLLOWER)
         else:
-            found, newest = None, 0
+            found, furthest = None, (0, 0)
             if self.registration.addresses:
                 found = yield self._search.find()
                 if found is None and self._file.groupId:
-                    newest = yield self._search.newestEpoch(self._file.groupId)
+                    furthest = yield self._search.furthest(self._file.groupId)
             if not self._running:
                 return
-            if newest > self.steps.epoch:
-                yield self._wait(newest)
+            if furthest > (self.steps.epoch, self.steps.end):
+                yield self._wait(*furthest)
             else:
                 self._begin(found)
         yield self.steps.told
 
     @inlineCallbacks
-    def _wait(self, newest: int) -> Generator[Deferred[Any], Any, None]:
+    def _wait(self, epoch: int, end: int) -> Generator[Deferred[Any], Any, None]:
         """
-        Follow, although there is no master.
+        Follow, although there is no master, because a slave has messages that this broker lacks.
         """
         self._log.error(
-            "A slave of this group has followed a master of epoch {newest}, and this broker only"
-            " one of {epoch}: it does not lead, and waits for a master; promote a broker",
-            newest=newest,
-            epoch=self.steps.epoch,
+            "A slave of this group is at {end} of epoch {epoch}, and this broker only at {ownEnd}"
+            " of epoch {ownEpoch}: it does not lead, and waits for a master; promote the slave",
+            epoch=epoch,
+            end=end,
+            ownEpoch=self.steps.epoch,
+            ownEnd=self.steps.end,
         )
         taken = yield self._search.taken()
         self._followNow(taken)

@@ -166,6 +166,13 @@ class BrokerSteps:
         last = self.epochs.last
         return 0 if last is None else last.epoch
 
+    @property
+    def end(self) -> int:
+        """
+        Where the log ends.
+        """
+        return self.parts.core.store.replica.end
+
     def become(self, role: Role, *, isPromotion: bool = False) -> None:
         """
         Change the role.
