@@ -31,14 +31,12 @@ from txrocket.protocol.command import RemotingCommand, requestCommand
 from txrocket.protocol.headers.fields import Header
 from txrocket.remoting.peers import Peers, endpoints
 from txrocket.remoting.remoting import Remoting
-from txrocket.testing import clustersettings
 
 __all__ = [
     "LOG_FILE",
     "Broker",
     "Kinds",
     "Pair",
-    "brokerPort",
     "until",
 ]
 
@@ -74,19 +72,14 @@ _READY = {"java": b"boot success", "ours": b"listens on"}
 # What a slave of ours says when its master was killed.
 _LEFT = "does not follow the master"
 
+# What a synchronous master says when its slave was killed.
+_ALONE = "Messages reach no slave"
+
 # What it says after it was killed itself, before it had the topics that a master of
 # RocketMQ's tells every ten seconds.
 _LATE_TOPICS = "The table of topics lacks"
 
 _BROKER = "org.apache.rocketmq.broker.BrokerStartup"
-
-
-def brokerPort() -> int:
-    """
-    A free port, as are those that a broker derives from it: of the VIP channel and of
-    its replicas.
-    """
-    return clustersettings.freePort("127.0.0.1", (2, -1))
 
 
 async def until(condition: Any, limit: float, what: str) -> Any:
@@ -153,7 +146,7 @@ class Broker:
         self.name = name
         self.kind = kind
         self.store = folder / name
-        self.port = brokerPort()
+        self.port = freePort()
         self.child: Child | None = None
         self.faults: list[str] = []
         self._folder = folder
@@ -162,7 +155,7 @@ class Broker:
         self._said: list[bytes] = []
         self._settings: dict[str, object] = {}
         self.system: dict[str, str] = {}
-        self.expected = [_LEFT]
+        self.expected = [_LEFT, _ALONE]
 
     @property
     def address(self) -> str:

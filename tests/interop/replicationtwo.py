@@ -17,9 +17,9 @@ from tests.interop.cells import sleep
 from tests.interop.replicationfiles import dirtyPages, logBytes
 from tests.interop.replicationfinding import Finding, Script, answerName
 from tests.interop.replicationload import GROUP, maxOffsets, sendOne
-from tests.interop.replicationpair import Broker, Kinds, Pair, brokerPort, until
+from tests.interop.replicationpair import Broker, Kinds, Pair, until
 from tests.interop.replicationwire import Way
-from tests.live.servers import reactor
+from tests.live.servers import freePort, reactor
 from txrocket.protocol.codes import RequestCode, ResponseCode
 from txrocket.protocol.headers import (
     CreateTopicRequestHeader,
@@ -47,7 +47,7 @@ class MasterAndSlave:
         self._kind = kind
         self.pair = Pair(Kinds(kind, kind, "SYNC_MASTER", "SYNC_FLUSH"), folder)
         self._way = Way(self.pair.master.port + 1)
-        self._wayPort = brokerPort()
+        self._wayPort = freePort()
 
     async def start(self) -> None:
         """

@@ -44,11 +44,21 @@ STOP = 60.0
 _TOLD = 60
 
 
+# The ports that tests of this process have got.  A server may take its port much later.
+_given: set[int] = set()
+
+
 def freePort() -> int:
     """
-    A port that is free, and the one two below it as well.
+    A port that is free, as are those that a broker derives from it: of the VIP channel and of
+    its replicas.  No test has got one of them before.
     """
-    return plan.freePort("127.0.0.1", (2, -1))
+    while True:
+        port = plan.freePort("127.0.0.1", (2, -1))
+        ports = set(range(port - 2, port + 2))
+        if not ports & _given:
+            _given.update(ports)
+            return port
 
 
 def twistd(*arguments: str) -> list[str]:
