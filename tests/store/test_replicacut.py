@@ -102,7 +102,7 @@ class RestartTests(ReplicaTestCase):
         self.successResultOf(self.slave.stop())
         self.slaveDisk.remove(f"{ROOT}/commitlog/{_FILE:020d}")
         error = self.assertRaises(StoreCorrupt, self.startSlave)
-        self.assertIn("follows a master", str(error))
+        self.assertIn("have copies of this log", str(error))
         self.slaveDisk.kill()
         # As a master it keeps the rest.
         self.assertEqual(5, len(bodies(self.start(self.slaveDisk))))
