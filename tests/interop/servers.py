@@ -58,7 +58,7 @@ _READY = {
     ("java", "namesrv"): b"Name Server boot success",
     ("java", "broker"): b"boot success",
     ("ours", "namesrv"): b"listens on",
-    ("ours", "broker"): b"listens on",
+    ("ours", "broker"): b"becomes MASTER",
 }
 
 _CLASSES = {
